@@ -1,0 +1,1 @@
+//! linkerd-mc links Kubernetes clusters.

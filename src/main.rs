@@ -1,0 +1,2 @@
+//! linkerd-mc
+fn main() {}
