@@ -1,2 +1,7 @@
-//! linkerd-mc
-fn main() {}
+//! The binary: parse, run, exit code. All behaviour is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    linkerd_mc::cli::main()
+}

@@ -1,0 +1,118 @@
+//! Every label, annotation and well-known name that Linkerd's multicluster extension uses on the wire.
+//!
+//! Source: Linkerd's `pkg/k8s/labels.go` and its multicluster chart. Ours are marked as such.
+
+/// Prefix of the labels and annotations that a service mirror owns. No key under it is ever copied.
+pub const MIRROR_PREFIX: &str = "mirror.linkerd.io/";
+/// Prefix of the labels and annotations of multicluster discovery. No annotation under it is ever copied.
+pub const MULTICLUSTER_PREFIX: &str = "multicluster.linkerd.io/";
+
+/// Label of everything that the extension installs; the value is [`EXTENSION_NAME`].
+pub const EXTENSION: &str = "linkerd.io/extension";
+/// Value of [`EXTENSION`].
+pub const EXTENSION_NAME: &str = "multicluster";
+/// Value of [`EXTENSION`] before Linkerd 2.10.
+pub const EXTENSION_NAME_LEGACY: &str = "linkerd-multicluster";
+/// Annotation on printed objects: `<tool> <version>`.
+pub const CREATED_BY: &str = "linkerd.io/created-by";
+/// Label of the extension's workloads: `gateway`, `controller`, `service-mirror`, …
+pub const COMPONENT: &str = "component";
+/// Value of [`COMPONENT`] on the controller.
+pub const COMPONENT_CONTROLLER: &str = "controller";
+
+/// Label that a user puts on a Service to export it: `true` or `remote-discovery`.
+pub const EXPORTED: &str = "mirror.linkerd.io/exported";
+/// Label that a user puts on a Service to make it a federated member: `member`.
+pub const FEDERATED: &str = "mirror.linkerd.io/federated";
+/// Label of every object that a service mirror made, value `true`.
+pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
+/// Label that names the target cluster of a mirror. Federated Services have none.
+pub const CLUSTER_NAME: &str = "mirror.linkerd.io/cluster-name";
+/// Label of the probe Service, value `true`.
+pub const MIRRORED_GATEWAY: &str = "mirror.linkerd.io/mirrored-gateway";
+/// Label of an endpoint mirror: the name of the headless mirror it belongs to.
+pub const HEADLESS_MIRROR: &str = "mirror.linkerd.io/headless-mirror-svc-name";
+/// As a label: the target cluster of a remote-discovery mirror.
+/// As an annotation on a federated Service: its remote members, `<service>@<cluster>` joined by commas.
+pub const REMOTE_DISCOVERY: &str = "multicluster.linkerd.io/remote-discovery";
+/// Label of a remote-discovery mirror: the name of the Service in the target cluster.
+pub const REMOTE_SERVICE: &str = "multicluster.linkerd.io/remote-service";
+/// Annotation on a federated Service: its member in the local cluster, a Service name.
+pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
+/// Label of the control plane's copy of the credentials Secret.
+pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
+/// Annotation of the control plane's copy of the credentials Secret.
+pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
+/// Annotation of the control plane's copy of the credentials Secret.
+pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
+/// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.
+pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
+
+/// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
+pub const REMOTE_RESOURCE_VERSION: &str = "mirror.linkerd.io/remote-resource-version";
+/// Annotation of a mirror and its slices: `<service>.<namespace>.svc.<cluster domain>`.
+pub const REMOTE_FQ_NAME: &str = "mirror.linkerd.io/remote-svc-fq-name";
+/// Annotation of a mirror's slices: TLS identity of the target's gateway.
+pub const REMOTE_GATEWAY_IDENTITY: &str = "mirror.linkerd.io/remote-gateway-identity";
+/// Annotation (ours) of every object that this controller has written; the value is [`MANAGER`].
+pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
+/// Annotation (ours): hash of the content that this controller wants the object to have.
+pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
+/// Value of [`MANAGED_BY`] and of [`SLICE_MANAGED_BY`].
+pub const MANAGER: &str = "linkerd-mc";
+
+/// Annotation on the gateway Service: its TLS identity.
+pub const GATEWAY_IDENTITY: &str = "mirror.linkerd.io/gateway-identity";
+/// Annotation on the gateway Service: seconds, or a Go duration.
+pub const PROBE_PERIOD: &str = "mirror.linkerd.io/probe-period";
+/// Annotation on the gateway Service: path of the probe.
+pub const PROBE_PATH: &str = "mirror.linkerd.io/probe-path";
+/// Name of the gateway Service's traffic port.
+pub const GATEWAY_PORT_NAME: &str = "mc-gateway";
+/// Name of the gateway Service's probe port.
+pub const PROBE_PORT_NAME: &str = "mc-probe";
+
+/// Annotation that a mirror keeps even when an exclusion rule would drop it.
+pub const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
+/// Annotations that are never copied, besides those under our own prefixes.
+pub const NEVER_COPIED_ANNOTATIONS: [&str; 3] = [
+    "service.kubernetes.io/topology-aware-hints",
+    "service.kubernetes.io/topology-mode",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+/// Annotation prefixes that are never copied: a tool that finds its mark on a mirror fights over it.
+pub const NEVER_COPIED_ANNOTATION_PREFIXES: [&str; 3] =
+    ["argocd.argoproj.io/", MIRROR_PREFIX, MULTICLUSTER_PREFIX];
+
+/// Kubernetes' label that ties an EndpointSlice to its Service.
+pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";
+/// Kubernetes' label that says which controller owns an EndpointSlice.
+pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Kubernetes' label on EndpointSlices of headless Services.
+pub const SLICE_HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// Annotation of a ServiceAccount token Secret: the account's name.
+pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+/// Type of a ServiceAccount token Secret.
+pub const SERVICE_ACCOUNT_TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+/// Type of a credentials Secret; it holds [`KUBECONFIG_KEY`].
+pub const CREDENTIALS_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
+/// Data key of a credentials Secret.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+
+/// Linkerd's default control-plane namespace.
+pub const LINKERD_NAMESPACE: &str = "linkerd";
+/// Default namespace of the extension.
+pub const MULTICLUSTER_NAMESPACE: &str = "linkerd-multicluster";
+/// Linkerd's configuration: a ConfigMap in its namespace.
+pub const LINKERD_CONFIG: &str = "linkerd-config";
+/// Data key of [`LINKERD_CONFIG`]: a YAML document.
+pub const LINKERD_CONFIG_KEY: &str = "values";
+/// Default name of the gateway.
+pub const GATEWAY_NAME: &str = "linkerd-gateway";
+/// Default name of the ServiceAccount that a remote controller uses.
+pub const REMOTE_ACCESS_ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
+/// Name of the controller's Deployment and ServiceAccount.
+pub const CONTROLLER_NAME: &str = "linkerd-multicluster-controller";
+/// Name of a Link's credentials Secret: this and the cluster's name.
+pub const CREDENTIALS_PREFIX: &str = "cluster-credentials-";

@@ -1,0 +1,206 @@
+//! The Link custom resource, `multicluster.linkerd.io/v1alpha3`.
+//!
+//! Shapes are those of Linkerd's CRD. `status` has optional fields of ours beside Linkerd's two lists;
+//! `templates/link-crd.yaml.hbs` is the schema, and a test keeps both in step on a real API server.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// Specification of a Link: how a source cluster reaches a target cluster, and what it mirrors from it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "multicluster.linkerd.io",
+    version = "v1alpha3",
+    kind = "Link",
+    plural = "links",
+    namespaced,
+    status = "LinkStatus",
+    schema = "disabled",
+    derive = "Default",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkSpec {
+    /// Name of the target cluster; part of each mirror's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target_cluster_name: String,
+    /// DNS domain of the target cluster, such as `cluster.local`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target_cluster_domain: String,
+    /// Namespace of the target cluster's control plane.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target_cluster_linkerd_namespace: String,
+    /// Name of the credentials Secret in the Link's namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster_credentials_secret: String,
+    /// IP addresses and host names of the gateway, joined by commas. Empty: the Link has no gateway.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gateway_address: String,
+    /// Decimal TCP port of the gateway.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gateway_port: String,
+    /// TLS identity of the gateway.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gateway_identity: String,
+    /// How the gateway is probed.
+    #[serde(default)]
+    pub probe_spec: ProbeSpec,
+    /// Selects Services to mirror in gateway mode. Absent or empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Selects Services to mirror in remote-discovery mode. Absent or empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_discovery_selector: Option<LabelSelector>,
+    /// Selects members of federated Services. Absent or empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub federated_service_selector: Option<LabelSelector>,
+    /// Annotations that are not copied: a key, or a prefix that ends in `/*`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_annotations: Vec<String>,
+    /// Labels that are not copied: a key, or a prefix that ends in `/*`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_labels: Vec<String>,
+}
+
+/// How a gateway is probed. All values are text on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeSpec {
+    /// Consecutive failures before the gateway counts as dead, a decimal number. Default of the CRD: 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_threshold: Option<String>,
+    /// Path of the probe. Empty: no probe.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// Time between probes, a Go duration such as `3s`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub period: String,
+    /// Decimal TCP port of the probe.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub port: String,
+    /// Time limit of one probe, a Go duration. Default of the CRD: 30s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+}
+
+/// Observed state of a Link. Lists are always sent, even empty: a merge patch clears only what it names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkStatus {
+    /// Mirrors of this Link; beyond a limit only those that are not mirrored.
+    #[serde(default)]
+    pub mirror_services: Vec<ServiceStatus>,
+    /// Memberships in federated Services; beyond a limit only those that are not joined.
+    #[serde(default)]
+    pub federated_services: Vec<ServiceStatus>,
+    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// State of the gateway; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayStatus>,
+    /// Number of Services that are mirrored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirrored: Option<i64>,
+    /// Number of Services that are members of a federated Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub federated: Option<i64>,
+    /// Number of Services that should be mirrored or federated and are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhealthy: Option<i64>,
+    /// Generation of the Link that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// State of a target cluster's gateway as seen from this cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayStatus {
+    /// Whether probes succeed; absent while unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alive: Option<bool>,
+    /// When `alive` took its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Latency of a successful probe, milliseconds. Refreshed rarely: it is no live value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<i64>,
+    /// Addresses that the gateway resolves to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+}
+
+/// State of one remote Service: mirrored, or why not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceStatus {
+    /// Always [`CONTROLLER`].
+    pub controller_name: String,
+    /// The Service in the target cluster.
+    pub remote_ref: ServiceRef,
+    /// Exactly one, of type [`MIRRORED`].
+    #[serde(default)]
+    pub conditions: Vec<ServiceCondition>,
+}
+
+/// `status.*.controllerName` of Linkerd's service mirror.
+pub const CONTROLLER: &str = "linkerd.io/service-mirror";
+/// The one condition type of a [`ServiceStatus`].
+pub const MIRRORED: &str = "Mirrored";
+
+/// A reference to a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceRef {
+    /// API group; the API server's default is `core`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Always `Service`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+}
+
+/// A condition of one remote Service. Unlike a Kubernetes condition it refers to the local object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceCondition {
+    /// `Mirrored`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True` or `False`.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    /// One sentence, or empty.
+    pub message: String,
+    /// When `status` took its value.
+    pub last_transition_time: Time,
+    /// The local Service, when there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_ref: Option<ServiceRef>,
+}
+
+/// The parts of Linkerd's configuration document that multicluster uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LinkerdConfig {
+    /// DNS domain of the cluster.
+    pub cluster_domain: String,
+    /// Trust domain of workload identities.
+    pub identity_trust_domain: String,
+    /// Trust anchors, PEM.
+    #[serde(rename = "identityTrustAnchorsPEM")]
+    pub identity_trust_anchors_pem: String,
+    /// Whether the control plane uses Linkerd's CNI plugin.
+    pub cni_enabled: bool,
+    /// Everything else, unread.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, serde_json::Value>,
+}

@@ -1,0 +1,54 @@
+//! stdout for data, stderr for the rest. Nothing else in the crate prints.
+
+use std::io::{self, Write as _};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::hint::hint_of;
+
+/// Writes data to stdout, whole.
+pub(crate) fn data(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one line to stderr that begins with `warning:`.
+pub(crate) fn warning(text: &str) {
+    labelled("warning", AnsiColor::Yellow, text);
+}
+
+/// Writes an error to stderr: what failed, why, and a hint, a line each.
+pub(crate) fn error(error: &anyhow::Error) {
+    let mut steps = error
+        .chain()
+        .map(|step| one_line(&step.to_string()))
+        .collect::<Vec<_>>();
+    steps.dedup();
+    labelled("error", AnsiColor::Red, &steps[0]);
+    if steps.len() > 1 {
+        labelled("cause", AnsiColor::Red, &steps[1..].join(": "));
+    }
+    if let Some(hint) = hint_of(error) {
+        labelled("hint", AnsiColor::Cyan, hint);
+    }
+}
+
+/// Whether an error only says that nobody reads our output any more, as in `… | head`.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|step| step.downcast_ref::<io::Error>())
+        .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn labelled(label: &str, color: AnsiColor, text: &str) {
+    let style = Style::new().bold().fg_color(Some(color.into()));
+    // Nothing can be done, and nobody told, when stderr is gone.
+    let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,87 @@
+//! Errors that tell a person what to do: an [`anyhow::Error`] may carry one hint.
+//!
+//! A leaf: every layer may use it, it uses none.
+
+use std::fmt;
+
+/// A step of an error chain that says what to do about the error. Its text is the hint.
+#[derive(Debug)]
+struct Hinted {
+    what: String,
+    hint: String,
+    source: Option<anyhow::Error>,
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Hinted {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(AsRef::as_ref)
+    }
+}
+
+/// An error that says what failed and what to do. Both are one sentence without a period.
+pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Hinted {
+        what: what.into(),
+        hint: hint.into(),
+        source: None,
+    })
+}
+
+/// Adds what failed, and what to do about it, to an error.
+pub trait HintExt<T> {
+    /// Like [`anyhow::Context::with_context`], with a hint.
+    fn hint(
+        self,
+        what: impl FnOnce() -> String,
+        hint: impl FnOnce() -> String,
+    ) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
+    fn hint(
+        self,
+        what: impl FnOnce() -> String,
+        hint: impl FnOnce() -> String,
+    ) -> anyhow::Result<T> {
+        self.map_err(|error| {
+            anyhow::Error::new(Hinted {
+                what: what(),
+                hint: hint(),
+                source: Some(error.into()),
+            })
+        })
+    }
+}
+
+/// The innermost hint of an error: the one nearest to the cause.
+pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    error
+        .chain()
+        .filter_map(|step| step.downcast_ref::<Hinted>())
+        .last()
+        .map(|h| h.hint.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_hint_wins_and_the_chain_is_kept() {
+        let inner: anyhow::Result<()> = Err(anyhow::anyhow!("refused"));
+        let outer = inner
+            .hint(|| "cannot reach east".into(), || "is it up?".into())
+            .hint(|| "cannot link".into(), || "try again".into())
+            .unwrap_err();
+        assert_eq!(hint_of(&outer), Some("is it up?"));
+        let chain: Vec<String> = outer.chain().map(ToString::to_string).collect();
+        assert_eq!(chain, ["cannot link", "cannot reach east", "refused"]);
+        assert_eq!(hint_of(&anyhow::anyhow!("plain")), None);
+    }
+}
