@@ -21,5 +21,6 @@
 pub mod api;
 pub mod cli;
 pub mod client;
+pub mod controller;
 pub mod hint;
 pub mod manifests;
