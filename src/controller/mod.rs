@@ -4,7 +4,6 @@
 
 pub mod admin;
 pub mod clock;
-//gateway
-//lease
+pub mod lease;
 pub mod metrics;
-//probe
+mod trouble;
