@@ -1,0 +1,458 @@
+//! Probing of one gateway: is it alive, how fast does it answer. It reports, and decides nothing else.
+//!
+//! Differences from the original, on purpose:
+//! - The first probe is sent at once, not after a period. The original takes an unprobed gateway for alive;
+//!   here it is unknown, and an unknown gateway cannot change readiness, so knowing early matters.
+//! - A gateway that is dead from the start becomes dead; in the original it never does.
+//! - Failures below the threshold are counted too, and a stop ends a probe that is under way.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
+
+/// How much of an answer's body is read, bytes. Linkerd's gateways answer with a few.
+const BODY: usize = 16 * 1024;
+/// How long the body of an answer is waited for. The status has come by then, and it alone decides.
+const BODY_TIME: Duration = Duration::from_millis(100);
+
+/// How a gateway is probed. Parsed from a Link elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSettings {
+    /// Path, with its leading slash.
+    pub path: String,
+    /// TCP port.
+    pub port: u16,
+    /// Time between the starts of two probes; up to a tenth is added at random.
+    pub period: Duration,
+    /// Limit of one probe, from the first packet to the answer's status.
+    pub timeout: Duration,
+    /// Consecutive failures after which the gateway is dead; 0 counts as 1.
+    pub threshold: u32,
+}
+
+/// Where probes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// `host:port`; in a cluster the probe Service, which leads to the gateway through the mesh.
+    pub address: String,
+    /// Path, with its leading slash.
+    pub path: String,
+}
+
+/// What is known of a gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Liveness {
+    /// Not enough probes yet. What was known before holds on.
+    #[default]
+    Unknown,
+    /// The last probe succeeded, or too few have failed since one did.
+    Alive,
+    /// As many probes in a row as the threshold says have failed.
+    Dead,
+}
+
+/// What a probe worker has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeReport {
+    /// The gateway is now [`Liveness::Alive`] or [`Liveness::Dead`], and was not before.
+    Transition(Liveness),
+    /// Time from the start of a successful probe to the answer's status. Comes with every success, after
+    /// the transition if there is one.
+    Latency(Duration),
+}
+
+/// Follows a gateway's liveness. Pure.
+#[derive(Clone, Debug, Default)]
+pub struct Tracker {
+    liveness: Liveness,
+    failures: u32,
+}
+
+impl Tracker {
+    /// What is known now.
+    pub fn liveness(&self) -> Liveness {
+        self.liveness
+    }
+
+    /// Takes in the result of a probe. Returns the new liveness if it is another one.
+    pub fn on_result(&mut self, ok: bool, threshold: u32) -> Option<Liveness> {
+        self.failures = if ok {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
+        let next = match (ok, self.failures >= threshold.max(1)) {
+            (true, _) => Liveness::Alive,
+            (false, true) => Liveness::Dead,
+            (false, false) => self.liveness,
+        };
+        let changed = next != self.liveness;
+        self.liveness = next;
+        changed.then_some(next)
+    }
+}
+
+/// Probes a gateway until `stop`, which also ends a probe that is under way.
+///
+/// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: where one takes
+/// longer than the period, the next follows at once, so a silent gateway is dead after
+/// `threshold × max(period, timeout)`.
+pub async fn run(
+    cluster: &str,
+    target: &ProbeTarget,
+    settings: &ProbeSettings,
+    metrics: &Metrics,
+    sink: impl Fn(ProbeReport),
+    stop: CancellationToken,
+) {
+    metrics.gateway_enabled(cluster, true);
+    let work = work(cluster, target, settings, metrics, sink);
+    stop.run_until_cancelled(work).await;
+}
+
+async fn work(
+    cluster: &str,
+    target: &ProbeTarget,
+    settings: &ProbeSettings,
+    metrics: &Metrics,
+    sink: impl Fn(ProbeReport),
+) {
+    let client = client(settings.timeout);
+    let mut tracker = Tracker::default();
+    let mut trouble = Trouble::new(format!("probe the gateway of {cluster}"));
+    let mut next = Instant::now();
+    loop {
+        sleep_until(next).await;
+        let start = Instant::now();
+        next = start + settings.period + jitter(settings.period / 10);
+        let result = timeout(settings.timeout, probe(&client, target)).await;
+        let latency = start.elapsed();
+        let result = result.unwrap_or_else(|_| {
+            let limit = settings.timeout;
+            Err(anyhow::anyhow!("no answer within {limit:?}"))
+        });
+        let transition = tracker.on_result(result.is_ok(), settings.threshold);
+        if let Some(liveness) = transition {
+            metrics.gateway_alive(cluster, liveness == Liveness::Alive);
+            tracing::info!(cluster, ?liveness, "gateway");
+            sink(ProbeReport::Transition(liveness));
+        }
+        match result {
+            Ok(body) => {
+                metrics.probe_succeeded(cluster, latency);
+                trouble.clear();
+                sink(ProbeReport::Latency(latency));
+                let _ = timeout(BODY_TIME, Limited::new(body, BODY).collect()).await;
+            }
+            Err(error) => {
+                metrics.probe_failed(cluster);
+                trouble.set(&format!("{error:#}"));
+            }
+        }
+    }
+}
+
+/// A client that opens a connection for each probe: a connection kept from better days would say nothing
+/// about what new connections meet. No proxy, no redirects: hyper has neither.
+fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(connect));
+    connector.set_nodelay(true);
+    Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(connector)
+}
+
+/// One probe. Alive is who answers with status 200 exactly; the body is left to be read.
+async fn probe(
+    client: &Client<HttpConnector, Empty<Bytes>>,
+    target: &ProbeTarget,
+) -> anyhow::Result<hyper::body::Incoming> {
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority(target.address.as_str())
+        .path_and_query(target.path.as_str())
+        .build()
+        .context("its address or path is wrong")?;
+    let request = Request::get(uri)
+        .header(http::header::CONNECTION, "close")
+        .header(http::header::USER_AGENT, "linkerd-mc")
+        .body(Empty::new())
+        .context("its address or path is wrong")?;
+    let response = client.request(request).await?;
+    match response.status() {
+        StatusCode::OK => Ok(response.into_body()),
+        other => bail!("it answers with status {}", other.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::{TcpListener, TcpStream},
+        sync::mpsc::{UnboundedReceiver, unbounded_channel},
+        task::JoinHandle,
+    };
+
+    use super::*;
+    use Liveness::{Alive, Dead};
+    use ProbeReport::{Latency, Transition};
+
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn liveness_follows_results() {
+        // Results, `+` and `-`, and what each reports: Alive, Dead, or nothing.
+        for (threshold, results, reports) in [
+            (3, "+", "A"),
+            (3, "++", "A "),
+            (3, "---", "  D"),
+            (3, "-----", "  D  "),
+            (3, "+--+--", "A     "),
+            (3, "+---+", "A  DA"),
+            (3, "--+---", "  A  D"),
+            (1, "-+-", "DAD"),
+            (0, "-+", "DA"),
+        ] {
+            let mut tracker = Tracker::default();
+            assert_eq!(tracker.liveness(), Liveness::Unknown);
+            let seen: String = results
+                .chars()
+                .map(|result| match tracker.on_result(result == '+', threshold) {
+                    Some(Alive) => 'A',
+                    Some(Dead) => 'D',
+                    Some(Liveness::Unknown) => '?',
+                    None => ' ',
+                })
+                .collect();
+            assert_eq!(seen, reports, "{results} with threshold {threshold}");
+        }
+    }
+
+    /// What a test's gateway does with a connection.
+    #[derive(Clone, Copy, Debug)]
+    enum Manner {
+        Answer(&'static str),
+        /// Answers, and then sends for ever.
+        Endless,
+        /// Answers with the head only, and keeps the connection.
+        HeadOnly,
+        /// Reads, and never answers.
+        Silent,
+    }
+
+    struct Gateway {
+        address: String,
+        manner: tokio::sync::watch::Sender<Manner>,
+        accepted: UnboundedReceiver<()>,
+    }
+
+    const OK: Manner = Manner::Answer("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n");
+    const FAILS: Manner = Manner::Answer("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n");
+
+    async fn gateway(manner: Manner) -> Gateway {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (manner, now) = tokio::sync::watch::channel(manner);
+        let (accepts, accepted) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = accepts.send(());
+                let manner = *now.borrow();
+                tokio::spawn(converse(stream, manner));
+            }
+        });
+        Gateway {
+            address,
+            manner,
+            accepted,
+        }
+    }
+
+    async fn converse(mut stream: TcpStream, manner: Manner) {
+        let mut head = vec![0; 4096];
+        let _ = stream.read(&mut head).await;
+        // Where the redirect of a test leads.
+        let manner = if head.starts_with(b"GET /ok ") {
+            OK
+        } else {
+            manner
+        };
+        let ok = "HTTP/1.1 200 OK\r\ncontent-length: 100000000000\r\n\r\n";
+        match manner {
+            Manner::Answer(answer) => {
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+            Manner::Endless => {
+                let _ = stream.write_all(ok.as_bytes()).await;
+                while stream.write_all(&[b'x'; 8192]).await.is_ok() {}
+            }
+            Manner::HeadOnly => {
+                let _ = stream.write_all(ok.as_bytes()).await;
+                let _ = stream.read(&mut head).await;
+            }
+            Manner::Silent => {
+                let _ = stream.read(&mut head).await;
+            }
+        }
+    }
+
+    struct Probing {
+        reports: UnboundedReceiver<ProbeReport>,
+        metrics: Metrics,
+        stop: CancellationToken,
+        task: JoinHandle<()>,
+    }
+
+    fn probing(address: &str, limit: Duration) -> Probing {
+        let (send, reports) = unbounded_channel();
+        let (metrics, stop) = (Metrics::new(), CancellationToken::new());
+        let target = ProbeTarget {
+            address: address.to_owned(),
+            path: "/ready".to_owned(),
+        };
+        let settings = ProbeSettings {
+            path: "/ready".to_owned(),
+            port: 0,
+            period: Duration::from_millis(20),
+            timeout: limit,
+            threshold: 2,
+        };
+        let task = tokio::spawn({
+            let (metrics, stop) = (metrics.clone(), stop.clone());
+            async move {
+                let sink = move |report| {
+                    let _ = send.send(report);
+                };
+                run("east", &target, &settings, &metrics, sink, stop).await;
+            }
+        });
+        Probing {
+            reports,
+            metrics,
+            stop,
+            task,
+        }
+    }
+
+    impl Probing {
+        async fn next(&mut self) -> ProbeReport {
+            let report = timeout(DEADLINE, self.reports.recv()).await;
+            report.expect("a report in time").expect("a worker")
+        }
+
+        async fn next_transition(&mut self) -> Liveness {
+            loop {
+                if let Transition(liveness) = self.next().await {
+                    return liveness;
+                }
+            }
+        }
+
+        fn metric(&self, line: &str) -> bool {
+            self.metrics.render().lines().any(|l| l == line)
+        }
+    }
+
+    #[tokio::test]
+    async fn only_status_200_is_alive_whatever_the_body_does() {
+        let redirect = "HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\n\r\n";
+        for (manner, liveness) in [
+            (OK, Alive),
+            (Manner::Endless, Alive),
+            (Manner::HeadOnly, Alive),
+            (FAILS, Dead),
+            (Manner::Answer(redirect), Dead),
+            (Manner::Answer("HTTP/1.1 204 No Content\r\n\r\n"), Dead),
+            (Manner::Answer("SSH-2.0-OpenSSH_9.6\r\n"), Dead),
+            (Manner::Answer(""), Dead),
+        ] {
+            let gateway = gateway(manner).await;
+            let mut probing = probing(&gateway.address, DEADLINE);
+            assert_eq!(probing.next().await, Transition(liveness), "{manner:?}");
+            if liveness == Alive {
+                assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
+                // The next probe comes although this answer has no end.
+                assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
+            }
+            probing.stop.cancel();
+            timeout(DEADLINE, probing.task).await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_is_silent_or_refuses_is_dead_and_each_failure_is_counted() {
+        let silent = gateway(Manner::Silent).await;
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let refusing = closed.local_addr().unwrap().to_string();
+        drop(closed);
+        for address in [silent.address.as_str(), &refusing, "no host:x"] {
+            let mut probing = probing(address, Duration::from_millis(50));
+            assert_eq!(probing.next().await, Transition(Dead), "{address}");
+            probing.stop.cancel();
+            timeout(DEADLINE, &mut probing.task).await.unwrap().unwrap();
+            assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 0"#));
+            let counted = probing.metrics.render();
+            let counted = counted
+                .lines()
+                .find_map(|line| {
+                    line.strip_prefix(
+                        "gateway_probes{probe_successful=\"false\",target_cluster_name=\"east\"} ",
+                    )
+                })
+                .expect("failures are counted");
+            assert!(counted.parse::<u32>().unwrap() >= 2, "{address}: {counted}");
+        }
+    }
+
+    #[tokio::test]
+    async fn death_and_recovery_are_reported_once_each() {
+        let gateway = gateway(OK).await;
+        let mut probing = probing(&gateway.address, DEADLINE);
+        assert_eq!(probing.next_transition().await, Alive);
+        assert!(probing.metric(r#"gateway_enabled{target_cluster_name="east"} 1"#));
+        assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 1"#));
+        gateway.manner.send(FAILS).unwrap();
+        assert_eq!(probing.next_transition().await, Dead);
+        assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 0"#));
+        gateway.manner.send(OK).unwrap();
+        assert_eq!(probing.next_transition().await, Alive);
+        for _ in 0..3 {
+            assert!(matches!(probing.next().await, Latency(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn every_probe_opens_a_connection_of_its_own() {
+        let mut gateway = gateway(OK).await;
+        let mut probing = probing(&gateway.address, DEADLINE);
+        let mut probes = 0;
+        while probes < 3 {
+            probes += usize::from(matches!(probing.next().await, Latency(_)));
+        }
+        for _ in 0..probes {
+            gateway.accepted.try_recv().expect("a connection a probe");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_a_probe_that_is_under_way() {
+        let mut gateway = gateway(Manner::Silent).await;
+        let probing = probing(&gateway.address, Duration::from_secs(3600));
+        timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
+        probing.stop.cancel();
+        timeout(DEADLINE, probing.task).await.unwrap().unwrap();
+    }
+}
