@@ -23,3 +23,4 @@ pub mod cli;
 pub mod client;
 pub mod hint;
 pub mod manifests;
+pub mod mirror;
