@@ -24,3 +24,4 @@ pub mod client;
 pub mod controller;
 pub mod hint;
 pub mod manifests;
+pub mod mirror;

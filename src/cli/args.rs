@@ -1,10 +1,17 @@
 //! Flags that several commands share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
-use crate::{api::labels, client::Access};
+use crate::{
+    api::{
+        duration::{DurationError, parse_go_duration},
+        labels,
+    },
+    client::Access,
+    manifests::{render::Manifest, selector::is_dns_label},
+};
 
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
@@ -29,7 +36,12 @@ pub(crate) struct Global {
     #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE)]
     pub(crate) linkerd_namespace: String,
     /// Log what is going on to stderr
-    #[arg(long, global = true)]
+    // An optional value, because `linkerd check` passes `--verbose=false`.
+    #[arg(
+        long, global = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true",
+        hide_default_value = true, hide_possible_values = true, value_name = "BOOL"
+    )]
     pub(crate) verbose: bool,
 }
 
@@ -40,15 +52,17 @@ impl Global {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             as_user: self.as_user.clone(),
-            // `linkerd check` passes a Go list, `--as-group=[]`, also when there is none.
-            as_groups: self
-                .as_groups
-                .iter()
-                .filter(|group| *group != "[]")
-                .cloned()
-                .collect(),
+            as_groups: self.as_groups.iter().flat_map(|g| groups(g)).collect(),
             api_addr: self.api_addr.clone(),
         }
+    }
+}
+
+/// The groups that one `--as-group` names. `linkerd check` passes a printed Go list, as in `[a b]` or `[]`.
+fn groups(value: &str) -> Vec<String> {
+    match value.strip_prefix('[').and_then(|v| v.strip_suffix(']')) {
+        Some(list) => list.split_whitespace().map(str::to_owned).collect(),
+        None => vec![value.to_owned()],
     }
 }
 
@@ -60,4 +74,44 @@ pub(crate) enum ManifestFormat {
     Yaml,
     /// One JSON object a line
     Json,
+}
+
+/// How manifests are printed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// Format of the output
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "yaml"
+    )]
+    format: ManifestFormat,
+}
+
+impl Output {
+    /// A manifest in the wanted format.
+    pub(crate) fn format(&self, manifest: &Manifest) -> String {
+        match self.format {
+            ManifestFormat::Yaml => manifest.to_yaml(),
+            ManifestFormat::Json => manifest.to_json(),
+        }
+    }
+}
+
+/// Parses the name of a namespace.
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "a namespace is a DNS label: at most 63 lower-case letters, digits and inner dashes"
+                .to_owned(),
+        )
+    }
+}
+
+/// Parses a duration such as `30s` or `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
+    parse_go_duration(text)
 }
