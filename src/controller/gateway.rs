@@ -1,19 +1,12 @@
 //! Addresses of one gateway: IP addresses and host names of a Link → a set of IP addresses that changes
 //! only when it has to.
 //!
-//! Every change rewrites the EndpointSlices of all mirrors of a Link, so an answer is not believed at once:
-//! - A new address is used from the first answer that has it.
-//! - An address is dropped when it was in none of the last few answers of its name. A name whose answers
-//!   rotate through a larger set thus settles at the whole set. Where an address comes back that had been
-//!   dropped, the rotation is longer than that, and the name is given twice as many answers, up to a limit.
-//! - A failed lookup, or an empty answer, is no answer: the last good ones stay.
-//!
-//! The price: an address that is gone for good stays for two more lookups, a minute. Linkerd's proxy does
-//! not send requests to an endpoint that it cannot connect to, so that costs little; endpoints that come
-//! and go would cost every mirror a write each time.
+//! What an answer of the resolver means is in `answers.rs`; here are hosts, lookups and reports.
+
+mod answers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
     time::Duration,
@@ -23,20 +16,14 @@ use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{clock::jitter, trouble::Trouble};
+use self::answers::Name;
+use super::clock::jitter;
 
-/// Time between two lookups; up to a tenth is added at random.
+/// Usual time between two lookups. The original looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
 /// Limit of one lookup. The system's resolver goes on for longer in its thread, but not as long as the
 /// period, so threads do not pile up.
 const LOOKUP: Duration = Duration::from_secs(5);
-/// Answers of a name that count, at first.
-const ANSWERS: usize = 3;
-/// Answers of a name that count, at most: ten minutes of a name that rotates.
-const MAX_ANSWERS: usize = 20;
-/// Addresses of a name, at most; an EndpointSlice holds 1,000 endpoints in all.
-const MAX_ADDRESSES: usize = 100;
-
 /// One item of a Link's gateway address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
@@ -60,19 +47,6 @@ pub enum Resolution {
 pub struct Resolver {
     fixed: BTreeSet<IpAddr>,
     names: BTreeMap<String, Name>,
-}
-
-/// What is known of one name. Pure.
-#[derive(Debug)]
-struct Name {
-    /// The last good answers, oldest first.
-    answers: VecDeque<BTreeSet<IpAddr>>,
-    /// How many of them count.
-    counts: usize,
-    /// Addresses that were dropped.
-    dropped: BTreeSet<IpAddr>,
-    trouble: Trouble,
-    error: String,
 }
 
 /// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored.
@@ -102,18 +76,25 @@ pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
     Some(addresses.into_iter().collect())
 }
 
-/// Looks the names up until `stop`, and reports the first result and each change. Returns early when there
-/// is nothing to look up.
-pub async fn run(hosts: &[Host], sink: impl Fn(Resolution), stop: CancellationToken) {
+/// Looks the names up every `period` (plus up to a tenth, at random) until `stop`, and reports the first
+/// result and each change. Returns early when there is nothing to look up.
+pub async fn run(
+    hosts: &[Host],
+    period: Duration,
+    sink: impl Fn(Resolution),
+    stop: CancellationToken,
+) {
     if let Some(addresses) = fixed(hosts) {
         sink(Resolution::Addresses(addresses));
         return;
     }
-    stop.run_until_cancelled(watch(hosts, lookup, sink)).await;
+    stop.run_until_cancelled(watch(hosts, period, lookup, sink))
+        .await;
 }
 
 async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
     hosts: &[Host],
+    period: Duration,
     lookup: impl Fn(String) -> L,
     sink: impl Fn(Resolution),
 ) {
@@ -125,7 +106,7 @@ async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
             sink(resolution.clone());
             reported = Some(resolution);
         }
-        sleep(PERIOD + jitter(PERIOD / 10)).await;
+        sleep(period + jitter(period / 10)).await;
     }
 }
 
@@ -185,7 +166,7 @@ impl Resolver {
         let reasons: Vec<_> = self
             .names
             .iter()
-            .map(|(host, name)| format!("{host}: {}", name.error))
+            .map(|(host, name)| format!("{host}: {}", name.error()))
             .collect();
         Resolution::Unresolved(if reasons.is_empty() {
             "the gateway has no address".to_owned()
@@ -195,50 +176,9 @@ impl Resolver {
     }
 }
 
-impl Name {
-    fn new(name: &str) -> Self {
-        Self {
-            answers: VecDeque::new(),
-            counts: ANSWERS,
-            dropped: BTreeSet::new(),
-            trouble: Trouble::new(format!("look up the gateway's name {name}")),
-            error: "not looked up yet".to_owned(),
-        }
-    }
-
-    fn addresses(&self) -> BTreeSet<IpAddr> {
-        let all: BTreeSet<_> = self.answers.iter().flatten().copied().collect();
-        all.into_iter().take(MAX_ADDRESSES).collect()
-    }
-
-    fn answered(&mut self, answer: BTreeSet<IpAddr>) {
-        self.trouble.clear();
-        if !self.dropped.is_disjoint(&answer) {
-            self.counts = (self.counts * 2).min(MAX_ANSWERS);
-            self.dropped.clear();
-        }
-        let before = self.addresses();
-        self.answers.push_back(answer);
-        while self.answers.len() > self.counts {
-            self.answers.pop_front();
-        }
-        let after = self.addresses();
-        self.dropped.extend(before.difference(&after));
-        // Addresses that a cloud never gives out again must not be kept for ever.
-        while self.dropped.len() > MAX_ADDRESSES {
-            self.dropped.pop_first();
-        }
-    }
-
-    fn failed(&mut self, reason: &str) {
-        self.trouble.set(reason);
-        reason.clone_into(&mut self.error);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, rc::Rc};
+    use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
     use super::*;
 
@@ -279,92 +219,6 @@ mod tests {
             Some(vec![ip(1), ip(2)])
         );
         assert_eq!(fixed(&parse_hosts("192.0.2.1,gw.example")), None);
-    }
-
-    #[test]
-    fn answers_become_addresses_that_change_only_when_they_have_to() {
-        // Each answer (empty: a failed lookup), and the addresses after it.
-        type Step = (&'static [u8], &'static [u8]);
-        let table: &[(&str, &[Step])] = &[
-            (
-                "a change: the new at once, the old after two more answers",
-                &[(&[1], &[1]), (&[2], &[1, 2]), (&[2], &[1, 2]), (&[2], &[2])],
-            ),
-            (
-                "failures change nothing, and do not age answers",
-                &[
-                    (&[], &[]),
-                    (&[1], &[1]),
-                    (&[], &[1]),
-                    (&[], &[1]),
-                    (&[], &[1]),
-                    (&[2], &[1, 2]),
-                ],
-            ),
-            (
-                "a rotation through three settles at once",
-                &[
-                    (&[1], &[1]),
-                    (&[2], &[1, 2]),
-                    (&[3], &[1, 2, 3]),
-                    (&[1], &[1, 2, 3]),
-                    (&[2], &[1, 2, 3]),
-                ],
-            ),
-            (
-                "a longer rotation settles after one address came back",
-                &[
-                    (&[1], &[1]),
-                    (&[2], &[1, 2]),
-                    (&[3], &[1, 2, 3]),
-                    (&[4], &[2, 3, 4]),
-                    (&[1], &[1, 2, 3, 4]),
-                    (&[2], &[1, 2, 3, 4]),
-                    (&[3], &[1, 2, 3, 4]),
-                    (&[4], &[1, 2, 3, 4]),
-                    (&[1], &[1, 2, 3, 4]),
-                ],
-            ),
-        ];
-        for (what, steps) in table {
-            let mut name = Name::new("gw");
-            for (i, (answer, addresses)) in steps.iter().enumerate() {
-                if answer.is_empty() {
-                    name.failed("refused");
-                } else {
-                    name.answered(set(answer));
-                }
-                assert_eq!(name.addresses(), set(addresses), "{what}, step {i}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_name_that_draws_its_answers_from_many_addresses_settles() {
-        let mut name = Name::new("gw");
-        let mut changes_late = 0;
-        for round in 0..200_u8 {
-            let before = name.addresses();
-            name.answered(set(&[round % 8, (round + 3) % 8]));
-            if round >= 40 && name.addresses() != before {
-                changes_late += 1;
-            }
-        }
-        assert_eq!(changes_late, 0);
-        assert_eq!(name.addresses().len(), 8);
-    }
-
-    #[test]
-    fn what_is_kept_of_a_name_is_bounded() {
-        let mut name = Name::new("gw");
-        for round in 0..500_u32 {
-            let answer =
-                (0..50).map(|i| IpAddr::from((0x0a00_0000 + round * 50 + i).to_be_bytes()));
-            name.answered(answer.collect());
-        }
-        assert!(name.addresses().len() <= MAX_ADDRESSES);
-        assert!(name.answers.len() <= MAX_ANSWERS);
-        assert!(name.dropped.len() <= MAX_ADDRESSES);
     }
 
     #[tokio::test]
@@ -416,7 +270,7 @@ mod tests {
         let reports = Rc::new(RefCell::new(Vec::new()));
         let sink = |report| reports.borrow_mut().push(report);
         let hosts = parse_hosts("gw");
-        let watching = watch(&hosts, lookup, sink);
+        let watching = watch(&hosts, PERIOD, lookup, sink);
         assert!(timeout(PERIOD * 10, watching).await.is_err());
         assert_eq!(
             *reports.borrow(),
@@ -440,8 +294,10 @@ mod tests {
         let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
         let running = tokio::spawn(async move {
             let sink = |report| send.send(report).unwrap();
-            run(&parse_hosts("192.0.2.1"), sink, CancellationToken::new()).await;
+            let hosts = parse_hosts("192.0.2.1");
+            run(&hosts, PERIOD, sink, CancellationToken::new()).await;
         });
+        // Ends by itself, and may be spawned.
         running.await.unwrap();
         let expected = Resolution::Addresses(vec![ip(1)]);
         assert_eq!(reports.recv().await, Some(expected));
