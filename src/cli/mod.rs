@@ -5,6 +5,7 @@ mod cluster;
 mod install;
 mod link_gen;
 mod output;
+mod run_controller;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ struct Cli {
 enum Command {
     Install(install::Install),
     LinkGen(Box<link_gen::LinkGen>),
+    RunController(Box<run_controller::RunController>),
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -47,6 +49,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
+        Command::RunController(args) => run_controller::run(&cli.global, args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
