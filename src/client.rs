@@ -3,7 +3,9 @@
 //! Every client of the program is made here, so that none lacks a read deadline, none retries behind our
 //! back, and no text of a credentials Secret can reach an error message.
 
-use std::{path::PathBuf, time::Duration};
+mod credentials;
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use kube::{
@@ -11,11 +13,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+pub use self::credentials::{
+    CredentialsError, credentials_expiry, credentials_identity, from_credentials,
+};
 use crate::hint::{HintExt as _, fail};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
-
 /// Which cluster a command talks to, and as whom.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -141,4 +145,49 @@ pub fn build(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     config.reset_reader_on_write = true;
     config.default_retry = false;
     Client::try_from(config).context("failed to set up a client")
+}
+
+/// What tells one cluster from another without asking it: where its API server is, and what vouches for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Host (lower case) and port of the API server.
+    pub server: String,
+    /// Certificate authorities of the API server, DER.
+    pub authorities: BTreeSet<Vec<u8>>,
+}
+
+impl Identity {
+    /// The identity of the cluster that a configuration leads to.
+    pub fn of(config: &Config) -> Self {
+        let url = &config.cluster_url;
+        let port = url.port_u16().unwrap_or(match url.scheme_str() {
+            Some("http") => 80,
+            _ => 443,
+        });
+        let host = url.host().unwrap_or_default().to_ascii_lowercase();
+        Self {
+            server: format!("{host}:{port}"),
+            authorities: config.root_cert.iter().flatten().cloned().collect(),
+        }
+    }
+}
+
+/// The reason of a failed request in one line: the API server's message, or the innermost cause.
+pub fn explain(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return if status.message.is_empty() {
+            format!("HTTP status {} {}", status.code, status.reason)
+        } else {
+            status.message.clone()
+        };
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause
+        .to_string()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
 use crate::{
     api::{
@@ -36,7 +36,12 @@ pub(crate) struct Global {
     #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE)]
     pub(crate) linkerd_namespace: String,
     /// Log what is going on to stderr
-    #[arg(long, global = true)]
+    // An optional value, because `linkerd check` passes `--verbose=false`.
+    #[arg(
+        long, global = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true",
+        hide_default_value = true, hide_possible_values = true, value_name = "BOOL"
+    )]
     pub(crate) verbose: bool,
 }
 
@@ -47,15 +52,17 @@ impl Global {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             as_user: self.as_user.clone(),
-            // `linkerd check` passes a Go list, `--as-group=[]`, also when there is none.
-            as_groups: self
-                .as_groups
-                .iter()
-                .filter(|group| *group != "[]")
-                .cloned()
-                .collect(),
+            as_groups: self.as_groups.iter().flat_map(|g| groups(g)).collect(),
             api_addr: self.api_addr.clone(),
         }
+    }
+}
+
+/// The groups that one `--as-group` names. `linkerd check` passes a printed Go list, as in `[a b]` or `[]`.
+fn groups(value: &str) -> Vec<String> {
+    match value.strip_prefix('[').and_then(|v| v.strip_suffix(']')) {
+        Some(list) => list.split_whitespace().map(str::to_owned).collect(),
+        None => vec![value.to_owned()],
     }
 }
 

@@ -1,0 +1,282 @@
+//! The kubeconfig of a credentials Secret: data of unknown origin, used without being trusted.
+//!
+//! No error text and no Debug output of this module repeats any of it.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use kube::{
+    Client, Config,
+    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
+};
+
+use super::{Identity, build};
+
+/// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
+const CREDENTIALS_MAX: usize = 1 << 20;
+
+/// Why the kubeconfig of a credentials Secret cannot be used. No text repeats any of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialsError {
+    /// No YAML document of the right shape, or too large.
+    #[error("the credentials hold no kubeconfig")]
+    NotAKubeconfig,
+    /// No `current-context`, or one that is not there.
+    #[error("the kubeconfig of the credentials has no current context")]
+    NoCurrentContext,
+    /// Uses something that runs a command or reads a file of the machine that it is used on.
+    #[error("the kubeconfig of the credentials uses {0}, which is refused")]
+    Forbidden(&'static str),
+    /// The current context's cluster is not there, or has no `server`.
+    #[error("the kubeconfig of the credentials names no server")]
+    MissingServer,
+    /// Right in shape, but some value in it (address, certificate, key) is not.
+    #[error(
+        "the kubeconfig of the credentials has an address, certificate or key that is not usable"
+    )]
+    Unusable,
+}
+
+/// A client of the cluster that a Link's credentials Secret gives access to; each request ends within
+/// `deadline`.
+///
+/// A Secret is data, so only what is in it counts: a kubeconfig that would run a command or read a file here
+/// is refused (unlike by the original). Only the current context is looked at.
+pub async fn from_credentials(
+    kubeconfig_bytes: &[u8],
+    deadline: Duration,
+) -> Result<Client, CredentialsError> {
+    let config = config(kubeconfig_bytes).await?;
+    build(config, deadline).map_err(|_| CredentialsError::Unusable)
+}
+
+/// Which cluster a credentials Secret leads to. Asks nobody.
+pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, CredentialsError> {
+    Ok(Identity::of(&config(kubeconfig_bytes).await?))
+}
+
+async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
+    let kubeconfig = parse_credentials(kubeconfig_bytes)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|_| CredentialsError::Unusable)
+}
+
+/// When the token of a credentials Secret expires: claim `exp` of the JWT, which is not verified.
+///
+/// `None` when it never does, and when there is no such token.
+pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
+    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
+    let user = kubeconfig.auth_infos.first()?.auth_info.as_ref()?;
+    // The token's type hides it from all but serde.
+    let user = serde_json::to_value(user).ok()?;
+    let claims = user.get("token")?.as_str()?.split('.').nth(1)?;
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
+}
+
+/// The kubeconfig in `bytes`, reduced to its current context, which is found to be harmless.
+fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
+    if bytes.len() > CREDENTIALS_MAX {
+        return Err(CredentialsError::NotAKubeconfig);
+    }
+    // The parser's error is dropped: its text quotes the input.
+    let options = serde_saphyr::options! { with_snippet: false };
+    let mut kubeconfig: Kubeconfig = serde_saphyr::from_slice_with_options(bytes, options)
+        .map_err(|_| CredentialsError::NotAKubeconfig)?;
+
+    let current = kubeconfig.current_context.clone();
+    keep_one(&mut kubeconfig.contexts, |named| {
+        Some(&named.name) == current.as_ref()
+    });
+    let context = kubeconfig
+        .contexts
+        .first()
+        .and_then(|named| named.context.clone())
+        .ok_or(CredentialsError::NoCurrentContext)?;
+    keep_one(&mut kubeconfig.clusters, |named| {
+        named.name == context.cluster
+    });
+    keep_one(&mut kubeconfig.auth_infos, |named| {
+        Some(&named.name) == context.user.as_ref()
+    });
+
+    let cluster = kubeconfig
+        .clusters
+        .first()
+        .and_then(|named| named.cluster.as_ref())
+        .filter(|cluster| cluster.server.as_ref().is_some_and(|url| !url.is_empty()))
+        .ok_or(CredentialsError::MissingServer)?;
+    let user = kubeconfig
+        .auth_infos
+        .first()
+        .and_then(|named| named.auth_info.as_ref());
+    match forbidden(cluster, user) {
+        Some(what) => Err(CredentialsError::Forbidden(what)),
+        None => Ok(kubeconfig),
+    }
+}
+
+/// Keeps the first item that `is_it`, as kubectl takes the first of equal names.
+fn keep_one<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool) {
+    if let Some(at) = items.iter().position(is_it) {
+        items.swap(0, at);
+        items.truncate(1);
+    } else {
+        items.clear();
+    }
+}
+
+/// What in a kubeconfig reaches out of it.
+fn forbidden(cluster: &Cluster, user: Option<&AuthInfo>) -> Option<&'static str> {
+    if cluster.certificate_authority.is_some() {
+        return Some("a certificate-authority file");
+    }
+    let user = user?;
+    [
+        (user.exec.is_some(), "an exec plugin"),
+        (user.auth_provider.is_some(), "an auth provider"),
+        (user.token_file.is_some(), "a tokenFile"),
+        (
+            user.client_certificate.is_some(),
+            "a client-certificate file",
+        ),
+        (user.client_key.is_some(), "a client-key file"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, what)| is_there.then_some(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kubeconfig whose current context's cluster and user have these fields (YAML flow syntax).
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1
+kind: Config
+current-context: east
+contexts:
+- {{name: other, context: {{cluster: other, user: other}}}}
+- {{name: east, context: {{cluster: east, user: mirror}}}}
+clusters:
+- {{name: other, cluster: {{certificate-authority: /etc/passwd}}}}
+- {{name: east, cluster: {{{cluster}}}}}
+users:
+- {{name: other, user: {{exec: {{command: reboot}}}}}}
+- {{name: mirror, user: {{{user}}}}}
+"
+        )
+    }
+
+    const SERVER: &str = "server: 'https://192.0.2.1:6443'";
+
+    #[tokio::test]
+    async fn credentials_that_hold_all_they_need_give_a_client() {
+        // The entries of another context are of no concern.
+        let text = kubeconfig(SERVER, "token: s3cret");
+        from_credentials(text.as_bytes(), Duration::from_secs(1))
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn credentials_that_reach_out_or_lack_something_are_refused() {
+        use CredentialsError::{
+            Forbidden, MissingServer, NoCurrentContext, NotAKubeconfig, Unusable,
+        };
+        let cases = [
+            (String::new(), NoCurrentContext),
+            ("s3cret".into(), NotAKubeconfig),
+            ("clusters: [s3cret".into(), NotAKubeconfig),
+            ("clusters: {s3cret: 1}".into(), NotAKubeconfig),
+            (" ".repeat(CREDENTIALS_MAX + 1), NotAKubeconfig),
+            ("current-context: s3cret".into(), NoCurrentContext),
+            (
+                "contexts: [{name: a, context: {cluster: s3cret}}]".into(),
+                NoCurrentContext,
+            ),
+            (kubeconfig("", "token: s3cret"), MissingServer),
+            (kubeconfig("server: ''", "token: s3cret"), MissingServer),
+            (kubeconfig("server: 's3cret s3cret'", ""), Unusable),
+            (
+                kubeconfig(
+                    &format!("{SERVER}, certificate-authority-data: s3cret"),
+                    "token: s3cret",
+                ),
+                Unusable,
+            ),
+            (
+                kubeconfig(
+                    &format!("{SERVER}, certificate-authority: /s3cret"),
+                    "token: s3cret",
+                ),
+                Forbidden("a certificate-authority file"),
+            ),
+            (
+                kubeconfig(SERVER, "exec: {command: s3cret}"),
+                Forbidden("an exec plugin"),
+            ),
+            (
+                kubeconfig(SERVER, "auth-provider: {name: s3cret, config: {}}"),
+                Forbidden("an auth provider"),
+            ),
+            (
+                kubeconfig(SERVER, "token: s3cret, tokenFile: /s3cret"),
+                Forbidden("a tokenFile"),
+            ),
+            (
+                kubeconfig(SERVER, "client-certificate: /s3cret"),
+                Forbidden("a client-certificate file"),
+            ),
+            (
+                kubeconfig(SERVER, "client-key: /s3cret"),
+                Forbidden("a client-key file"),
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = from_credentials(text.as_bytes(), Duration::from_secs(1))
+                .await
+                .err()
+                .unwrap_or_else(|| panic!("accepted: {text}"));
+            assert_eq!(error, expected, "{text}");
+            assert!(!error.to_string().contains("s3cret"));
+        }
+    }
+
+    #[tokio::test]
+    async fn two_spellings_of_an_address_are_one_cluster() {
+        for (server, expected) in [
+            ("https://API.example", "api.example:443"),
+            ("https://api.example:443/", "api.example:443"),
+            ("http://api.example", "api.example:80"),
+        ] {
+            let text = kubeconfig(&format!("server: '{server}'"), "");
+            let identity = credentials_identity(text.as_bytes()).await.unwrap();
+            assert_eq!(identity.server, expected);
+        }
+    }
+
+    #[test]
+    fn a_tokens_expiry_is_read_where_there_is_one() {
+        let token = |claims: &str| format!("token: h.{}.s", BASE64_URL_SAFE_NO_PAD.encode(claims));
+        let cases = [
+            (
+                token(r#"{"exp":1700000000,"iss":"x"}"#),
+                Some(1_700_000_000),
+            ),
+            (token(r#"{"iss":"x"}"#), None),
+            (token("no json"), None),
+            ("token: opaque".into(), None),
+            ("token: a.!.c".into(), None),
+            (String::new(), None),
+        ];
+        for (user, expected) in cases {
+            let expiry = credentials_expiry(kubeconfig(SERVER, &user).as_bytes());
+            assert_eq!(expiry.map(Timestamp::as_second), expected, "{user}");
+        }
+    }
+}
