@@ -1,19 +1,22 @@
 //! What the user typed → calls into the layers below. The only place that prints.
 
+mod allow;
 mod args;
 mod cluster;
+mod completions;
 mod install;
 mod link_gen;
 mod output;
 mod run_controller;
+mod values;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Links Kubernetes clusters: mirrors Services between them for Linkerd.
 #[derive(Debug, Parser)]
-#[command(name = "linkerd-mc", version, about, propagate_version = true)]
+#[command(name = "linkerd-mc", version = env!("LINKERD_MC_VERSION"), about, propagate_version = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
@@ -27,6 +30,10 @@ enum Command {
     Install(install::Install),
     LinkGen(Box<link_gen::LinkGen>),
     RunController(Box<run_controller::RunController>),
+    Allow(allow::Allow),
+    Revoke(allow::Revoke),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -50,6 +57,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
+        Command::Allow(args) => allow::allow(&cli.global, args)?,
+        Command::Revoke(args) => allow::revoke(args)?,
+        Command::Completions(args) => completions::completions(Cli::command(), args)?,
+        Command::Man(args) => completions::man(Cli::command(), args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
