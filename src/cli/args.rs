@@ -1,10 +1,17 @@
 //! Flags that several commands share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use crate::{api::labels, client::Access};
+use crate::{
+    api::{
+        duration::{DurationError, parse_go_duration},
+        labels,
+    },
+    client::Access,
+    manifests::{render::Manifest, selector::is_dns_label},
+};
 
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
@@ -67,4 +74,44 @@ pub(crate) enum ManifestFormat {
     Yaml,
     /// One JSON object a line
     Json,
+}
+
+/// How manifests are printed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// Format of the output
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "yaml"
+    )]
+    format: ManifestFormat,
+}
+
+impl Output {
+    /// A manifest in the wanted format.
+    pub(crate) fn format(&self, manifest: &Manifest) -> String {
+        match self.format {
+            ManifestFormat::Yaml => manifest.to_yaml(),
+            ManifestFormat::Json => manifest.to_json(),
+        }
+    }
+}
+
+/// Parses the name of a namespace.
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "a namespace is a DNS label: at most 63 lower-case letters, digits and inner dashes"
+                .to_owned(),
+        )
+    }
+}
+
+/// Parses a duration such as `30s` or `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
+    parse_go_duration(text)
 }

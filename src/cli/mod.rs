@@ -1,6 +1,9 @@
 //! What the user typed → calls into the layers below. The only place that prints.
 
 mod args;
+mod cluster;
+mod install;
+mod link_gen;
 mod output;
 
 use std::process::ExitCode;
@@ -19,7 +22,10 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Install(install::Install),
+    LinkGen(Box<link_gen::LinkGen>),
+}
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
 ///
@@ -27,7 +33,7 @@ enum Command {}
 /// again with the binary's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
+    match run(&cli) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -37,6 +43,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    match cli.command {}
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Install(args) => install::run(&cli.global, args)?,
+        Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

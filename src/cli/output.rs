@@ -19,6 +19,12 @@ pub(crate) fn warning(text: &str) {
     labelled("warning", AnsiColor::Yellow, text);
 }
 
+/// Writes one line to stderr.
+pub(crate) fn note(text: &str) {
+    // Nothing can be done, and nobody told, when stderr is gone.
+    let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
+}
+
 /// Writes an error to stderr: what failed, why, and a hint, a line each.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut steps = error

@@ -1,1 +1,10 @@
 //! Values → YAML and JSON documents. No client: what a cluster knows comes in as a value.
+
+pub mod gateway;
+pub mod install;
+pub mod kubeconfig;
+pub mod link;
+pub mod render;
+pub mod selector;
+pub mod values;
+pub mod yaml;

@@ -1,1 +1,40 @@
-//! Real Kubernetes control planes on loopback, for tests.
+//! Real Kubernetes control planes on loopback, for tests: etcd, kube-apiserver and kube-controller-manager, started in
+//! a few seconds, with nothing installed and no privileges.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let east = control_plane::ControlPlane::start("east").await?;
+//! east.linkerd(&control_plane::LinkerdOptions::default()).await?;
+//! println!("{}", east.kubectl(&["get", "namespaces"]).await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - The binaries come from the folder that `KUBEBUILDER_ASSETS` names, or are built once with Go and kept ([`Assets`]).
+//! - Every server has a supervisor that ends it when this process is gone, however that came about; nothing relies on
+//!   [`Drop`]. See `process.rs`.
+//! - Nothing runs here: Pods stay pending, and a test writes the status or the `EndpointSlice` that it needs. A Pod gets
+//!   into the endpoints of a Service once its status has an address and it is bound to a Node, an object like any other.
+//! - Addresses of endpoints must not be loopback ones: take 192.0.2.0/24.
+//! - This crate knows nothing of the program under test.
+
+mod assets;
+mod audit;
+mod certificates;
+mod crds;
+mod folder;
+mod go;
+mod kubeconfig;
+mod kubectl;
+mod linkerd;
+mod plane;
+mod process;
+mod servers;
+mod wait;
+
+pub use assets::Assets;
+pub use audit::AuditEvent;
+pub use certificates::trust_anchor;
+pub use linkerd::LinkerdOptions;
+pub use plane::{ControlPlane, Pids};
+pub use wait::eventually;

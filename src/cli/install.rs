@@ -1,0 +1,119 @@
+//! `linkerd-mc install`: prints the objects of the extension.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    args::{self, Global, Output},
+    cluster::{Cluster, block_on},
+    output,
+};
+use crate::{
+    api::{labels, link::LinkerdConfig},
+    manifests::{install::install, values::Values},
+};
+
+/// Time between two looks at a control plane that is waited for.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Examples for the end of the help text.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  # Install into the cluster of the current context
+  linkerd-mc install | kubectl apply -f -
+
+  # A cluster that only mirrors from others needs no gateway
+  linkerd-mc install --gateway=false | kubectl apply -f -
+
+  # Render without a cluster, as one JSON object a line
+  linkerd-mc install --ignore-cluster -o json";
+
+/// Print what a cluster needs to mirror Services from others, and to be mirrored
+///
+/// Pipe it into `kubectl apply -f -`. It asks the cluster for Linkerd's trust domain and CNI mode, and
+/// changes nothing by itself.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Install {
+    /// Namespace of the extension
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    namespace: String,
+    /// Install the gateway that other clusters send traffic to
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    gateway: bool,
+    /// Port of the gateway for mirrored traffic
+    #[arg(long, value_name = "PORT", default_value_t = 4143, value_parser = clap::value_parser!(u16).range(1..))]
+    gateway_port: u16,
+    /// Time between two probes of the gateway from other clusters, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    gateway_probe_seconds: u32,
+    /// Port of the gateway for probes
+    #[arg(long, value_name = "PORT", default_value_t = 4191, value_parser = clap::value_parser!(u16).range(1..))]
+    gateway_probe_port: u16,
+    /// Type of the gateway's Service
+    #[arg(long, value_name = "TYPE", default_value = "LoadBalancer", value_parser = ["LoadBalancer", "NodePort", "ClusterIP"])]
+    gateway_service_type: String,
+    /// Node port of the load balancer's health check of the gateway; 0 for none
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    gateway_healthcheck_nodeport: u16,
+    /// Make the ServiceAccount that controllers of other clusters use
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    service_mirror_credentials: bool,
+    /// Do not ask the cluster for anything
+    #[arg(long)]
+    ignore_cluster: bool,
+    /// Wait this long for Linkerd to be installed, such as 5m
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = args::duration)]
+    wait: Duration,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
+    let config = if args.ignore_cluster {
+        None
+    } else {
+        Some(block_on(linkerd_config(global, args.wait))?)
+    };
+    let values = values(global, args, config.as_ref());
+    output::data(&args.output.format(&install(&args.namespace, &values)?))
+}
+
+fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Values {
+    let mut values = Values {
+        linkerd_namespace: global.linkerd_namespace.clone(),
+        remote_mirror_service_account: args.service_mirror_credentials,
+        ..Default::default()
+    };
+    let gateway = &mut values.gateway;
+    gateway.enabled = args.gateway;
+    gateway.port = args.gateway_port;
+    gateway.probe.seconds = args.gateway_probe_seconds;
+    gateway.probe.port = args.gateway_probe_port;
+    gateway.service_type.clone_from(&args.gateway_service_type);
+    gateway.health_check_node_port =
+        Some(args.gateway_healthcheck_nodeport).filter(|port| *port != 0);
+    if let Some(config) = config {
+        values
+            .identity_trust_domain
+            .clone_from(&config.identity_trust_domain);
+        values.cni_enabled = config.cni_enabled;
+    }
+    values
+}
+
+async fn linkerd_config(global: &Global, wait: Duration) -> anyhow::Result<LinkerdConfig> {
+    let cluster = Cluster::connect(&global.access()).await?;
+    let deadline = tokio::time::Instant::now() + wait;
+    loop {
+        match cluster.linkerd_config(&global.linkerd_namespace).await {
+            Err(error) if tokio::time::Instant::now() + RETRY < deadline => {
+                output::note(&format!("waiting for Linkerd: {error}"));
+                tokio::time::sleep(RETRY).await;
+            }
+            result => return result,
+        }
+    }
+}

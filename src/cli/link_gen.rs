@@ -1,0 +1,361 @@
+//! `linkerd-mc link-gen`: asks the target cluster for what a link needs, and prints the link's objects.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+
+use super::{
+    args::{self, Global, Output},
+    cluster::{Cluster, block_on},
+    output,
+};
+use crate::{
+    api::{duration::format_go_duration, labels},
+    client::Access,
+    hint::fail,
+    manifests::{
+        gateway::{Gateway, Overrides},
+        kubeconfig::{Context, Secret, is_local_address},
+        link::{ClusterName, LinkObjects, Options, Target, link},
+        selector::parse_selector,
+    },
+};
+
+/// Examples for the end of the help text.
+const EXAMPLES: &str = "\
+Examples:
+  # Mirror Services of east into west
+  linkerd-mc --context east link-gen --cluster-name east | kubectl --context west apply -f -
+
+  # East's kubeconfig has an address that west cannot reach
+  linkerd-mc --context east link-gen --cluster-name east --api-server-address https://east.example.com:6443
+
+  # A flat network without a gateway, and a token that expires in 90 days
+  linkerd-mc --context east link-gen --cluster-name east --gateway=false --token-duration 2160h";
+
+/// Print the objects that link another cluster to this one
+///
+/// Run it against the target cluster, whose Services are to be mirrored, and apply the output to the
+/// source cluster, which gets the mirrors: two Secrets with credentials, and the Link.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct LinkGen {
+    /// Name that the target cluster gets; part of the name of each mirror
+    #[arg(long, value_name = "NAME")]
+    cluster_name: ClusterName,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// How a link is made: flags of all commands that make one.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LinkArgs {
+    /// Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    namespace: String,
+    /// Address of the target's API server as the source cluster reaches it [default: the kubeconfig's]
+    #[arg(long, value_name = "URL", value_parser = server_address)]
+    api_server_address: Option<String>,
+    /// ServiceAccount in the target cluster that the source cluster uses
+    #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
+    service_account_name: String,
+    /// Mint a token that expires, such as after 24h, instead of using the ServiceAccount's token Secret
+    #[arg(long, value_name = "DURATION", value_parser = token_duration)]
+    token_duration: Option<Duration>,
+    /// Link through the target's gateway; without it only pod-to-pod mirrors and federated Services
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    gateway: bool,
+    /// Name of the gateway's Service
+    #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME)]
+    gateway_name: String,
+    /// Namespace of the gateway's Service
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    gateway_namespace: String,
+    /// Addresses of the gateway, comma-separated [default: those of its load balancer]
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = address)]
+    gateway_addresses: Vec<String>,
+    /// Port of the gateway; 0 for that of its Service
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    gateway_port: u16,
+    /// Services to mirror through the gateway
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=true", value_parser = parse_selector)]
+    selector: LabelSelector,
+    /// Services to mirror pod to pod
+    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
+    remote_discovery_selector: LabelSelector,
+    /// Services that are members of federated Services
+    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
+    federated_service_selector: LabelSelector,
+    /// Annotations that mirrors do not get: keys, or prefixes such as example.com/*
+    #[arg(
+        long,
+        alias = "excluded-annotations",
+        value_name = "KEYS",
+        value_delimiter = ','
+    )]
+    exclude_annotations: Vec<String>,
+    /// Labels that mirrors do not get: keys, or prefixes such as example.com/*
+    #[arg(
+        long,
+        alias = "excluded-labels",
+        value_name = "KEYS",
+        value_delimiter = ','
+    )]
+    exclude_labels: Vec<String>,
+    /// Mirror headless Services as headless
+    #[arg(long)]
+    enable_headless_services: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
+    let access = global.access();
+    let objects = block_on(generate(
+        &access,
+        &global.linkerd_namespace,
+        &args.cluster_name,
+        &args.link,
+    ))?;
+    output::data(&args.output.format(&objects.manifest()?))
+}
+
+/// Asks the target cluster behind `access`, and builds the objects that link another cluster to it.
+pub(crate) async fn generate(
+    access: &Access,
+    linkerd_namespace: &str,
+    cluster_name: &ClusterName,
+    args: &LinkArgs,
+) -> anyhow::Result<LinkObjects> {
+    let context = context(access, args)?;
+    let cluster = Cluster::connect(access).await?;
+    // One after the other: they share a connection, and the first that fails is the one to report.
+    let config = cluster.linkerd_config(linkerd_namespace).await?;
+    let token = token(&cluster, args).await?;
+    let gateway = if args.gateway {
+        Some(gateway(&cluster, args).await?)
+    } else {
+        None
+    };
+    let target = Target {
+        name: cluster_name.clone(),
+        config,
+        linkerd_namespace: linkerd_namespace.to_owned(),
+        kubeconfig: context.kubeconfig(&args.service_account_name, &token)?,
+        gateway,
+    };
+    let options = Options {
+        namespace: args.namespace.clone(),
+        selector: args.selector.clone(),
+        remote_discovery_selector: args.remote_discovery_selector.clone(),
+        federated_service_selector: args.federated_service_selector.clone(),
+        exclude_annotations: args.exclude_annotations.clone(),
+        exclude_labels: args.exclude_labels.clone(),
+        headless_services: args.enable_headless_services,
+    };
+    if is_local_address(&context.cluster.server) {
+        output::warning(&format!(
+            "the link has the API server address {}, which means another machine to every other cluster; \
+             pass --api-server-address with one that the source cluster reaches",
+            context.cluster.server
+        ));
+    }
+    Ok(link(&target, &options))
+}
+
+/// The context in use, with the address that the source cluster is to use.
+fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
+    let kubeconfig = access.kubeconfig()?;
+    let name = access.context_name(&kubeconfig)?;
+    let mut context = Context::take(&kubeconfig, &name, |path| std::fs::read(path))?;
+    if let Some(address) = &args.api_server_address {
+        context.cluster.server.clone_from(address);
+    }
+    Ok(context)
+}
+
+async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
+    let (namespace, name) = (&args.namespace, &args.service_account_name);
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), namespace);
+    let account = cluster
+        .request("read the ServiceAccount", accounts.get_opt(name))
+        .await?;
+    if account.is_none() {
+        return Err(fail(
+            format!("there is no ServiceAccount {name:?} in the namespace {namespace:?}"),
+            "`linkerd-mc install` and `linkerd-mc allow` print one; --service-account-name and --namespace choose another",
+        ));
+    }
+    match args.token_duration {
+        Some(duration) => mint(cluster, &accounts, name, duration).await,
+        None => stored_token(cluster, namespace, name).await,
+    }
+}
+
+async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Secret> {
+    let secrets = Api::<KubernetesSecret>::namespaced(cluster.client.clone(), namespace);
+    let tokens =
+        ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
+    let found = cluster
+        .request("list the token Secrets", secrets.list(&tokens))
+        .await?
+        .items
+        .into_iter()
+        .find(|secret| {
+            let account = secret
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(labels::SERVICE_ACCOUNT_NAME));
+            account.is_some_and(|account| account == name)
+        });
+    let Some(secret) = found else {
+        return Err(fail(
+            format!(
+                "there is no token Secret of the ServiceAccount {name:?} in the namespace {namespace:?}"
+            ),
+            "`linkerd-mc install` and `linkerd-mc allow` print one; --token-duration does without",
+        ));
+    };
+    let token = secret
+        .data
+        .as_ref()
+        .and_then(|data| data.get("token"))
+        .filter(|token| !token.0.is_empty());
+    let Some(token) = token else {
+        return Err(fail(
+            format!(
+                "the Secret {namespace}/{} has no token yet",
+                secret.metadata.name.as_deref().unwrap_or_default()
+            ),
+            "Kubernetes fills it in within seconds; --token-duration does without",
+        ));
+    };
+    let text = std::str::from_utf8(&token.0).context("a token is no text")?;
+    Ok(Secret::new(text))
+}
+
+async fn mint(
+    cluster: &Cluster,
+    accounts: &Api<ServiceAccount>,
+    name: &str,
+    duration: Duration,
+) -> anyhow::Result<Secret> {
+    let asked = i64::try_from(duration.as_secs()).context("--token-duration is too long")?;
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(asked),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let answer = cluster
+        .request(
+            "mint a token for the ServiceAccount",
+            accounts.create_token_request(name, &PostParams::default(), &request),
+        )
+        .await?;
+    let granted = answer.spec.expiration_seconds.unwrap_or(asked);
+    if granted < asked {
+        let granted = Duration::from_secs(granted.unsigned_abs());
+        output::warning(&format!(
+            "the cluster grants a token for {} only; make the link again before it expires",
+            format_go_duration(granted)
+        ));
+    }
+    let status = answer.status.context("the API server minted no token")?;
+    Ok(Secret::new(status.token))
+}
+
+async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> {
+    let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
+    let services = Api::<Service>::namespaced(cluster.client.clone(), namespace);
+    let service = cluster
+        .request("read the gateway's Service", services.get_opt(name))
+        .await?
+        .ok_or_else(|| {
+            fail(
+                format!("there is no gateway {name:?} in the namespace {namespace:?}"),
+                "`linkerd-mc install` prints one; --gateway-name and --gateway-namespace choose another; --gateway=false makes a Link without",
+            )
+        })?;
+    let overrides = Overrides {
+        addresses: args.gateway_addresses.clone(),
+        port: Some(args.gateway_port).filter(|port| *port != 0),
+    };
+    Gateway::read(&service, &overrides)
+}
+
+/// An API server's address; a host alone means https.
+fn server_address(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("https://{text}")
+    };
+    match url.parse::<http::Uri>() {
+        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(url),
+        _ => Err("an address looks like https://east.example.com:6443".to_owned()),
+    }
+}
+
+/// An IP address or a host name.
+fn address(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    if text.is_empty() || !text.chars().all(allowed) {
+        return Err("an address is an IP address or a host name".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Kubernetes refuses tokens that live for less than ten minutes.
+fn token_duration(text: &str) -> Result<Duration, String> {
+    let duration = args::duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_secs(600) {
+        return Err("a token must live for at least 10m".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_address_has_a_host() {
+        for (text, url) in [
+            ("https://east:6443", "https://east:6443"),
+            ("east:6443", "https://east:6443"),
+            ("192.0.2.1", "https://192.0.2.1"),
+            ("[2001:db8::1]:6443", "https://[2001:db8::1]:6443"),
+        ] {
+            assert_eq!(server_address(text).as_deref(), Ok(url));
+        }
+        for text in ["", "https://", "a b", "https://a b"] {
+            assert!(server_address(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_lives_for_ten_minutes_at_least() {
+        assert_eq!(token_duration("24h"), Ok(Duration::from_secs(86_400)));
+        assert!(token_duration("10m").is_ok());
+        for text in ["9m59s", "0", "soon", ""] {
+            assert!(token_duration(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The three objects that make a link: two credentials Secrets and the Link, for the source cluster.
+//!
+//! Typed values, no templates. Pure: what the target cluster knows comes in as [`Target`].
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use anyhow::Context as _;
+use k8s_openapi::{
+    ByteString, api::core::v1::Secret as KubernetesSecret,
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::core::ObjectMeta;
+use serde_json::Value;
+
+use super::{
+    gateway::Gateway, install::created_by, kubeconfig::Secret, render::Manifest,
+    selector::is_dns_label,
+};
+use crate::api::{
+    labels,
+    link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
+};
+
+/// Name of a target cluster: a DNS label, since it becomes part of the names of Services.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterName(String);
+
+/// A text that cannot name a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a cluster name is a DNS label: at most 63 lower-case letters, digits and inner dashes")]
+pub struct ClusterNameError;
+
+impl FromStr for ClusterName {
+    type Err = ClusterNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_dns_label(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ClusterNameError)
+        }
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ClusterName {
+    /// Name of the credentials Secrets of this cluster.
+    pub fn credentials_secret(&self) -> String {
+        format!("{}{self}", labels::CREDENTIALS_PREFIX)
+    }
+}
+
+/// All that a link says about the target cluster.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its name in the source cluster.
+    pub name: ClusterName,
+    /// Its Linkerd configuration.
+    pub config: LinkerdConfig,
+    /// Namespace of its Linkerd control plane; also of the one in the source cluster.
+    pub linkerd_namespace: String,
+    /// Kubeconfig for it.
+    pub kubeconfig: Secret,
+    /// Its gateway; without one nothing is mirrored in gateway mode.
+    pub gateway: Option<Gateway>,
+}
+
+/// What is mirrored from the target cluster, and where the link's objects go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Namespace of the multicluster extension in the source cluster.
+    pub namespace: String,
+    /// Services to mirror through the gateway.
+    pub selector: LabelSelector,
+    /// Services to mirror pod to pod.
+    pub remote_discovery_selector: LabelSelector,
+    /// Members of federated Services.
+    pub federated_service_selector: LabelSelector,
+    /// Annotations that mirrors do not get.
+    pub exclude_annotations: Vec<String>,
+    /// Labels that mirrors do not get.
+    pub exclude_labels: Vec<String>,
+    /// Whether headless Services are mirrored as headless; without it the controller's default holds.
+    pub headless_services: bool,
+}
+
+/// The objects of a link. No `Debug`: they hold credentials.
+#[derive(Clone)]
+pub struct LinkObjects {
+    /// Credentials for the controller.
+    pub credentials: KubernetesSecret,
+    /// The same for Linkerd's control plane.
+    pub control_plane_credentials: KubernetesSecret,
+    /// The Link.
+    pub link: Link,
+}
+
+impl LinkObjects {
+    /// The objects in the order in which they should be applied.
+    pub fn manifest(&self) -> anyhow::Result<Manifest> {
+        let values: Result<Vec<Value>, _> = [
+            serde_json::to_value(&self.credentials),
+            serde_json::to_value(&self.control_plane_credentials),
+            serde_json::to_value(&self.link),
+        ]
+        .into_iter()
+        .collect();
+        Manifest::from_objects(values.context("a link has no JSON form")?)
+    }
+}
+
+/// The objects that link a source cluster to `target`.
+pub fn link(target: &Target, options: &Options) -> LinkObjects {
+    let secret = |namespace: &str| KubernetesSecret {
+        metadata: ObjectMeta {
+            name: Some(target.name.credentials_secret()),
+            namespace: Some(namespace.to_owned()),
+            ..Default::default()
+        },
+        type_: Some(labels::CREDENTIALS_TYPE.to_owned()),
+        data: Some(BTreeMap::from([(
+            labels::KUBECONFIG_KEY.to_owned(),
+            ByteString(target.kubeconfig.expose().as_bytes().to_vec()),
+        )])),
+        ..Default::default()
+    };
+    let mut control_plane_credentials = secret(&target.linkerd_namespace);
+    control_plane_credentials.metadata.labels = Some(map([(
+        labels::CREDENTIALS_CLUSTER,
+        &target.name.to_string(),
+    )]));
+    control_plane_credentials.metadata.annotations = Some(map([
+        (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
+        (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
+    ]));
+    LinkObjects {
+        credentials: secret(&options.namespace),
+        control_plane_credentials,
+        link: link_resource(target, options),
+    }
+}
+
+fn link_resource(target: &Target, options: &Options) -> Link {
+    let mut spec = LinkSpec {
+        target_cluster_name: target.name.to_string(),
+        target_cluster_domain: target.config.cluster_domain.clone(),
+        target_cluster_linkerd_namespace: target.linkerd_namespace.clone(),
+        cluster_credentials_secret: target.name.credentials_secret(),
+        remote_discovery_selector: Some(options.remote_discovery_selector.clone()),
+        federated_service_selector: Some(options.federated_service_selector.clone()),
+        excluded_annotations: options.exclude_annotations.clone(),
+        excluded_labels: options.exclude_labels.clone(),
+        ..Default::default()
+    };
+    if let Some(gateway) = &target.gateway {
+        spec.gateway_address = gateway.addresses.join(",");
+        spec.gateway_port = gateway.port.to_string();
+        spec.gateway_identity.clone_from(&gateway.identity);
+        spec.selector = Some(options.selector.clone());
+        spec.probe_spec = ProbeSpec {
+            path: gateway.probe_path.clone(),
+            port: gateway.probe_port.to_string(),
+            period: gateway.probe_period.clone(),
+            // The CRD fills these in.
+            timeout: None,
+            failure_threshold: None,
+        };
+    }
+    let mut link = Link::new(&target.name.to_string(), spec);
+    link.metadata.namespace = Some(options.namespace.clone());
+    let mut annotations = map([(labels::CREATED_BY, &created_by())]);
+    if options.headless_services {
+        annotations.insert(labels::HEADLESS_SERVICES.to_owned(), "enabled".to_owned());
+    }
+    link.metadata.annotations = Some(annotations);
+    link
+}
+
+fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
+    entries
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifests::selector::parse_selector;
+
+    fn target() -> Target {
+        Target {
+            name: "east".parse().unwrap(),
+            config: LinkerdConfig {
+                cluster_domain: "cluster.local".into(),
+                identity_trust_domain: "trust.local".into(),
+                ..Default::default()
+            },
+            linkerd_namespace: "linkerd".into(),
+            kubeconfig: Secret::new("apiVersion: v1\n"),
+            gateway: Some(Gateway {
+                addresses: vec!["192.0.2.1".into(), "lb.example.com".into()],
+                port: 4143,
+                identity: "gw.identity".into(),
+                probe_path: "/ready".into(),
+                probe_port: 4191,
+                probe_period: "3s".into(),
+            }),
+        }
+    }
+
+    fn options() -> Options {
+        let selector = |text| parse_selector(text).unwrap();
+        Options {
+            namespace: "linkerd-multicluster".into(),
+            selector: selector("mirror.linkerd.io/exported=true"),
+            remote_discovery_selector: selector("mirror.linkerd.io/exported=remote-discovery"),
+            federated_service_selector: selector("mirror.linkerd.io/federated=member"),
+            exclude_annotations: Vec::new(),
+            exclude_labels: Vec::new(),
+            headless_services: false,
+        }
+    }
+
+    #[test]
+    fn a_link_with_a_gateway() {
+        let manifest = link(&target(), &options()).manifest().unwrap();
+        insta::assert_snapshot!(manifest.to_yaml().replace(crate::manifests::values::VERSION, "VERSION"), @r#"
+        ---
+        apiVersion: v1
+        data:
+          kubeconfig: YXBpVmVyc2lvbjogdjEK
+        kind: Secret
+        metadata:
+          name: cluster-credentials-east
+          namespace: linkerd-multicluster
+        type: mirror.linkerd.io/remote-kubeconfig
+        ---
+        apiVersion: v1
+        data:
+          kubeconfig: YXBpVmVyc2lvbjogdjEK
+        kind: Secret
+        metadata:
+          annotations:
+            multicluster.linkerd.io/cluster-domain: cluster.local
+            multicluster.linkerd.io/trust-domain: trust.local
+          labels:
+            multicluster.linkerd.io/cluster-name: east
+          name: cluster-credentials-east
+          namespace: linkerd
+        type: mirror.linkerd.io/remote-kubeconfig
+        ---
+        apiVersion: multicluster.linkerd.io/v1alpha3
+        kind: Link
+        metadata:
+          annotations:
+            linkerd.io/created-by: linkerd-mc/cli VERSION
+          name: east
+          namespace: linkerd-multicluster
+        spec:
+          clusterCredentialsSecret: cluster-credentials-east
+          federatedServiceSelector:
+            matchLabels:
+              mirror.linkerd.io/federated: member
+          gatewayAddress: 192.0.2.1,lb.example.com
+          gatewayIdentity: gw.identity
+          gatewayPort: "4143"
+          probeSpec:
+            path: /ready
+            period: 3s
+            port: "4191"
+          remoteDiscoverySelector:
+            matchLabels:
+              mirror.linkerd.io/exported: remote-discovery
+          selector:
+            matchLabels:
+              mirror.linkerd.io/exported: "true"
+          targetClusterDomain: cluster.local
+          targetClusterLinkerdNamespace: linkerd
+          targetClusterName: east
+        "#);
+    }
+
+    #[test]
+    fn a_link_without_a_gateway_has_no_selector_for_it() {
+        let objects = link(
+            &Target {
+                gateway: None,
+                ..target()
+            },
+            &Options {
+                exclude_annotations: vec!["a.io/*".into()],
+                exclude_labels: vec!["b".into(), "c".into()],
+                headless_services: true,
+                ..options()
+            },
+        );
+        let text = super::super::yaml::to_yaml(&serde_json::to_value(objects.link).unwrap());
+        insta::assert_snapshot!(text.unwrap().replace(crate::manifests::values::VERSION, "VERSION"), @r"
+        apiVersion: multicluster.linkerd.io/v1alpha3
+        kind: Link
+        metadata:
+          annotations:
+            linkerd.io/created-by: linkerd-mc/cli VERSION
+            multicluster.linkerd.io/headless-services: enabled
+          name: east
+          namespace: linkerd-multicluster
+        spec:
+          clusterCredentialsSecret: cluster-credentials-east
+          excludedAnnotations:
+          - a.io/*
+          excludedLabels:
+          - b
+          - c
+          federatedServiceSelector:
+            matchLabels:
+              mirror.linkerd.io/federated: member
+          probeSpec: {}
+          remoteDiscoverySelector:
+            matchLabels:
+              mirror.linkerd.io/exported: remote-discovery
+          targetClusterDomain: cluster.local
+          targetClusterLinkerdNamespace: linkerd
+          targetClusterName: east
+        ");
+    }
+
+    #[test]
+    fn cluster_names_are_dns_labels() {
+        assert!("east-1".parse::<ClusterName>().is_ok());
+        for bad in ["", "East", "a.b", "-a"] {
+            assert_eq!(bad.parse::<ClusterName>(), Err(ClusterNameError), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Templates → text → documents. Knows handlebars; knows nothing of what the templates say.
+//!
+//! A template may read a field only if it is there: a name that is misspelt is an error, not nothing.
+
+use std::fmt;
+
+use anyhow::Context as _;
+use handlebars::{
+    Handlebars, Helper, HelperDef, HelperResult, Output, PathAndJson, RenderContext, RenderError,
+    RenderErrorReason, Renderable, ScopedJson, no_escape,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::yaml;
+
+/// Rendered objects: the text, in reading order and with comments, and the same as values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    text: String,
+    objects: Vec<Value>,
+}
+
+impl Manifest {
+    /// The objects as values.
+    pub fn objects(&self) -> &[Value] {
+        &self.objects
+    }
+
+    /// The objects as a YAML stream.
+    pub fn to_yaml(&self) -> String {
+        self.text.clone()
+    }
+
+    /// The objects as JSON, one a line.
+    pub fn to_json(&self) -> String {
+        self.objects.iter().fold(String::new(), |text, object| {
+            text + &object.to_string() + "\n"
+        })
+    }
+
+    /// Objects that were built as values, not from a template.
+    pub fn from_objects(objects: Vec<Value>) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        for object in &objects {
+            text.push_str("---\n");
+            text.push_str(&yaml::to_yaml(object)?);
+        }
+        Ok(Self { text, objects })
+    }
+
+    /// Reads rendered text back. Fails when it is not what Kubernetes would take as objects.
+    fn parse(text: String) -> anyhow::Result<Self> {
+        let objects = yaml::documents(&text).context("a template renders to broken YAML")?;
+        for object in &objects {
+            for pointer in ["/apiVersion", "/kind", "/metadata/name"] {
+                let filled = object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .is_some_and(|text| !text.is_empty());
+                anyhow::ensure!(filled, "a template renders to an object without {pointer}");
+            }
+        }
+        Ok(Self { text, objects })
+    }
+}
+
+/// A template, by name.
+pub(super) type Template = (&'static str, &'static str);
+
+/// Renders `templates` in order with `partials` at hand.
+pub(super) fn render(
+    templates: &[Template],
+    partials: &[Template],
+    context: &impl Serialize,
+) -> anyhow::Result<Manifest> {
+    let mut registry = Handlebars::new();
+    registry.set_strict_mode(true);
+    registry.register_escape_fn(no_escape);
+    registry.register_helper("text", Box::new(Text));
+    registry.register_helper("json", Box::new(json));
+    registry.register_helper("block", Box::new(block));
+    registry.register_helper("entries", Box::new(entries));
+    registry.register_helper("concat", Box::new(Concat));
+    registry.register_helper("when", Box::new(When));
+    for (name, template) in partials.iter().chain(templates) {
+        registry
+            .register_template_string(name, template)
+            .with_context(|| format!("template {name} is broken"))?;
+    }
+    let context = handlebars::Context::wraps(context).context("values have no JSON form")?;
+    let mut text = String::new();
+    for (name, _) in templates {
+        text += &registry
+            .render_with_context(name, &context)
+            .with_context(|| format!("failed to render template {name}"))?;
+    }
+    Manifest::parse(text)
+}
+
+/// `{{text x}}`: a string or number as a YAML string on one line, quoted where YAML needs it.
+struct Text;
+
+impl HelperDef for Text {
+    fn call<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc handlebars::Context,
+        _: &mut RenderContext<'reg, 'rc>,
+        out: &mut dyn Output,
+    ) -> HelperResult {
+        out.write(&scalar(param(helper, 0)?)?)?;
+        Ok(())
+    }
+}
+
+/// `{{concat a b …}}`, for use inside of another helper: strings and numbers joined.
+struct Concat;
+
+impl HelperDef for Concat {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc handlebars::Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        let mut joined = String::new();
+        for index in 0..helper.params().len() {
+            joined += &string(param(helper, index)?)?;
+        }
+        Ok(ScopedJson::Derived(Value::String(joined)))
+    }
+}
+
+/// `{{#when x}}…{{else}}…{{/when}}`: like `if`, but `x` must be there. Empty, zero, false and null are no.
+struct When;
+
+impl HelperDef for When {
+    fn call<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        registry: &'reg Handlebars<'reg>,
+        context: &'rc handlebars::Context,
+        render: &mut RenderContext<'reg, 'rc>,
+        out: &mut dyn Output,
+    ) -> HelperResult {
+        let yes = match param(helper, 0)? {
+            Value::Null => false,
+            Value::Bool(yes) => *yes,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(entries) => !entries.is_empty(),
+        };
+        let branch = if yes {
+            helper.template()
+        } else {
+            helper.inverse()
+        };
+        branch.map_or(Ok(()), |branch| {
+            branch.render(registry, context, render, out)
+        })
+    }
+}
+
+/// `{{json x}}`: any value as JSON, which is YAML too, on one line.
+fn json(
+    helper: &Helper<'_>,
+    _: &Handlebars<'_>,
+    _: &handlebars::Context,
+    _: &mut RenderContext<'_, '_>,
+    out: &mut dyn Output,
+) -> HelperResult {
+    out.write(&param(helper, 0)?.to_string())?;
+    Ok(())
+}
+
+/// `key:{{block 8 x}}`: a map or list as YAML lines, indented by 8.
+fn block(
+    helper: &Helper<'_>,
+    _: &Handlebars<'_>,
+    _: &handlebars::Context,
+    _: &mut RenderContext<'_, '_>,
+    out: &mut dyn Output,
+) -> HelperResult {
+    let indent = indent(helper)?;
+    let text = yaml::to_yaml(param(helper, 1)?).map_err(other)?;
+    for line in text.lines() {
+        out.write(&format!("\n{:indent$}{line}", ""))?;
+    }
+    Ok(())
+}
+
+/// `key:{{entries 8 map "k" v …}}`: a map of strings, indented by 8: the pairs that are listed, then
+/// those of `map`; where both have a key, the one of `map` wins.
+fn entries(
+    helper: &Helper<'_>,
+    _: &Handlebars<'_>,
+    _: &handlebars::Context,
+    _: &mut RenderContext<'_, '_>,
+    out: &mut dyn Output,
+) -> HelperResult {
+    let indent = indent(helper)?;
+    let Value::Object(extra) = param(helper, 1)? else {
+        return Err(broken("entries needs a map"));
+    };
+    let mut lines = Vec::new();
+    for index in (2..helper.params().len()).step_by(2) {
+        let key = string(param(helper, index)?)?;
+        let value = param(helper, index + 1)?;
+        if !extra.contains_key(&key) {
+            lines.push((key, value));
+        }
+    }
+    lines.extend(extra.iter().map(|(key, value)| (key.clone(), value)));
+    for (key, value) in lines {
+        let key = yaml::to_scalar(&key).map_err(other)?;
+        out.write(&format!("\n{:indent$}{key}: {}", "", scalar(value)?))?;
+    }
+    Ok(())
+}
+
+fn param<'a>(helper: &'a Helper<'_>, index: usize) -> Result<&'a Value, RenderError> {
+    match helper.param(index) {
+        Some(param) if !param.is_value_missing() => Ok(param.value()),
+        missing => Err(broken(&format!(
+            "helper {} lacks parameter {index}, {}",
+            helper.name(),
+            missing
+                .and_then(PathAndJson::relative_path)
+                .map_or("nothing", String::as_str)
+        ))),
+    }
+}
+
+fn indent(helper: &Helper<'_>) -> Result<usize, RenderError> {
+    param(helper, 0)?
+        .as_u64()
+        .and_then(|indent| usize::try_from(indent).ok())
+        .ok_or_else(|| broken("the first parameter is an indent"))
+}
+
+fn scalar(value: &Value) -> Result<String, RenderError> {
+    yaml::to_scalar(&string(value)?).map_err(other)
+}
+
+fn string(value: &Value) -> Result<String, RenderError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(yes) => Ok(yes.to_string()),
+        other => Err(broken(&format!("{other} is no text"))),
+    }
+}
+
+fn broken(what: &str) -> RenderError {
+    RenderErrorReason::Other(what.to_owned()).into()
+}
+
+fn other(error: impl fmt::Display) -> RenderError {
+    RenderErrorReason::Other(error.to_string()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(template: &'static str, context: &Value) -> anyhow::Result<Manifest> {
+        let head = "apiVersion: v1\nkind: K\nmetadata:\n  name: thing\n";
+        let text: &'static str = Box::leak(format!("{head}{template}").into_boxed_str());
+        render(&[("t", text)], &[], context)
+    }
+
+    #[test]
+    fn helpers_write_yaml_that_means_the_value() {
+        let context = json!({
+            "word": "on", "n": 3, "odd": "a\n- b: \"c\"", "map": { "x": "1", "yes": "b" },
+            "tree": { "list": [1, { "k": "v" }], "empty": {} }, "no": null, "zero": 0,
+        });
+        for (template, key, value) in [
+            ("k: {{text word}}\n", "k", json!("on")),
+            ("k: {{text n}}\n", "k", json!("3")),
+            ("k: {{n}}\n", "k", json!(3)),
+            ("k: {{text odd}}\n", "k", json!("a\n- b: \"c\"")),
+            ("k: {{text (concat word \":\" n)}}\n", "k", json!("on:3")),
+            ("k: {{json tree}}\n", "k", context["tree"].clone()),
+            ("k:{{block 2 tree}}\n", "k", context["tree"].clone()),
+            (
+                "k:\n  - l:{{block 6 tree.list}}\n",
+                "k",
+                json!([{ "l": context["tree"]["list"] }]),
+            ),
+            (
+                "k:{{entries 2 map \"x\" \"0\" \"a\" n}}\nl: 1\n",
+                "k",
+                json!({ "x": "1", "yes": "b", "a": "3" }),
+            ),
+            ("{{#when no}}k: 1{{else}}k: 2{{/when}}\n", "k", json!(2)),
+            ("{{#when zero}}k: 1{{else}}k: 2{{/when}}\n", "k", json!(2)),
+            ("{{#when map}}k: 1{{else}}k: 2{{/when}}\n", "k", json!(1)),
+        ] {
+            let manifest = rendered(template, &context).unwrap();
+            assert_eq!(manifest.objects()[0][key], value, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_field_is_an_error_everywhere() {
+        for template in [
+            "k: {{wrod}}\n",
+            "k: {{text wrod}}\n",
+            "k: {{json wrod}}\n",
+            "k:{{block 2 wrod}}\n",
+            "k:{{entries 2 wrod}}\n",
+            "k:{{entries 2 map \"a\" wrod}}\n",
+            "k:{{entries 2 map \"a\"}}\n",
+            "k: {{text (concat word wrod)}}\n",
+            "{{#when wrod}}k: 1{{/when}}\n",
+            "{{#each wrod}}k: 1{{/each}}\n",
+            "{{> wrod}}\n",
+        ] {
+            let error = rendered(template, &json!({ "word": "w", "map": {} }));
+            assert!(error.is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_object_is_refused() {
+        for text in [
+            "just text\n",
+            "a: [\n",
+            "apiVersion: v1\nkind: K\nmetadata: {}\n",
+        ] {
+            assert!(Manifest::parse(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_one_object_a_line() {
+        let manifest = Manifest::parse(
+            "---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: B\nmetadata: {name: b}\n"
+                .to_owned(),
+        )
+        .unwrap();
+        assert_eq!(
+            manifest.to_json(),
+            "{\"apiVersion\":\"v1\",\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n{\"apiVersion\":\"v1\",\"kind\":\"B\",\"metadata\":{\"name\":\"b\"}}\n"
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! The values of `install`: every knob, typed, with its default. `schema.rs` documents them.
+//!
+//! Keys are those of Linkerd's chart where they still mean something, so that a values file of the
+//! original works. A new key needs a line in the schema; a test holds both together.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::api::labels;
+
+/// Version of this program, which is that of the image it asks for.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// All values of `install`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of a values file, where it is a bool"
+)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Values {
+    /// The gateway that other clusters send traffic to.
+    pub gateway: Gateway,
+    /// The controller that mirrors Services from other clusters.
+    pub controller: Controller,
+    /// Services of this cluster that are members of federated Services.
+    pub federation: Federation,
+    /// Namespace of Linkerd's control plane.
+    pub linkerd_namespace: String,
+    /// Trust domain of workload identities; read from the cluster.
+    pub identity_trust_domain: String,
+    /// Whether Linkerd's CNI plugin is in use; read from the cluster.
+    pub cni_enabled: bool,
+    /// Whether to make ServiceAccounts for controllers of other clusters.
+    pub remote_mirror_service_account: bool,
+    /// Names of those ServiceAccounts; a string, a comma-separated string or a list.
+    #[serde(deserialize_with = "text_or_list")]
+    pub remote_mirror_service_account_name: Vec<String>,
+    /// Whether the controller may create namespaces that a mirror needs.
+    pub enable_namespace_creation: bool,
+    /// Whether replicas prefer different nodes and zones, with a disruption budget.
+    pub enable_pod_anti_affinity: bool,
+    /// Node affinity of all pods.
+    pub node_affinity: Option<NodeAffinity>,
+    /// Old ReplicaSets that are kept.
+    pub revision_history_limit: u32,
+    /// Labels of all objects but the Namespace and pods.
+    pub common_labels: BTreeMap<String, String>,
+    /// Labels of all pods.
+    pub pod_labels: BTreeMap<String, String>,
+    /// Annotations of the controller's pods.
+    pub pod_annotations: BTreeMap<String, String>,
+    /// Pull policy of images.
+    pub image_pull_policy: String,
+    /// Pull secrets of all ServiceAccounts.
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+}
+
+/// Values of the gateway.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gateway {
+    /// Whether to install it.
+    pub enabled: bool,
+    /// Number of pods.
+    pub replicas: u32,
+    /// Name of its objects.
+    pub name: String,
+    /// Port of mirrored traffic.
+    pub port: u16,
+    /// Type of its Service.
+    pub service_type: String,
+    /// Fixed node port of mirrored traffic.
+    pub node_port: Option<u16>,
+    /// Fixed node port of the load balancer's health check.
+    pub health_check_node_port: Option<u16>,
+    /// Liveness probe from other clusters.
+    pub probe: Probe,
+    /// Annotations of its Service.
+    pub service_annotations: BTreeMap<String, String>,
+    /// `externalTrafficPolicy` of its Service; empty: the cluster's default.
+    pub service_external_traffic_policy: String,
+    /// Annotations of its pods.
+    pub deployment_annotations: BTreeMap<String, String>,
+    /// `loadBalancerClass` of its Service.
+    pub load_balancer_class: String,
+    /// `loadBalancerIP` of its Service.
+    #[serde(rename = "loadBalancerIP")]
+    pub load_balancer_ip: String,
+    /// Client networks that the load balancer lets in.
+    pub load_balancer_source_ranges: Vec<String>,
+    /// Grace period of its pods, seconds.
+    #[serde(deserialize_with = "number_or_empty")]
+    pub termination_grace_period_seconds: Option<u32>,
+    /// Node selector of its pods.
+    pub node_selector: BTreeMap<String, String>,
+    /// Tolerations of its pods.
+    pub tolerations: Vec<Toleration>,
+    /// Image of the idle container.
+    pub pause_image: String,
+    /// User of the idle container.
+    #[serde(rename = "UID")]
+    pub uid: u32,
+    /// Group of the idle container.
+    #[serde(rename = "GID")]
+    pub gid: u32,
+}
+
+/// What the gateway tells other clusters about probing it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Probe {
+    /// Path.
+    pub path: String,
+    /// Port of the gateway's Service.
+    pub port: u16,
+    /// Fixed node port of it.
+    pub node_port: Option<u16>,
+    /// Time between probes, seconds.
+    pub seconds: u32,
+}
+
+/// Values of the controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Controller {
+    /// Number of pods; one works, the others stand by.
+    pub replicas: u32,
+    /// Its image.
+    pub image: Image,
+    /// Log level.
+    pub log_level: String,
+    /// `plain` or `json`.
+    pub log_format: String,
+    /// Port of metrics and probes.
+    pub metrics_port: u16,
+    /// Whether headless Services are mirrored as headless where their Link does not say.
+    pub enable_headless_services: bool,
+    /// Writes to the API server in flight at once.
+    pub max_in_flight_writes: u32,
+    /// Resource requests and limits.
+    pub resources: Resources,
+    /// Node selector of its pods.
+    pub node_selector: BTreeMap<String, String>,
+    /// Tolerations of its pods.
+    pub tolerations: Vec<Toleration>,
+    /// Environment variables.
+    pub additional_env: Vec<EnvVar>,
+    /// User of its container.
+    #[serde(rename = "UID")]
+    pub uid: u32,
+    /// Group of its container.
+    #[serde(rename = "GID")]
+    pub gid: u32,
+}
+
+/// A container image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Image {
+    /// Registry and name.
+    pub name: String,
+    /// Tag.
+    pub version: String,
+    /// Pull policy; empty: that of all images.
+    pub pull_policy: String,
+}
+
+/// Values of local federated members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Federation {
+    /// Whether Services of this cluster join federated Services.
+    pub enabled: bool,
+    /// Label selector of those Services.
+    pub selector: String,
+    /// Labels that are not copied from them.
+    #[serde(deserialize_with = "text_or_list")]
+    pub excluded_labels: Vec<String>,
+    /// Annotations that are not copied from them.
+    #[serde(deserialize_with = "text_or_list")]
+    pub excluded_annotations: Vec<String>,
+}
+
+/// Resource requests and limits of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    /// Most that it may use.
+    #[serde(
+        default,
+        deserialize_with = "quantities",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub limits: BTreeMap<String, String>,
+    /// What it is sure to get.
+    #[serde(
+        default,
+        deserialize_with = "quantities",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub requests: BTreeMap<String, String>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            gateway: Gateway::default(),
+            controller: Controller::default(),
+            federation: Federation::default(),
+            linkerd_namespace: labels::LINKERD_NAMESPACE.to_owned(),
+            identity_trust_domain: "cluster.local".to_owned(),
+            cni_enabled: false,
+            remote_mirror_service_account: true,
+            remote_mirror_service_account_name: vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()],
+            enable_namespace_creation: false,
+            enable_pod_anti_affinity: false,
+            node_affinity: None,
+            revision_history_limit: 10,
+            common_labels: BTreeMap::new(),
+            pod_labels: BTreeMap::new(),
+            pod_annotations: BTreeMap::new(),
+            image_pull_policy: "IfNotPresent".to_owned(),
+            image_pull_secrets: Vec::new(),
+        }
+    }
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            replicas: 1,
+            name: labels::GATEWAY_NAME.to_owned(),
+            port: 4143,
+            service_type: "LoadBalancer".to_owned(),
+            node_port: None,
+            health_check_node_port: None,
+            probe: Probe {
+                path: "/ready".to_owned(),
+                port: 4191,
+                node_port: None,
+                seconds: 3,
+            },
+            service_annotations: BTreeMap::new(),
+            service_external_traffic_policy: String::new(),
+            deployment_annotations: BTreeMap::new(),
+            load_balancer_class: String::new(),
+            load_balancer_ip: String::new(),
+            load_balancer_source_ranges: Vec::new(),
+            termination_grace_period_seconds: None,
+            node_selector: BTreeMap::new(),
+            tolerations: Vec::new(),
+            pause_image: "registry.k8s.io/pause:3.2".to_owned(),
+            uid: 2103,
+            gid: 2103,
+        }
+    }
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            image: Image {
+                name: "linkerd-mc".to_owned(),
+                version: VERSION.to_owned(),
+                pull_policy: String::new(),
+            },
+            log_level: "info".to_owned(),
+            log_format: "plain".to_owned(),
+            metrics_port: 9999,
+            enable_headless_services: false,
+            max_in_flight_writes: 32,
+            resources: Resources::default(),
+            node_selector: BTreeMap::new(),
+            tolerations: Vec::new(),
+            additional_env: Vec::new(),
+            uid: 2103,
+            gid: 2103,
+        }
+    }
+}
+
+impl Default for Federation {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            selector: format!("{}=member", labels::FEDERATED),
+            excluded_labels: Vec::new(),
+            excluded_annotations: Vec::new(),
+        }
+    }
+}
+
+/// A list, or one string with commas, as the original has it in places.
+fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum TextOrList {
+        Text(String),
+        List(Vec<String>),
+    }
+    Ok(match TextOrList::deserialize(deserializer)? {
+        TextOrList::Text(text) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        TextOrList::List(list) => list,
+    })
+}
+
+/// A number, a string that holds one, or an empty string (the original's default) or null for none.
+fn number_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum NumberOrText {
+        Nothing(()),
+        Number(u32),
+        Text(String),
+    }
+    match NumberOrText::deserialize(deserializer)? {
+        NumberOrText::Nothing(()) => Ok(None),
+        NumberOrText::Number(number) => Ok(Some(number)),
+        NumberOrText::Text(text) if text.is_empty() => Ok(None),
+        NumberOrText::Text(text) => text.parse().map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+/// Quantities, which people write as strings or as numbers.
+fn quantities<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Quantity {
+        Number(serde_json::Number),
+        Text(String),
+    }
+    let quantities = BTreeMap::<String, Quantity>::deserialize(deserializer)?;
+    Ok(quantities
+        .into_iter()
+        .map(|(name, quantity)| match quantity {
+            Quantity::Number(number) => (name, number.to_string()),
+            Quantity::Text(text) => (name, text),
+        })
+        .collect())
+}

@@ -1,0 +1,154 @@
+//! YAML in and out. The only module that knows which YAML crate is used.
+//!
+//! What is written here is read by YAML 1.1 parsers (kubectl) and 1.2 parsers alike: the crate quotes what
+//! either would misread. What is read here gives errors without excerpts: the text may hold a token.
+
+use anyhow::Context as _;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// Writes a value as one YAML document that ends in a newline.
+pub fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    let options = serde_saphyr::ser_options! {
+        // A long annotation or a certificate stays on one line, as kubectl prints it.
+        folded_wrap_chars: usize::MAX,
+        // `[]` and `{}` instead of nothing at all, which would read back as null.
+        empty_as_braces: true,
+    };
+    let mut text =
+        serde_saphyr::to_string_with_options(value, options).context("a value has no YAML form")?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Writes a string as one YAML scalar on one line, quoted only where YAML needs it.
+pub fn to_scalar(text: &str) -> anyhow::Result<String> {
+    let plain = to_yaml(&text)?;
+    let plain = plain.trim_end();
+    if plain.contains('\n') {
+        // A JSON string is a YAML scalar too, and has no line breaks.
+        return serde_json::to_string(text).context("a text has no JSON form");
+    }
+    Ok(plain.to_owned())
+}
+
+/// Reads one YAML document. The error has no excerpt of `text`.
+pub fn from_yaml<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
+    serde_saphyr::from_str_with_options(text, quiet())
+        .map_err(|error| anyhow::anyhow!("{}", without_control(&error.to_string())))
+}
+
+/// Reads all documents of a YAML stream, empty ones left out. The error has no excerpt of `text`.
+pub fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, quiet())
+        .map_err(|error| anyhow::anyhow!("{}", without_control(&error.to_string())))?;
+    Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
+}
+
+fn quiet() -> serde_saphyr::Options {
+    serde_saphyr::options! { with_snippet: false }
+}
+
+fn without_control(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_yaml_1_1_parser_would_misread_is_quoted() {
+        for text in [
+            "on",
+            "off",
+            "yes",
+            "no",
+            "y",
+            "null",
+            "~",
+            "",
+            "1",
+            "1e3",
+            "0x1f",
+            "012",
+            "1:30",
+            "2001-01-01",
+            "<<",
+            "=",
+            "- a",
+            "a: b",
+            "a #b",
+            "*a",
+            "&a",
+            "!a",
+            "%a",
+            "@a",
+            "`a",
+            "{a",
+            "[a",
+            "'a",
+            "\"a",
+            "true",
+            "True",
+            ".inf",
+            " a",
+            "a ",
+            "line\nbreak",
+            "tab\tin",
+            "\u{7}bell",
+            "ü",
+            "---",
+            "...",
+            "? a",
+            "| a",
+            "> a",
+        ] {
+            let scalar = to_scalar(text).unwrap();
+            assert!(!scalar.contains('\n'), "{text:?} → {scalar}");
+            let back: Value = from_yaml(&format!("key: {scalar}\n")).unwrap();
+            assert_eq!(back, json!({ "key": text }), "{text:?} → {scalar}");
+            let listed: Value = from_yaml(&to_yaml(&json!({ text: [text] })).unwrap()).unwrap();
+            assert_eq!(listed, json!({ text: [text] }), "{text:?}");
+        }
+        assert_eq!(to_scalar("on").unwrap(), "\"on\"");
+        assert_eq!(to_scalar("1:30").unwrap(), "\"1:30\"");
+        assert_eq!(to_scalar("linkerd-gateway").unwrap(), "linkerd-gateway");
+    }
+
+    #[test]
+    fn long_lines_stay_whole_and_empty_things_stay_what_they_are() {
+        let long = "word ".repeat(60) + "end";
+        let text =
+            to_yaml(&json!({ "a": long, "empty": {}, "list": [], "nothing": null })).unwrap();
+        insta::assert_snapshot!(text.replace(&long, "LONG"), @r"
+        a: LONG
+        empty: {}
+        list: []
+        nothing: null
+        ");
+    }
+
+    #[test]
+    fn an_error_shows_where_but_not_what() {
+        let error = from_yaml::<Value>("token: [s3cret\n")
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("s3cret"), "{error}");
+        let error = from_yaml::<std::collections::BTreeMap<String, u8>>("token: s3cret")
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn streams_are_split_and_empty_documents_left_out() {
+        let all = documents("---\na: 1\n---\n# nothing\n---\nb: 2\n").unwrap();
+        assert_eq!(all, [json!({ "a": 1 }), json!({ "b": 2 })]);
+        assert!(documents("a: 1\na: 2\n").is_err(), "a key twice");
+    }
+}

@@ -1,0 +1,150 @@
+//! Which Go is there, and which one the module in `go/` asks for.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+const HINT: &str = "install Go from your distribution or its makers, or set KUBEBUILDER_ASSETS to a folder that holds \
+                    etcd, kube-apiserver, kube-controller-manager and kubectl";
+
+/// A release of Go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GoVersion(u32, u32, u32);
+
+impl GoVersion {
+    /// Reads `go1.26.8`, `1.26.0`, `go1.27rc1` (a candidate counts as the release before its own) or
+    /// `go1.26.1-custom X:nogreenteagc`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = text.strip_prefix("go").unwrap_or(text);
+        let numbers = text.split([' ', '-', '+']).next()?;
+        let mut parts = numbers.split('.');
+        let major = parts.next()?.parse().ok()?;
+        let minor = parts.next()?;
+        if let Some((minor, _)) = minor.split_once("rc").or_else(|| minor.split_once("beta")) {
+            return Some(Self(
+                major,
+                minor.parse::<u32>().ok()?.checked_sub(1)?,
+                u32::MAX,
+            ));
+        }
+        let patch = parts.next().map_or(Some(0), |patch| patch.parse().ok())?;
+        Some(Self(major, minor.parse().ok()?, patch))
+    }
+
+    /// The version in the `go` line of a `go.mod`.
+    pub(crate) fn demanded_by(go_mod: &str) -> Option<Self> {
+        go_mod
+            .lines()
+            .find_map(|line| line.strip_prefix("go "))
+            .and_then(Self::parse)
+    }
+}
+
+impl fmt::Display for GoVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// Fails, with advice, unless the `go` on the path can build the module in `folder`.
+///
+/// Asks inside the module, so that a Go that fetches newer toolchains by itself may do so.
+pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Result<()> {
+    let demanded = GoVersion::demanded_by(go_mod).context("go.mod has no `go` line")?;
+    let output = match Command::new(program)
+        .args(["env", "GOVERSION"])
+        .current_dir(folder)
+        .output()
+    {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!(
+                "Go is not installed, and tests need Go {demanded} or later to build a control plane\nhint: {HINT}"
+            )
+        }
+        Err(error) => return Err(error).context("failed to run go"),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "tests need Go {demanded} or later to build a control plane: {}\nhint: {HINT}",
+            reason.trim()
+        );
+    }
+    // A development build ("devel go1.28-0f3a9b") has no version to compare: let it try.
+    match GoVersion::parse(&said) {
+        Some(found) if found < demanded => {
+            bail!(
+                "Go is {found}, and tests need Go {demanded} or later to build a control plane\nhint: {HINT}"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions() {
+        for (text, expected) in [
+            ("go1.26.8\n", Some(GoVersion(1, 26, 8))),
+            ("1.26.0", Some(GoVersion(1, 26, 0))),
+            ("go1.26", Some(GoVersion(1, 26, 0))),
+            ("go1.26.1-custom X:nogreenteagc", Some(GoVersion(1, 26, 1))),
+            ("go1.27rc1", Some(GoVersion(1, 26, u32::MAX))),
+            ("go1.27beta2", Some(GoVersion(1, 26, u32::MAX))),
+            ("devel go1.28-0f3a9b", None),
+            ("go", None),
+            ("", None),
+            ("go1.x.2", None),
+        ] {
+            assert_eq!(GoVersion::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn orders_versions() {
+        let version = |text| GoVersion::parse(text).unwrap();
+        assert!(version("go1.9.7") < version("go1.26.0"));
+        assert!(version("go1.26.8") < version("go1.27rc1"));
+        assert!(version("go1.27rc1") < version("go1.27.0"));
+    }
+
+    #[test]
+    fn reads_the_demand_of_a_module() {
+        assert_eq!(
+            GoVersion::demanded_by("module x\n\ngo 1.26.0\n"),
+            Some(GoVersion(1, 26, 0))
+        );
+        assert_eq!(GoVersion::demanded_by("module x\n"), None);
+    }
+
+    #[test]
+    fn tells_what_to_do_without_go() {
+        let error = require("no-such-go", Path::new("."), "go 1.26.0")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("Go is not installed") && error.contains("KUBEBUILDER_ASSETS"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn refuses_a_go_that_is_too_old() {
+        let error = require("go", Path::new("."), "go 99.0.0")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("99.0.0") && error.contains("KUBEBUILDER_ASSETS"),
+            "{error}"
+        );
+    }
+}

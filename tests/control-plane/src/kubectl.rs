@@ -1,0 +1,57 @@
+//! The real kubectl, run against a control plane and nothing else.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::plane::ControlPlane;
+
+const KUBECTL_LIMIT: Duration = Duration::from_secs(60);
+
+impl ControlPlane {
+    /// What kubectl prints for these arguments. If it fails, the error has what it said on its standard error.
+    pub async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.kubectl_stdin(arguments, "").await
+    }
+
+    /// Like [`Self::kubectl`], with `input` on its standard input: `kubectl_stdin(&["apply", "-f", "-"], yaml)`.
+    pub async fn kubectl_stdin(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+        let mut child = Command::new(self.assets.program("kubectl"))
+            .args(arguments)
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("failed to start kubectl")?;
+        let stdin = child.stdin.take();
+        let feed = async {
+            // It may well not want to read it.
+            if let Some(mut stdin) = stdin {
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let ended = timeout(KUBECTL_LIMIT, async {
+            tokio::join!(feed, child.wait_with_output()).1
+        })
+        .await;
+        let command = || format!("kubectl {}", arguments.join(" "));
+        let output = ended
+            .with_context(|| format!("{} did not end within {KUBECTL_LIMIT:?}", command()))??;
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout)?)
+        } else {
+            Err(anyhow!(
+                "{} failed: {}",
+                command(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            ))
+        }
+    }
+}

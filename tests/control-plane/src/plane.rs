@@ -1,0 +1,351 @@
+//! One control plane: starting it, asking it, breaking it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::ready;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+
+use crate::assets::Assets;
+use crate::audit::{self, AuditEvent};
+use crate::certificates::Authority;
+use crate::folder::Folder;
+use crate::kubeconfig::{self, Entry};
+use crate::process::Server;
+use crate::servers::{self, AUDIT_LOG, Ports};
+use crate::wait::eventually;
+
+/// Generous: a machine may be busy with other tests and with compilers.
+const START_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_secs(2);
+const BIND_FAILED: &str = "address already in use";
+const BIND_TRIES: u32 = 5;
+
+/// A running etcd, kube-apiserver and kube-controller-manager, all killed when this is dropped or this process ends.
+pub struct ControlPlane {
+    // Servers before the folder: fields are dropped in this order.
+    controller_manager: Mutex<Server>,
+    api_server: Mutex<Server>,
+    etcd: Mutex<Server>,
+    pub(crate) assets: Assets,
+    authority: Authority,
+    admin: Entry,
+    config: Config,
+    kubeconfig: PathBuf,
+    folder: Folder,
+}
+
+type Shared = Arc<OnceCell<Arc<ControlPlane>>>;
+
+/// The process ids of the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pids {
+    /// etcd.
+    pub etcd: u32,
+    /// kube-apiserver.
+    pub api_server: u32,
+    /// kube-controller-manager.
+    pub controller_manager: u32,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it is ready; `name` (lower-case letters, digits, `-`) is the name of the
+    /// context in its kubeconfig.
+    ///
+    /// The first call on a machine may take minutes: see [`Assets::locate`].
+    pub async fn start(name: &str) -> anyhow::Result<Self> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        ensure!(
+            !name.is_empty() && name.chars().all(plain),
+            "not a name for a control plane: `{name}`"
+        );
+        let assets = tokio::task::spawn_blocking(Assets::locate).await??;
+        let mut tries = 1;
+        loop {
+            match Self::try_start(name, &assets, Ports::free()?).await {
+                Err(error) if tries < BIND_TRIES && format!("{error:#}").contains(BIND_FAILED) => {
+                    tries += 1;
+                }
+                result => {
+                    return result.with_context(|| format!("failed to start control plane {name}"));
+                }
+            }
+        }
+    }
+
+    /// The control plane of this name that all tests of this process share, started by whoever asks first.
+    ///
+    /// It lives as long as the process: statics are never dropped, and its supervisors clean up when the process ends.
+    pub async fn shared(name: &str) -> anyhow::Result<Arc<Self>> {
+        static SHARED: LazyLock<Mutex<BTreeMap<String, Shared>>> = LazyLock::new(Mutex::default);
+        let cell = Arc::clone(lock(&SHARED).entry(name.to_owned()).or_default());
+        cell.get_or_try_init(async || Self::start(name).await.map(Arc::new))
+            .await
+            .cloned()
+    }
+
+    async fn try_start(name: &str, assets: &Assets, ports: Ports) -> anyhow::Result<Self> {
+        let deadline = Instant::now() + START_LIMIT;
+        let folder = Folder::create()?;
+        let path = folder.path();
+        let mut etcd = servers::etcd(assets, path, ports).start()?;
+
+        let authority = Authority::new(&format!("{name}-ca"))?;
+        let admin = Entry {
+            name: name.into(),
+            url: format!("https://127.0.0.1:{}", ports.api_server),
+            authority: authority.certificate(),
+            identity: authority.client("kubernetes-admin", &["system:masters"])?,
+        };
+        servers::write_files(path, &authority, &admin.url)?;
+        let kubeconfig = path.join("kubeconfig");
+        kubeconfig::write(&kubeconfig, &[&admin])?;
+        let config = client_config(&kubeconfig).await?;
+
+        wait_for_etcd(&mut etcd, deadline).await?;
+        let api_server = servers::api_server(assets, path, ports).start()?;
+        let controller_manager = servers::controller_manager(assets, path).start()?;
+        let plane = Self {
+            controller_manager: Mutex::new(controller_manager),
+            api_server: Mutex::new(api_server),
+            etcd: Mutex::new(etcd),
+            assets: assets.clone(),
+            authority,
+            admin,
+            config,
+            kubeconfig,
+            folder,
+        };
+        plane.wait_until_ready(deadline).await?;
+        plane.wait_until_controlled(deadline).await?;
+        Ok(plane)
+    }
+
+    /// Until the API server says that it is ready.
+    async fn wait_until_ready(&self, deadline: Instant) -> anyhow::Result<()> {
+        let client = self.client();
+        let outcome = eventually("the API server", deadline - Instant::now(), async || {
+            if let Err(ended) = lock(&self.api_server).require_running() {
+                return Ok(Some(Err(ended)));
+            }
+            // Whoever else has the port may accept the connection and say nothing.
+            let ready = timeout(READY_LIMIT, get(&client, "/readyz")).await?;
+            ready.context("it is not ready").map(|_| Some(Ok(())))
+        });
+        outcome
+            .await
+            .map_err(|error| lock(&self.api_server).explain(&format!("{error:#}")))?
+    }
+
+    /// Until kube-controller-manager has done for the `default` namespace what it does for every namespace.
+    async fn wait_until_controlled(&self, deadline: Instant) -> anyhow::Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "default");
+        let maps: Api<ConfigMap> = Api::namespaced(self.client(), "default");
+        let outcome = eventually(
+            "kube-controller-manager",
+            deadline - Instant::now(),
+            async || {
+                self.revive_controller_manager()?;
+                let account = accounts.get_opt("default").await?;
+                let map = maps.get_opt("kube-root-ca.crt").await?;
+                Ok(account.zip(map).map(|_| ()))
+            },
+        );
+        outcome
+            .await
+            .map_err(|error| lock(&self.controller_manager).explain(&format!("{error:#}")))
+    }
+
+    /// It gives up when the API server is not ready within seconds.
+    fn revive_controller_manager(&self) -> anyhow::Result<()> {
+        let mut server = lock(&self.controller_manager);
+        if server.exited()?.is_some() {
+            server.restart()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The name it was started under.
+    pub fn name(&self) -> &str {
+        &self.admin.name
+    }
+
+    /// A kubeconfig file of an administrator with one context, named as the control plane.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Where the API server listens: `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.admin.url
+    }
+
+    /// The certificate of the authority that signed the API server's, as PEM.
+    pub fn ca_pem(&self) -> &str {
+        &self.admin.authority
+    }
+
+    /// A folder for a test's own files. Removed with the control plane.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A new client of an administrator, with connections of its own.
+    ///
+    /// It belongs to the async runtime that it is made in and is of no use in another: tests have one each, so ask for
+    /// a client in each test, also of a shared control plane. It does not retry by itself.
+    ///
+    /// # Panics
+    ///
+    /// Outside an async runtime.
+    pub fn client(&self) -> Client {
+        Client::try_from(self.config.clone())
+            .expect("the configuration is the one that it was started with")
+    }
+
+    /// The process ids of the servers as they are now.
+    pub fn pids(&self) -> Pids {
+        Pids {
+            etcd: lock(&self.etcd).pid(),
+            api_server: lock(&self.api_server).pid(),
+            controller_manager: lock(&self.controller_manager).pid(),
+        }
+    }
+
+    /// Writes a kubeconfig with a client certificate for `user`, a member of `groups`: what it may do is up to RBAC.
+    pub fn user_kubeconfig(&self, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
+        let entry = Entry {
+            identity: self.authority.client(user, groups)?,
+            ..self.admin.clone()
+        };
+        let path = self
+            .folder()
+            .join(format!("{}.user.kubeconfig", user.replace(['/', ':'], "-")));
+        kubeconfig::write(&path, &[&entry])?;
+        Ok(path)
+    }
+
+    /// Writes one kubeconfig with a context for each of `planes`; the first one's is the current one.
+    pub fn merged_kubeconfig(planes: &[&Self], path: &Path) -> anyhow::Result<()> {
+        let entries: Vec<&Entry> = planes.iter().map(|plane| &plane.admin).collect();
+        kubeconfig::write(path, &entries)
+    }
+
+    /// The API server's own metrics, in the Prometheus text format.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        get(&self.client(), "/metrics")
+            .await
+            .context("failed to read the metrics of the API server")
+    }
+
+    /// All requests that the API server has answered so far, in the order of its answers, but for what the servers
+    /// read for themselves. The list only grows, also over a restart: to see what came since, remember its length.
+    pub fn audit(&self) -> anyhow::Result<Vec<AuditEvent>> {
+        let log = fs::read_to_string(self.folder().join(AUDIT_LOG))
+            .context("failed to read the audit log")?;
+        audit::parse(&log)
+    }
+
+    /// Kills the API server and returns when it is gone. Its data stay in etcd.
+    pub fn kill_api_server(&self) -> anyhow::Result<()> {
+        lock(&self.api_server).kill()
+    }
+
+    /// Starts the API server again, on the same port and with the same data, and waits until it is ready.
+    pub async fn restart_api_server(&self) -> anyhow::Result<()> {
+        lock(&self.api_server).restart()?;
+        self.wait_until_ready(Instant::now() + START_LIMIT).await
+    }
+
+    /// Stops the API server in its tracks: connections stay open and nobody answers.
+    pub fn pause_api_server(&self) -> anyhow::Result<()> {
+        lock(&self.api_server).signal("STOP")
+    }
+
+    /// Lets a paused API server go on.
+    pub fn resume_api_server(&self) -> anyhow::Result<()> {
+        lock(&self.api_server).signal("CONT")
+    }
+
+    /// Kills all servers and removes their folder; the same as dropping it.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+/// The configuration of an administrator's client, read back from the file that others use.
+async fn client_config(kubeconfig: &Path) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.proxy_url = None;
+    config.default_retry = false;
+    Ok(config)
+}
+
+async fn get(client: &Client, path: &str) -> anyhow::Result<String> {
+    Ok(client
+        .request_text(http::Request::get(path).body(Vec::new())?)
+        .await?)
+}
+
+/// Until etcd says in its log that it serves. An API server must not get to know another etcd, one that took the port
+/// from ours; ours would then end, or has not said so yet.
+async fn wait_for_etcd(etcd: &mut Server, deadline: Instant) -> anyhow::Result<()> {
+    let mut look = || {
+        if let Err(ended) = etcd.require_running() {
+            return Ok(Some(Err(ended)));
+        }
+        let log = fs::read_to_string(etcd.log()).unwrap_or_default();
+        Ok(log
+            .contains("ready to serve client requests")
+            .then_some(Ok(())))
+    };
+    let outcome = eventually("etcd", deadline - Instant::now(), || ready(look())).await;
+    outcome.map_err(|error| etcd.explain(&format!("{error:#}")))?
+}
+
+/// A panic in another test is no reason to fail here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tells_when_a_port_was_taken() {
+        let assets = Assets::locate().unwrap();
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let free = Ports::free().unwrap();
+        for ports in [
+            Ports { etcd: port, ..free },
+            Ports {
+                etcd_peer: port,
+                ..free
+            },
+            Ports {
+                api_server: port,
+                ..free
+            },
+        ] {
+            let Err(error) = ControlPlane::try_start("taken", &assets, ports).await else {
+                panic!("it started on {ports:?}")
+            };
+            assert!(error.to_string().contains(BIND_FAILED), "{error}");
+        }
+    }
+}

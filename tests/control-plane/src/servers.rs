@@ -1,0 +1,199 @@
+//! The command lines of the three servers, and the files that these read.
+
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::assets::Assets;
+use crate::certificates::{Authority, Identity, key_pair};
+use crate::kubeconfig::{self, Entry};
+use crate::process::Spec;
+
+pub(crate) const AUDIT_LOG: &str = "audit.log";
+
+const AUDIT_POLICY: &str = "audit-policy.json";
+const AUTHORITY: &str = "ca.crt";
+const SERVING_CERTIFICATE: &str = "apiserver.crt";
+const SERVING_KEY: &str = "apiserver.key";
+const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
+const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
+const CONTROLLER_MANAGER_KUBECONFIG: &str = "kube-controller-manager.kubeconfig";
+
+/// What works on Services, Endpoints, `ServiceAccounts`, Namespaces and owner references; nothing that needs nodes.
+const CONTROLLERS: [&str; 9] = [
+    "serviceaccount-token-controller",
+    "serviceaccount-controller",
+    "namespace-controller",
+    "garbage-collector-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "clusterrole-aggregation-controller",
+    "root-ca-certificate-publisher-controller",
+];
+
+/// The ports of one control plane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) etcd: u16,
+    pub(crate) etcd_peer: u16,
+    pub(crate) api_server: u16,
+}
+
+impl Ports {
+    /// Ports that were free a moment ago; whoever binds them must be ready to lose the race.
+    ///
+    /// Below the range from which the system hands out ports: an API server that is stopped for a while finds its port
+    /// free when it comes back.
+    pub(crate) fn free() -> anyhow::Result<Self> {
+        const FIRST: u64 = 20_000;
+        const COUNT: u64 = 12_000;
+        // Held until all three are chosen, so that they differ.
+        let mut held = Vec::new();
+        for attempt in 0..200_u32 {
+            let port = u16::try_from(FIRST + RandomState::new().hash_one(attempt) % COUNT)?;
+            held.extend(
+                TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(|listener| (port, listener)),
+            );
+            if let [(etcd, _), (etcd_peer, _), (api_server, _)] = held[..] {
+                return Ok(Self {
+                    etcd,
+                    etcd_peer,
+                    api_server,
+                });
+            }
+        }
+        anyhow::bail!("found no free ports on the loopback interface")
+    }
+}
+
+/// Writes the files that kube-apiserver and kube-controller-manager read.
+pub(crate) fn write_files(folder: &Path, authority: &Authority, url: &str) -> anyhow::Result<()> {
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).with_context(|| format!("failed to write {name}"))
+    };
+    let Identity { certificate, key } = authority.server()?;
+    write(AUTHORITY, &authority.certificate())?;
+    write(SERVING_CERTIFICATE, &certificate)?;
+    write(SERVING_KEY, &key)?;
+    let (private, public) = key_pair()?;
+    write(SERVICE_ACCOUNT_KEY, &private)?;
+    write(SERVICE_ACCOUNT_PUBLIC_KEY, &public)?;
+    write(AUDIT_POLICY, &audit_policy().to_string())?;
+    let controller_manager = Entry {
+        name: "kube-controller-manager".into(),
+        url: url.into(),
+        authority: authority.certificate(),
+        // Not only the user of that name: its RBAC rules would have to be there first.
+        identity: authority.client("system:kube-controller-manager", &["system:masters"])?,
+    };
+    kubeconfig::write(
+        &folder.join(CONTROLLER_MANAGER_KUBECONFIG),
+        &[&controller_manager],
+    )
+}
+
+/// Who did what, without bodies. What the servers read for themselves is left out: nobody counts it, and it is most.
+fn audit_policy() -> serde_json::Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "omitManagedFields": true,
+        "rules": [
+            {
+                "level": "None",
+                "users": ["system:apiserver", "system:kube-controller-manager"],
+                "verbs": ["get", "list", "watch"],
+            },
+            { "level": "Metadata" },
+        ],
+    })
+}
+
+pub(crate) fn etcd(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
+    let clients = format!("http://127.0.0.1:{}", ports.etcd);
+    let peers = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    Spec {
+        name: "etcd",
+        program: assets.program("etcd"),
+        arguments: vec![
+            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--listen-client-urls={clients}"),
+            format!("--advertise-client-urls={clients}"),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster=default={peers}"),
+            "--unsafe-no-fsync".into(),
+        ],
+        folder: folder.into(),
+    }
+}
+
+pub(crate) fn api_server(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
+    let path = |name: &str| folder.join(name).display().to_string();
+    Spec {
+        name: "kube-apiserver",
+        program: assets.program("kube-apiserver"),
+        arguments: vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            format!("--secure-port={}", ports.api_server),
+            format!("--cert-dir={}", path("certificates")),
+            format!("--tls-cert-file={}", path(SERVING_CERTIFICATE)),
+            format!("--tls-private-key-file={}", path(SERVING_KEY)),
+            format!("--client-ca-file={}", path(AUTHORITY)),
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".into(),
+            format!(
+                "--service-account-key-file={}",
+                path(SERVICE_ACCOUNT_PUBLIC_KEY)
+            ),
+            format!(
+                "--service-account-signing-key-file={}",
+                path(SERVICE_ACCOUNT_KEY)
+            ),
+            "--service-cluster-ip-range=10.96.0.0/12,fd00:10:96::/108".into(),
+            "--authorization-mode=RBAC".into(),
+            "--allow-privileged=true".into(),
+            "--endpoint-reconciler-type=none".into(),
+            "--disable-admission-plugins=ServiceAccount".into(),
+            format!("--audit-policy-file={}", path(AUDIT_POLICY)),
+            format!("--audit-log-path={}", path(AUDIT_LOG)),
+            // A request is answered when its line is written, so that whoever reads after the answer finds it.
+            "--audit-log-mode=blocking".into(),
+            "--audit-log-maxsize=4096".into(),
+        ],
+        folder: folder.into(),
+    }
+}
+
+pub(crate) fn controller_manager(assets: &Assets, folder: &Path) -> Spec {
+    let path = |name: &str| folder.join(name).display().to_string();
+    Spec {
+        name: "kube-controller-manager",
+        program: assets.program("kube-controller-manager"),
+        arguments: vec![
+            format!("--kubeconfig={}", path(CONTROLLER_MANAGER_KUBECONFIG)),
+            format!("--controllers={}", CONTROLLERS.join(",")),
+            "--leader-elect=false".into(),
+            "--secure-port=0".into(),
+            format!("--root-ca-file={}", path(AUTHORITY)),
+            format!(
+                "--service-account-private-key-file={}",
+                path(SERVICE_ACCOUNT_KEY)
+            ),
+            // Never what a test waits for.
+            "--kube-api-qps=200".into(),
+            "--kube-api-burst=400".into(),
+            "--concurrent-endpoint-syncs=20".into(),
+            "--concurrent-service-endpoint-syncs=20".into(),
+            "--mirroring-concurrent-service-endpoint-syncs=20".into(),
+        ],
+        folder: folder.into(),
+    }
+}

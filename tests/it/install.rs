@@ -1,0 +1,273 @@
+//! What `install` prints, put to a real API server.
+
+use control_plane::{ControlPlane, LinkerdOptions};
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use linkerd_mc::api::link::{
+    GatewayStatus, Link, LinkSpec, LinkStatus, ProbeSpec, ServiceCondition, ServiceRef,
+    ServiceStatus,
+};
+use serde_json::json;
+
+use crate::program::run;
+
+/// Variants of the installation that must all be good objects.
+const VARIANTS: [&[&str]; 3] = [
+    &[
+        "--gateway-service-type=LoadBalancer",
+        "--gateway-healthcheck-nodeport=0",
+        "-o",
+        "json",
+    ],
+    &["--gateway=false"],
+    &["--gateway-service-type=NodePort", "--gateway-port=4200"],
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_object_is_accepted_and_applying_it_again_changes_nothing() {
+    let plane = ControlPlane::start("install").await.unwrap();
+    plane
+        .linkerd(&LinkerdOptions {
+            trust_domain: "trust.example".into(),
+            cni_enabled: true,
+            ..Default::default()
+        })
+        .await
+        .unwrap();
+
+    let printed = run(plane.kubeconfig(), &["install"]).data();
+    assert!(printed.contains("serviceaccount.identity.linkerd.trust.example\n"));
+    assert!(printed.contains("pod-security.kubernetes.io/enforce: restricted\n"));
+
+    // A dry run creates no namespace, which the objects in it need.
+    plane
+        .kubectl(&["create", "namespace", "linkerd-multicluster"])
+        .await
+        .unwrap();
+    for variant in VARIANTS {
+        let args = [&["install"], variant].concat();
+        let printed = run(plane.kubeconfig(), &args).data();
+        let dry_run = ["apply", "--dry-run=server", "-f", "-"];
+        plane.kubectl_stdin(&dry_run, &printed).await.unwrap();
+    }
+    plane
+        .kubectl(&["delete", "namespace", "linkerd-multicluster"])
+        .await
+        .unwrap();
+
+    let first = plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    assert!(first.lines().count() > 20, "{first}");
+    assert!(
+        first.lines().all(|line| line.ends_with(" created")),
+        "{first}"
+    );
+    let second = plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    assert!(
+        second.lines().all(|line| line.ends_with(" unchanged")),
+        "{second}"
+    );
+    assert_eq!(second.lines().count(), first.lines().count());
+
+    the_link_type_and_the_crd_agree(&plane).await;
+}
+
+/// A Link with every field set comes back as it went, so the CRD prunes nothing of it.
+async fn the_link_type_and_the_crd_agree(plane: &ControlPlane) {
+    let links = Api::<Link>::namespaced(plane.client(), "linkerd-multicluster");
+    let mut link = full_link();
+    let created = links.create(&PostParams::default(), &link).await.unwrap();
+    assert_eq!(created.spec, link.spec);
+
+    link.status = Some(full_status());
+    let patch = Patch::Merge(json!({ "status": link.status }));
+    let patched = links
+        .patch_status("east", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_eq!(patched.status, link.status);
+    assert_eq!(patched.spec, link.spec);
+
+    let table = plane
+        .kubectl(&["-n", "linkerd-multicluster", "get", "links"])
+        .await
+        .unwrap();
+    let cells: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        cells[0],
+        [
+            "NAME",
+            "CLUSTER",
+            "CONNECTED",
+            "GATEWAY",
+            "MIRRORED",
+            "FEDERATED",
+            "UNHEALTHY",
+            "AGE"
+        ]
+    );
+    assert_eq!(
+        cells[1][..7],
+        ["east", "east", "True", "False", "3", "2", "1"]
+    );
+
+    // What the CRD fills in where a Link says nothing.
+    let bare = Link::new("bare", LinkSpec::default());
+    let bare = links.create(&PostParams::default(), &bare).await.unwrap();
+    assert_eq!(bare.spec.probe_spec.failure_threshold.as_deref(), Some("3"));
+    assert_eq!(bare.spec.probe_spec.timeout.as_deref(), Some("30s"));
+
+    // Objects of the older versions are served too, and lose nothing on the way.
+    for version in ["v1alpha1", "v1alpha2"] {
+        let resource = format!("links.{version}.multicluster.linkerd.io");
+        let name = plane
+            .kubectl(&[
+                "-n",
+                "linkerd-multicluster",
+                "get",
+                &resource,
+                "east",
+                "-o",
+                "name",
+            ])
+            .await
+            .unwrap();
+        assert_eq!(name.trim(), "link.multicluster.linkerd.io/east");
+    }
+    let still = links.get("east").await.unwrap();
+    assert_eq!((still.spec, still.status), (link.spec, link.status));
+}
+
+fn full_link() -> Link {
+    let selector = json!({
+        "matchLabels": { "a": "b" },
+        "matchExpressions": [
+            { "key": "c", "operator": "In", "values": ["d", "e"] },
+            { "key": "f", "operator": "Exists" },
+        ],
+    });
+    let selector = Some(serde_json::from_value(selector).unwrap());
+    Link::new(
+        "east",
+        LinkSpec {
+            target_cluster_name: "east".into(),
+            target_cluster_domain: "cluster.local".into(),
+            target_cluster_linkerd_namespace: "linkerd".into(),
+            cluster_credentials_secret: "cluster-credentials-east".into(),
+            gateway_address: "192.0.2.1,gw.example.com".into(),
+            gateway_port: "4143".into(),
+            gateway_identity: "gw.identity".into(),
+            probe_spec: ProbeSpec {
+                failure_threshold: Some("5".into()),
+                path: "/ready".into(),
+                period: "3s".into(),
+                port: "4191".into(),
+                timeout: Some("10s".into()),
+            },
+            selector: selector.clone(),
+            remote_discovery_selector: selector.clone(),
+            federated_service_selector: selector,
+            excluded_annotations: vec!["a.example/*".into()],
+            excluded_labels: vec!["b".into()],
+        },
+    )
+}
+
+fn full_status() -> LinkStatus {
+    let time = || {
+        let second: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(second)
+    };
+    let reference = |name: &str| ServiceRef {
+        group: "core".into(),
+        kind: "Service".into(),
+        name: name.into(),
+        namespace: "shop".into(),
+    };
+    let services = |status: &str, reason: &str, local: Option<ServiceRef>| {
+        vec![ServiceStatus {
+            controller_name: "linkerd.io/service-mirror".into(),
+            remote_ref: reference("web"),
+            conditions: vec![ServiceCondition {
+                type_: "Mirrored".into(),
+                status: status.into(),
+                reason: reason.into(),
+                message: String::new(),
+                last_transition_time: time(),
+                local_ref: local,
+            }],
+        }]
+    };
+    let condition = |type_: &str, status: &str| {
+        serde_json::from_value(json!({
+            "type": type_, "status": status, "reason": "Because", "message": "a sentence",
+            "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 1,
+        }))
+        .unwrap()
+    };
+    LinkStatus {
+        mirror_services: services("True", "Mirrored", Some(reference("web-east"))),
+        federated_services: services("False", "InvalidService", None),
+        conditions: vec![
+            condition("Ready", "Unknown"),
+            condition("Connected", "True"),
+            condition("GatewayAlive", "False"),
+        ],
+        gateway: Some(GatewayStatus {
+            alive: Some(false),
+            since: Some(time()),
+            latency_ms: Some(12),
+            addresses: vec!["192.0.2.1".into()],
+        }),
+        mirrored: Some(3),
+        federated: Some(2),
+        unhealthy: Some(1),
+        observed_generation: Some(1),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_linkerd_and_a_cluster_that_is_away_are_told_apart() {
+    let plane = ControlPlane::shared("manifests").await.unwrap();
+    let lacking = run(plane.kubeconfig(), &["install", "-L", "nowhere"]).failure();
+    insta::assert_snapshot!(lacking, @r#"
+    error: there is no ConfigMap linkerd-config in the namespace "nowhere"
+    hint: install Linkerd first, or say with --linkerd-namespace where it is
+    "#);
+
+    let unknown = run(plane.kubeconfig(), &["--context", "mars", "install"]).failure();
+    insta::assert_snapshot!(unknown, @r#"
+    error: context "mars" is not in the kubeconfig
+    hint: known contexts: manifests
+    "#);
+
+    // Port 1 of the loopback address: nobody listens there.
+    let away = run(
+        plane.kubeconfig(),
+        &["--api-addr", "127.0.0.1:1", "install"],
+    )
+    .failure();
+    insta::assert_snapshot!(away, @r"
+    error: cannot reach the API server https://127.0.0.1:1
+    cause: Connection refused (os error 111)
+    hint: is the cluster up, and --context the right one?
+    ");
+
+    // Without a cluster there is nothing to ask.
+    let offline = run(
+        plane.kubeconfig(),
+        &["--context", "mars", "install", "--ignore-cluster"],
+    );
+    assert!(offline.data().contains("identity.linkerd.cluster.local\n"));
+}

@@ -1,0 +1,48 @@
+//! The program under test, run as people run it.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+
+/// What one run gave.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Exit code.
+    pub(crate) code: i32,
+    /// Data.
+    pub(crate) stdout: String,
+    /// The rest.
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    /// The data of a run that must have succeeded in silence.
+    pub(crate) fn data(self) -> String {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        assert_eq!(self.stderr, "");
+        self.stdout
+    }
+
+    /// The messages of a run that must have failed, and printed no data.
+    pub(crate) fn failure(self) -> String {
+        assert_eq!(self.code, 1, "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+        self.stderr
+    }
+}
+
+/// Runs the program with a kubeconfig and nothing else of this process' environment that could matter.
+pub(crate) fn run(kubeconfig: &Path, args: &[&str]) -> Outcome {
+    let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .env("KUBECONFIG", kubeconfig)
+        .env_remove("LINKERD_DOCKER_REGISTRY")
+        .env_remove("HTTPS_PROXY")
+        .args(args)
+        .output()
+        .unwrap();
+    Outcome {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
