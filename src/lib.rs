@@ -22,5 +22,7 @@ pub mod api;
 pub mod check;
 pub mod cli;
 pub mod client;
+pub mod controller;
 pub mod hint;
 pub mod manifests;
+pub mod mirror;

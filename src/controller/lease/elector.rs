@@ -1,0 +1,184 @@
+//! The requests of an election: looks, claims, renewals, release, each with a limit of its own.
+
+use anyhow::anyhow;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::PostParams};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::{
+    Fence, LeaseSettings,
+    record::{is_same_claim, record, released, renewed, taken},
+    rules::{Act, Sight, decide, fence_end},
+};
+use crate::controller::{clock, trouble::Trouble};
+
+const NO_ANSWER: &str = "the API server did not answer in time";
+
+pub(super) struct Elector {
+    pub(super) api: Api<Lease>,
+    pub(super) settings: LeaseSettings,
+}
+
+/// The lease as we last wrote it, and when we started to.
+pub(super) struct Held {
+    pub(super) lease: Lease,
+    pub(super) start: Instant,
+}
+
+pub(super) enum Failure {
+    /// Somebody else wrote first: look again.
+    Conflict,
+    Other(String),
+}
+
+impl Elector {
+    pub(super) fn lease_name(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// Reads the lease and says what is to be done about it.
+    pub(super) async fn look(
+        &self,
+        sight: &mut Option<Sight>,
+    ) -> Result<(Act, Option<Lease>), String> {
+        let lease = match self.request(self.api.get_opt(&self.settings.name)).await {
+            Ok(lease) => lease,
+            Err(Failure::Conflict) => return Err("a conflict on a read".into()),
+            Err(Failure::Other(reason)) => return Err(reason),
+        };
+        let now = Instant::now();
+        let record = lease
+            .as_ref()
+            .map(|lease| record(lease, self.settings.duration));
+        let sight = match sight {
+            Some(sight) => {
+                sight.update(record, now);
+                sight
+            }
+            None => sight.insert(Sight::new(record, now)),
+        };
+        Ok((decide(sight, now, &self.settings.identity), lease))
+    }
+
+    /// Writes our name into the lease that was seen, or makes it.
+    pub(super) async fn take(&self, seen: Option<Lease>) -> Result<Held, Failure> {
+        let start = Instant::now();
+        let exists = seen.is_some();
+        let lease = taken(seen, &self.settings, clock::now());
+        let lease = if exists {
+            self.replace(&lease).await?
+        } else {
+            let params = PostParams::default();
+            self.request(self.api.create(&params, &lease)).await?
+        };
+        Ok(Held { lease, start })
+    }
+
+    /// Renews until that fails for good; returns why.
+    pub(super) async fn keep(&self, held: &mut Held, fence: &Fence) -> anyhow::Error {
+        let name = self.lease_name();
+        let settings = &self.settings;
+        let mut trouble = Trouble::new(format!("renew the lease {name}"));
+        let mut last = NO_ANSWER.to_owned();
+        let mut next = held.start + settings.retry;
+        loop {
+            let deadline = held.start + settings.renew_deadline;
+            sleep_until(next.min(deadline)).await;
+            next = Instant::now() + settings.retry;
+            match timeout_at(deadline, self.renew(held)).await {
+                Ok(Ok(())) => {
+                    trouble.clear();
+                    fence.extend(fence_end(held.start, settings.duration));
+                }
+                Ok(Err(Failure::Conflict)) => {
+                    return anyhow!("the lease {name} is no longer ours");
+                }
+                Ok(Err(Failure::Other(reason))) => {
+                    trouble.set(&reason);
+                    last = reason;
+                }
+                Err(_) => {}
+            }
+            if Instant::now() >= held.start + settings.renew_deadline {
+                let limit = settings.renew_deadline;
+                return anyhow!(last)
+                    .context(format!("the lease {name} was not renewed for {limit:?}"));
+            }
+        }
+    }
+
+    /// Renews once. A conflict means that the lease is somebody else's, or nobody's.
+    async fn renew(&self, held: &mut Held) -> Result<(), Failure> {
+        for _ in 0..2 {
+            let start = Instant::now();
+            let lease = renewed(held.lease.clone(), &self.settings, clock::now());
+            match self.replace(&lease).await {
+                Ok(lease) => {
+                    *held = Held { lease, start };
+                    return Ok(());
+                }
+                // It may have been our own write, whose answer was lost.
+                Err(Failure::Conflict) => self.reread(held).await?,
+                Err(other) => return Err(other),
+            }
+        }
+        Err(Failure::Other("somebody else changes it too".into()))
+    }
+
+    /// Reads the lease again. A conflict means that it is no longer ours.
+    async fn reread(&self, held: &mut Held) -> Result<(), Failure> {
+        let lease = self.request(self.api.get_opt(&self.settings.name)).await?;
+        match lease {
+            Some(lease) if is_same_claim(&lease, &held.lease) => {
+                held.lease = lease;
+                Ok(())
+            }
+            _ => Err(Failure::Conflict),
+        }
+    }
+
+    /// Gives the lease up, if it is still ours.
+    pub(super) async fn release(&self, mut held: Held) {
+        let name = self.lease_name();
+        for _ in 0..2 {
+            let written = self
+                .replace(&released(held.lease.clone(), clock::now()))
+                .await;
+            let reason = match written {
+                Ok(_) => {
+                    tracing::info!(lease = name, "released the lease");
+                    return;
+                }
+                // A renewal may have been under way when we were told to quit.
+                Err(Failure::Conflict) => match self.reread(&mut held).await {
+                    Ok(()) => continue,
+                    Err(Failure::Conflict) => return,
+                    Err(Failure::Other(reason)) => reason,
+                },
+                Err(Failure::Other(reason)) => reason,
+            };
+            tracing::warn!(lease = name, reason, "failed to release the lease");
+            return;
+        }
+    }
+
+    async fn replace(&self, lease: &Lease) -> Result<Lease, Failure> {
+        let name = &self.settings.name;
+        self.request(self.api.replace(name, &PostParams::default(), lease))
+            .await
+    }
+
+    async fn request<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
+        match timeout(self.settings.request_limit(), request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            // A conflict, or a create that came second.
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Failure::Conflict),
+            Ok(Err(kube::Error::Api(status))) => Err(Failure::Other(status.message)),
+            Ok(Err(error)) => Err(Failure::Other(error.to_string())),
+            Err(_) => Err(Failure::Other(NO_ANSWER.into())),
+        }
+    }
+}

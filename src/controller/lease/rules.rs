@@ -1,0 +1,184 @@
+//! The rules of leader election, pure: what to do about a lease, and until when its holder may write.
+//!
+//! No client, no clock. `lease.rs` feeds them; the tests feed them two candidates with drifting clocks.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What one candidate sees in the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Who holds it; empty when it was released.
+    pub(super) holder: String,
+    /// For how long after a change others must leave it alone.
+    pub(super) duration: Duration,
+    /// Version of the object; every write by anyone changes it.
+    pub(super) version: String,
+}
+
+/// The lease as last seen; `None` when there is none.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) record: Option<Record>,
+    /// When we first saw the record in this version, by our own clock.
+    since: Instant,
+}
+
+/// What a candidate does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// There is no lease: make it.
+    Create,
+    /// It is free, or its holder has been silent for its whole duration: write it, with our name.
+    Take,
+    /// It is in our name: write it again.
+    Renew,
+    /// Somebody else's; not ours to take before this time, unless it changes.
+    Wait(Instant),
+}
+
+impl Sight {
+    /// What the first look shows. A holder gets its full duration from then on, however old the times in
+    /// its record are: those are of another clock.
+    pub(super) fn new(record: Option<Record>, now: Instant) -> Self {
+        Self { record, since: now }
+    }
+
+    /// Another look. `now` is to be read after the answer came: late is the safe side.
+    pub(super) fn update(&mut self, record: Option<Record>, now: Instant) {
+        let version = |r: &Option<Record>| r.as_ref().map(|r| r.version.clone());
+        if version(&self.record) != version(&record) {
+            self.since = now;
+        }
+        self.record = record;
+    }
+
+    /// Who holds the lease, if anybody does.
+    pub(super) fn holder(&self) -> Option<&str> {
+        let holder = self.record.as_ref().map(|r| r.holder.as_str());
+        holder.filter(|h| !h.is_empty())
+    }
+}
+
+/// What `me` does about the lease at `now`.
+pub(super) fn decide(sight: &Sight, now: Instant, me: &str) -> Act {
+    let Some(record) = &sight.record else {
+        return Act::Create;
+    };
+    if record.holder.is_empty() {
+        return Act::Take;
+    }
+    if record.holder == me {
+        return Act::Renew;
+    }
+    let free = sight.since + record.duration;
+    if now >= free {
+        Act::Take
+    } else {
+        Act::Wait(free)
+    }
+}
+
+/// Until when one may write who started, at `start`, the request that took or renewed the lease.
+///
+/// Others count the duration from when they see that write, so from later.
+pub(super) fn fence_end(start: Instant, duration: Duration) -> Instant {
+    start + usable(duration)
+}
+
+/// The part of a lease's duration that its holder may use. The tenth that is left makes up for clocks that
+/// run at different speeds (5 % each way), and for a write that was sent in the last moment.
+pub(super) fn usable(duration: Duration) -> Duration {
+    duration / 10 * 9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(30);
+
+    fn record(holder: &str, version: u64) -> Record {
+        Record {
+            holder: holder.to_owned(),
+            duration: DURATION,
+            version: version.to_string(),
+        }
+    }
+
+    #[test]
+    fn who_may_take_the_lease_and_when() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let seen = |record: Option<Record>| Sight::new(record, at(100));
+        for (what, sight, now, act) in [
+            ("there is none", seen(None), at(100), Act::Create),
+            ("released", seen(Some(record("", 1))), at(100), Act::Take),
+            ("ours", seen(Some(record("a", 1))), at(100), Act::Renew),
+            (
+                "ours, long ago",
+                seen(Some(record("a", 1))),
+                at(999),
+                Act::Renew,
+            ),
+            (
+                "first sight of another's",
+                seen(Some(record("b", 1))),
+                at(100),
+                Act::Wait(at(130)),
+            ),
+            (
+                "just before its end",
+                seen(Some(record("b", 1))),
+                at(129),
+                Act::Wait(at(130)),
+            ),
+            (
+                "silent for its duration",
+                seen(Some(record("b", 1))),
+                at(130),
+                Act::Take,
+            ),
+            (
+                "its own duration counts, not ours",
+                seen(Some(Record {
+                    duration: Duration::from_secs(5),
+                    ..record("b", 1)
+                })),
+                at(105),
+                Act::Take,
+            ),
+        ] {
+            assert_eq!(decide(&sight, now, "a"), act, "{what}");
+        }
+    }
+
+    #[test]
+    fn any_change_of_the_record_starts_the_wait_anew_and_a_look_does_not() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut sight = Sight::new(Some(record("b", 1)), at(0));
+        sight.update(Some(record("b", 1)), at(10));
+        assert_eq!(decide(&sight, at(10), "a"), Act::Wait(at(30)));
+        sight.update(Some(record("b", 2)), at(20));
+        assert_eq!(decide(&sight, at(20), "a"), Act::Wait(at(50)));
+        sight.update(None, at(25));
+        assert_eq!(decide(&sight, at(25), "a"), Act::Create);
+        sight.update(Some(record("c", 3)), at(26));
+        assert_eq!(decide(&sight, at(40), "a"), Act::Wait(at(56)));
+        assert_eq!(sight.holder(), Some("c"));
+        sight.update(Some(record("", 4)), at(41));
+        assert_eq!(sight.holder(), None);
+    }
+
+    #[test]
+    fn the_fence_ends_before_anybody_else_may_take_the_lease() {
+        let start = Instant::now();
+        assert_eq!(
+            fence_end(start, DURATION),
+            start + Duration::from_secs(27),
+            "a tenth earlier"
+        );
+    }
+}

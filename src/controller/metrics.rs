@@ -1,0 +1,332 @@
+//! Every metric of the controller: names, labels, buckets. Nothing else registers one.
+//!
+//! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` are Linkerd's, exact to the letter,
+//! so that its dashboards and `linkerd viz` go on working. Ours begin with `linkerd_mc_`.
+//! Label values come from Links and from closed enums, never from remote objects: a hostile cluster
+//! cannot make series. All series of a Link go with it (the original leaves some behind).
+
+mod families;
+mod labels;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use prometheus::{
+    TextEncoder,
+    core::{MetricVec, MetricVecBuilder},
+};
+
+use families::Families;
+pub use labels::{Cache, Kind, LOCAL, LinkCounts, Outcome, Verb};
+
+/// All metrics. A clone is another handle of the same ones.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    /// A fresh set with its own registry. Made once by the process; tests make as many as they like.
+    pub fn new() -> Self {
+        Self(Arc::new(Families::new()))
+    }
+
+    /// Says whether a gateway is probed. Each way it starts from an unknown gateway: not alive, no latency.
+    pub fn gateway_enabled(&self, cluster: &str, enabled: bool) {
+        self.drop_gateway_state(cluster);
+        let target = &[cluster];
+        self.0
+            .gateway_enabled
+            .with_label_values(target)
+            .set(enabled.into());
+        self.0.gateway_alive.with_label_values(target).set(0);
+    }
+
+    /// Says whether a gateway is alive; `false` also while it is unknown.
+    pub fn gateway_alive(&self, cluster: &str, alive: bool) {
+        self.0
+            .gateway_alive
+            .with_label_values(&[cluster])
+            .set(alive.into());
+    }
+
+    /// Counts a probe that succeeded.
+    pub fn probe_succeeded(&self, cluster: &str, latency: Duration) {
+        let families = &self.0;
+        let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
+        families
+            .gateway_latency
+            .with_label_values(&[cluster])
+            .set(millis);
+        families
+            .gateway_probe_latency
+            .with_label_values(&[cluster])
+            .observe(latency.as_secs_f64() * 1000.0);
+        families
+            .gateway_probes
+            .with_label_values(&[cluster, "true"])
+            .inc();
+    }
+
+    /// Counts a probe that failed.
+    pub fn probe_failed(&self, cluster: &str) {
+        self.0
+            .gateway_probes
+            .with_label_values(&[cluster, "false"])
+            .inc();
+    }
+
+    /// Counts that all endpoints of a Link are planned again because its gateway changed.
+    pub fn endpoint_repair(&self, cluster: &str) {
+        self.0.endpoint_repairs.with_label_values(&[cluster]).inc();
+    }
+
+    /// Number of objects in a store; `cluster` is [`LOCAL`] or a target cluster.
+    pub fn cache_size(&self, cache: Cache, cluster: &str, objects: usize) {
+        let gauges = match cache {
+            Cache::Namespaces => &self.0.namespace_cache,
+            Cache::Services => &self.0.service_cache,
+            Cache::Endpoints => &self.0.endpoints_cache,
+        };
+        gauges.with_label_values(&[cluster]).set(count(objects));
+    }
+
+    /// Number of keys that wait.
+    pub fn queue_depth(&self, keys: usize) {
+        self.0.queue_depth.set(count(keys));
+    }
+
+    /// Number of keys that are being worked on.
+    pub fn in_flight(&self, keys: usize) {
+        self.0.in_flight.set(count(keys));
+    }
+
+    /// Time that one plan took to compute.
+    pub fn planned(&self, took: Duration) {
+        self.0.plan.observe(took.as_secs_f64());
+    }
+
+    /// Time that one plan took to write.
+    pub fn applied(&self, took: Duration) {
+        self.0.apply.observe(took.as_secs_f64());
+    }
+
+    /// Time from seeing a remote change to the last local write that it needed.
+    pub fn propagated(&self, took: Duration) {
+        self.0.propagation.observe(took.as_secs_f64());
+    }
+
+    /// Counts a write to the local API server.
+    pub fn write(&self, verb: Verb, kind: Kind, outcome: Outcome) {
+        self.0
+            .writes
+            .with_label_values(&[verb.as_str(), kind.as_str(), outcome.as_str()])
+            .inc();
+    }
+
+    /// Counts that a watch failed and is started again; `cluster` is [`LOCAL`] or a target cluster.
+    pub fn watch_restarted(&self, cluster: &str, kind: Kind) {
+        self.0
+            .watch_restarts
+            .with_label_values(&[cluster, kind.as_str()])
+            .inc();
+    }
+
+    /// When a cluster's API server last answered.
+    pub fn last_contact(&self, cluster: &str, at: Timestamp) {
+        self.0
+            .last_contact
+            .with_label_values(&[cluster])
+            .set(at.as_duration().as_secs_f64());
+    }
+
+    /// Whether a Link is ready.
+    pub fn link_ready(&self, link: &str, ready: bool) {
+        self.0
+            .link_ready
+            .with_label_values(&[link])
+            .set(ready.into());
+    }
+
+    /// How many Services of a Link are in which state.
+    pub fn link_counts(&self, link: &str, counts: LinkCounts) {
+        let families = &self.0;
+        for (gauges, services) in [
+            (&families.mirrored, counts.mirrored),
+            (&families.federated, counts.federated),
+            (&families.unhealthy, counts.unhealthy),
+        ] {
+            gauges.with_label_values(&[link]).set(count(services));
+        }
+    }
+
+    /// Whether this replica leads.
+    pub fn leader(&self, leads: bool) {
+        self.0.leader.set(leads.into());
+    }
+
+    /// Drops every series of a Link and of its target cluster.
+    ///
+    /// `cluster` must not be the target of another living Link.
+    pub fn remove_link(&self, link: &str, cluster: &str) {
+        let families = &self.0;
+        self.drop_gateway_state(cluster);
+        for gauges in [
+            &families.gateway_alive,
+            &families.gateway_enabled,
+            &families.service_cache,
+            &families.endpoints_cache,
+        ] {
+            drop_series(gauges, &[cluster]);
+        }
+        drop_series(&families.gateway_probes, &[cluster, "true"]);
+        drop_series(&families.gateway_probes, &[cluster, "false"]);
+        drop_series(&families.endpoint_repairs, &[cluster]);
+        drop_series(&families.last_contact, &[cluster]);
+        for kind in Kind::ALL {
+            drop_series(&families.watch_restarts, &[cluster, kind.as_str()]);
+        }
+        for gauges in [
+            &families.link_ready,
+            &families.mirrored,
+            &families.federated,
+            &families.unhealthy,
+        ] {
+            drop_series(gauges, &[link]);
+        }
+    }
+
+    /// All metrics in Prometheus' text format 0.0.4.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "cannot panic, see the text of the expect"
+    )]
+    pub fn render(&self) -> String {
+        TextEncoder::new()
+            .encode_to_string(&self.0.registry.gather())
+            .expect("the registry leaves out empty families, and text has no other error")
+    }
+
+    fn drop_gateway_state(&self, cluster: &str) {
+        drop_series(&self.0.gateway_latency, &[cluster]);
+        drop_series(&self.0.gateway_probe_latency, &[cluster]);
+    }
+}
+
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// That there was no such series is fine: a Link may go before all of its metrics came to be.
+fn drop_series<B: MetricVecBuilder>(series: &MetricVec<B>, labels: &[&str]) {
+    let _ = series.remove_label_values(labels);
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Metrics of which every family has a series, those of the Link `l` to the cluster `c` among them.
+    pub(crate) fn filled() -> Metrics {
+        let m = Metrics::new();
+        fill_link(&m, "l", "c");
+        for cache in [Cache::Namespaces, Cache::Services, Cache::Endpoints] {
+            m.cache_size(cache, LOCAL, 7);
+        }
+        m.queue_depth(1);
+        m.in_flight(2);
+        m.planned(Duration::from_micros(3));
+        m.applied(Duration::from_millis(4));
+        m.propagated(Duration::from_millis(5));
+        m.write(Verb::Create, Kind::Service, Outcome::Ok);
+        m.leader(true);
+        m
+    }
+
+    fn fill_link(m: &Metrics, link: &str, cluster: &str) {
+        m.gateway_enabled(cluster, true);
+        m.gateway_alive(cluster, true);
+        m.probe_succeeded(cluster, Duration::from_micros(12_345));
+        m.probe_failed(cluster);
+        m.endpoint_repair(cluster);
+        m.cache_size(Cache::Services, cluster, 3);
+        m.cache_size(Cache::Endpoints, cluster, 4);
+        for kind in Kind::ALL {
+            m.watch_restarted(cluster, kind);
+        }
+        m.last_contact(cluster, Timestamp::from_millisecond(1_500).unwrap());
+        m.link_ready(link, true);
+        let counts = LinkCounts {
+            mirrored: 1,
+            federated: 2,
+            unhealthy: 3,
+        };
+        m.link_counts(link, counts);
+    }
+
+    fn has(m: &Metrics, line: &str) -> bool {
+        m.render().lines().any(|l| l == line)
+    }
+
+    #[test]
+    fn names_labels_and_units_of_the_original_are_exact() {
+        let m = filled();
+        for line in [
+            r#"gateway_alive{target_cluster_name="c"} 1"#,
+            r#"gateway_enabled{target_cluster_name="c"} 1"#,
+            r#"gateway_latency{target_cluster_name="c"} 12"#,
+            r#"gateway_probe_latency_ms_bucket{target_cluster_name="c",le="10"} 0"#,
+            r#"gateway_probe_latency_ms_bucket{target_cluster_name="c",le="20"} 1"#,
+            r#"gateway_probe_latency_ms_sum{target_cluster_name="c"} 12.345"#,
+            r#"gateway_probe_latency_ms_count{target_cluster_name="c"} 1"#,
+            r#"gateway_probes{probe_successful="true",target_cluster_name="c"} 1"#,
+            r#"gateway_probes{probe_successful="false",target_cluster_name="c"} 1"#,
+            r#"service_mirror_endpoint_repairs{target_cluster_name="c"} 1"#,
+            r#"namespace_cache_size{cluster="local"} 7"#,
+            r#"service_cache_size{cluster="local"} 7"#,
+            r#"service_cache_size{cluster="c"} 3"#,
+            r#"endpoints_cache_size{cluster="c"} 4"#,
+            r#"linkerd_mc_last_contact_timestamp_seconds{cluster="c"} 1.5"#,
+            r#"linkerd_mc_writes_total{kind="Service",result="ok",verb="create"} 1"#,
+            r#"linkerd_mc_unhealthy{link="l"} 3"#,
+            "linkerd_mc_leader 1",
+        ] {
+            assert!(has(&m, line), "{line} not in\n{}", m.render());
+        }
+    }
+
+    #[test]
+    fn removing_a_link_drops_all_of_its_series_and_no_other() {
+        let m = filled();
+        let before = m.render();
+        fill_link(&m, "gone-link", "gone-cluster");
+        assert!(m.render().contains("gone-cluster"));
+        m.remove_link("gone-link", "gone-cluster");
+        let without_process = |text: &str| -> Vec<String> {
+            let ours = |line: &&str| !line.contains("process_");
+            text.lines().filter(ours).map(str::to_owned).collect()
+        };
+        assert_eq!(without_process(&m.render()), without_process(&before));
+        m.remove_link("gone-link", "gone-cluster");
+    }
+
+    #[test]
+    fn a_gateway_that_is_probed_anew_starts_without_its_former_state() {
+        let m = filled();
+        m.gateway_enabled("c", false);
+        assert!(has(&m, r#"gateway_alive{target_cluster_name="c"} 0"#));
+        assert!(has(&m, r#"gateway_enabled{target_cluster_name="c"} 0"#));
+        assert!(!m.render().contains("gateway_latency{"));
+        assert!(!m.render().contains("gateway_probe_latency_ms_count"));
+    }
+}

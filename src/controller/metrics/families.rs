@@ -1,0 +1,236 @@
+//! The metric families: names, help texts, labels, buckets, and their registry.
+
+use prometheus::{
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, core::Collector, exponential_buckets,
+};
+
+/// One field a family; the help texts in [`Families::new`] say what each is.
+pub(super) struct Families {
+    pub(super) registry: Registry,
+    pub(super) gateway_alive: IntGaugeVec,
+    pub(super) gateway_enabled: IntGaugeVec,
+    pub(super) gateway_latency: IntGaugeVec,
+    pub(super) gateway_probe_latency: HistogramVec,
+    pub(super) gateway_probes: IntCounterVec,
+    pub(super) endpoint_repairs: IntCounterVec,
+    pub(super) namespace_cache: IntGaugeVec,
+    pub(super) service_cache: IntGaugeVec,
+    pub(super) endpoints_cache: IntGaugeVec,
+    pub(super) queue_depth: IntGauge,
+    pub(super) in_flight: IntGauge,
+    pub(super) plan: Histogram,
+    pub(super) apply: Histogram,
+    pub(super) propagation: Histogram,
+    pub(super) writes: IntCounterVec,
+    pub(super) watch_restarts: IntCounterVec,
+    pub(super) last_contact: GaugeVec,
+    pub(super) link_ready: IntGaugeVec,
+    pub(super) mirrored: IntGaugeVec,
+    pub(super) federated: IntGaugeVec,
+    pub(super) unhealthy: IntGaugeVec,
+    pub(super) leader: IntGauge,
+}
+
+impl Families {
+    pub(super) fn new() -> Self {
+        let r = Registry::new();
+        let target = &["target_cluster_name"];
+        let cluster = &["cluster"];
+        let link = &["link"];
+        let build = gauges(
+            &r,
+            "linkerd_mc_build_info",
+            "Always 1; the labels tell which build runs",
+            &["version", "commit"],
+        );
+        let commit = option_env!("LINKERD_MC_COMMIT").unwrap_or("unknown");
+        build
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), commit])
+            .set(1);
+        #[cfg(target_os = "linux")]
+        r.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))
+        .expect(VALID);
+        Self {
+            gateway_alive: gauges(
+                &r,
+                "gateway_alive",
+                "1 if the gateway's probes succeed, 0 if they do not or are not known yet",
+                target,
+            ),
+            gateway_enabled: gauges(&r, "gateway_enabled", "1 if the gateway is probed", target),
+            gateway_latency: gauges(
+                &r,
+                "gateway_latency",
+                "Latency of the last successful probe, milliseconds",
+                target,
+            ),
+            gateway_probe_latency: register(
+                &r,
+                HistogramVec::new(
+                    HistogramOpts::new(
+                        "gateway_probe_latency_ms",
+                        "Latency of successful probes, milliseconds",
+                    )
+                    .buckets(probe_buckets()),
+                    target,
+                )
+                .expect(VALID),
+            ),
+            gateway_probes: counters(
+                &r,
+                "gateway_probes",
+                "Probes by outcome; failures below the threshold count too",
+                &["target_cluster_name", "probe_successful"],
+            ),
+            endpoint_repairs: counters(
+                &r,
+                "service_mirror_endpoint_repairs",
+                "Times that all endpoints of a Link were planned again because its gateway changed",
+                target,
+            ),
+            namespace_cache: gauges(&r, "namespace_cache_size", "Namespaces in memory", cluster),
+            service_cache: gauges(&r, "service_cache_size", "Services in memory", cluster),
+            endpoints_cache: gauges(
+                &r,
+                "endpoints_cache_size",
+                "EndpointSlices in memory",
+                cluster,
+            ),
+            queue_depth: gauge(
+                &r,
+                "linkerd_mc_queue_depth",
+                "Keys that wait to be worked on",
+            ),
+            in_flight: gauge(
+                &r,
+                "linkerd_mc_in_flight",
+                "Keys that are being worked on now",
+            ),
+            plan: histogram(
+                &r,
+                "linkerd_mc_plan_seconds",
+                "Time to compute what one key needs",
+                exponential_buckets(1e-6, 4.0, 9),
+            ),
+            apply: histogram(
+                &r,
+                "linkerd_mc_apply_seconds",
+                "Time to write one plan",
+                exponential_buckets(0.001, 2.0, 15),
+            ),
+            propagation: histogram(
+                &r,
+                "linkerd_mc_propagation_seconds",
+                "Time from seeing a remote change to the last local write that it needed",
+                exponential_buckets(0.002, 2.0, 16),
+            ),
+            writes: counters(
+                &r,
+                "linkerd_mc_writes_total",
+                "Writes to the local API server",
+                &["verb", "kind", "result"],
+            ),
+            watch_restarts: counters(
+                &r,
+                "linkerd_mc_watch_restarts_total",
+                "Times that a watch failed and was started again",
+                &["cluster", "kind"],
+            ),
+            last_contact: register(
+                &r,
+                GaugeVec::new(
+                    Opts::new(
+                        "linkerd_mc_last_contact_timestamp_seconds",
+                        "When the cluster's API server last answered, Unix time",
+                    ),
+                    cluster,
+                )
+                .expect(VALID),
+            ),
+            link_ready: gauges(
+                &r,
+                "linkerd_mc_link_ready",
+                "1 if the Link's condition Ready is True",
+                link,
+            ),
+            mirrored: gauges(
+                &r,
+                "linkerd_mc_mirrored",
+                "Services of a Link that are mirrored",
+                link,
+            ),
+            federated: gauges(
+                &r,
+                "linkerd_mc_federated",
+                "Services of a Link that are members of a federated Service",
+                link,
+            ),
+            unhealthy: gauges(
+                &r,
+                "linkerd_mc_unhealthy",
+                "Services of a Link that should be mirrored or federated and are not",
+                link,
+            ),
+            leader: gauge(
+                &r,
+                "linkerd_mc_leader",
+                "1 if this replica holds the lease, 0 if it stands by",
+            ),
+            registry: r,
+        }
+    }
+}
+
+const VALID: &str = "names and labels are constants, valid and unique";
+
+fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
+    registry.register(Box::new(collector.clone())).expect(VALID);
+    collector
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    register(registry, IntGauge::new(name, help).expect(VALID))
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    let opts = Opts::new(name, help);
+    register(registry, IntGaugeVec::new(opts, labels).expect(VALID))
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let opts = Opts::new(name, help);
+    register(registry, IntCounterVec::new(opts, labels).expect(VALID))
+}
+
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: prometheus::Result<Vec<f64>>,
+) -> Histogram {
+    let opts = HistogramOpts::new(name, help).buckets(buckets.expect(VALID));
+    register(registry, Histogram::with_opts(opts).expect(VALID))
+}
+
+/// 1…5, 10…50, …, 10,000…50,000, five steps each: the original's.
+fn probe_buckets() -> Vec<f64> {
+    let decades = [1.0, 10.0, 100.0, 1_000.0, 10_000.0];
+    let steps = |decade: f64| [1.0, 2.0, 3.0, 4.0, 5.0].map(|step| step * decade);
+    decades.into_iter().flat_map(steps).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probe_buckets_are_those_of_the_original() {
+        let buckets = probe_buckets();
+        assert_eq!(buckets.len(), 25);
+        assert_eq!(buckets[..6], [1.0, 2.0, 3.0, 4.0, 5.0, 10.0]);
+        assert_eq!(buckets[20..], [1e4, 2e4, 3e4, 4e4, 5e4]);
+    }
+}

@@ -1,0 +1,9 @@
+//! The shell around the core: watches, timers, sockets and writes. All I/O of `run-controller` is here.
+//!
+//! What should be is decided in `mirror`; nothing in this module decides it.
+
+pub mod admin;
+pub mod clock;
+pub mod lease;
+pub mod metrics;
+mod trouble;

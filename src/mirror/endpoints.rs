@@ -1,0 +1,273 @@
+//! EndpointSlices of mirrors: what they should be, and the writes that make them so.
+
+use std::net::IpAddr;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{ResourceExt as _, core::ObjectMeta};
+use serde_json::json;
+
+use super::{
+    metadata::{Map, annotation, label, sign},
+    plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
+    target::Gateway,
+};
+use crate::api::{
+    k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Service, ServicePort},
+    labels as l,
+};
+
+/// Whether any endpoint of these slices takes traffic.
+pub(super) fn any_ready<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> bool {
+    slices.into_iter().any(|slice| {
+        slice
+            .endpoints
+            .iter()
+            .any(|e| e.is_ready() && !e.addresses.is_empty())
+    })
+}
+
+/// Labels and annotations of slices, before the service name is added.
+pub(super) struct Dress {
+    pub(super) labels: Map,
+    pub(super) annotations: Map,
+}
+
+impl Dress {
+    /// Those of a mirror's slices: the Service's labels, what Linkerd's destination controller reads.
+    pub(super) fn new(labels: Map, fq_name: Option<String>, identity: &str) -> Self {
+        let mut annotations = Map::new();
+        if let Some(fq_name) = fq_name {
+            annotations.insert(l::REMOTE_FQ_NAME.to_owned(), fq_name);
+        }
+        if !identity.is_empty() {
+            annotations.insert(l::REMOTE_GATEWAY_IDENTITY.to_owned(), identity.to_owned());
+        }
+        Self {
+            labels,
+            annotations,
+        }
+    }
+
+    fn slice(
+        &self,
+        service: &Service,
+        suffix: &str,
+        address_type: &str,
+        endpoints: Vec<Endpoint>,
+        ports: Vec<EndpointPort>,
+    ) -> EndpointSlice {
+        let name = service.name_any();
+        let mut labels = self.labels.clone();
+        labels.insert(l::SLICE_SERVICE.to_owned(), name.clone());
+        labels.insert(l::SLICE_MANAGED_BY.to_owned(), l::MANAGER.to_owned());
+        let mut annotations = self.annotations.clone();
+        sign(&labels, &mut annotations, |feed| {
+            feed(address_type.as_bytes());
+            for endpoint in &endpoints {
+                endpoint
+                    .addresses
+                    .iter()
+                    .for_each(|address| feed(address.as_bytes()));
+                feed(endpoint.hostname.as_deref().unwrap_or_default().as_bytes());
+                feed(&[u8::from(endpoint.is_ready())]);
+            }
+            for port in &ports {
+                feed(port.name.as_deref().unwrap_or_default().as_bytes());
+                feed(port.protocol.as_deref().unwrap_or_default().as_bytes());
+                feed(port.app_protocol.as_deref().unwrap_or_default().as_bytes());
+                feed(&port.port.unwrap_or_default().to_be_bytes());
+            }
+        });
+        EndpointSlice {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}-{suffix}")),
+                namespace: service.namespace(),
+                labels: Some(labels),
+                annotations: Some(annotations),
+                owner_references: Some(vec![OwnerReference {
+                    api_version: "v1".to_owned(),
+                    kind: "Service".to_owned(),
+                    name,
+                    // Empty until the Service stands; `apply` fills in what the Service's answer brings.
+                    uid: service.uid().unwrap_or_default(),
+                    ..OwnerReference::default()
+                }]),
+                ..ObjectMeta::default()
+            },
+            address_type: address_type.to_owned(),
+            endpoints,
+            ports,
+        }
+    }
+}
+
+/// What stands behind a gateway-mode mirror.
+pub(super) struct Through<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) addresses: &'a [IpAddr],
+    /// Whether the gateway takes traffic.
+    pub(super) ready: bool,
+    /// Whether the remote Service has anything behind it: if not, neither has the mirror.
+    pub(super) backed: bool,
+}
+
+/// The slices of a gateway-mode mirror, one per address family of the gateway.
+///
+/// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
+/// The gateway carries TCP, so ports of other protocols have no endpoint.
+pub(super) fn through_gateway(
+    service: &Service,
+    dress: &Dress,
+    ports: &[ServicePort],
+    through: &Through<'_>,
+) -> Vec<EndpointSlice> {
+    let ports: Vec<EndpointPort> = ports
+        .iter()
+        .filter(|port| port.protocol() == "TCP")
+        .map(|port| EndpointPort {
+            name: Some(port.name.clone().unwrap_or_default()),
+            protocol: Some("TCP".to_owned()),
+            port: Some(i32::from(through.gateway.port)),
+            app_protocol: port.app_protocol.clone(),
+        })
+        .collect();
+    let backed = through.backed && !ports.is_empty();
+    families(through.addresses)
+        .map(|(suffix, address_type, addresses)| {
+            let endpoints = if backed {
+                addresses
+                    .iter()
+                    .map(|address| endpoint(*address, None, through.ready))
+                    .collect()
+            } else {
+                Vec::new()
+            };
+            dress.slice(service, suffix, address_type, endpoints, ports.clone())
+        })
+        .collect()
+}
+
+/// A slice whose endpoints have host names: those of a headless mirror. `index` tells slices of one
+/// Service apart.
+pub(super) fn by_host(
+    service: &Service,
+    dress: &Dress,
+    index: usize,
+    hosts: &[(String, IpAddr, bool)],
+    ports: Vec<EndpointPort>,
+) -> Vec<EndpointSlice> {
+    let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
+    families(&addresses)
+        .map(|(suffix, address_type, _)| {
+            let endpoints = hosts
+                .iter()
+                .filter(|(_, address, _)| family(*address).1 == address_type)
+                .map(|(host, address, ready)| endpoint(*address, Some(host.clone()), *ready))
+                .collect();
+            let suffix = if index == 0 {
+                suffix.to_owned()
+            } else {
+                format!("{suffix}-{index}")
+            };
+            dress.slice(service, &suffix, address_type, endpoints, ports.clone())
+        })
+        .collect()
+}
+
+fn endpoint(address: IpAddr, hostname: Option<String>, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.to_string()],
+        conditions: EndpointConditions { ready: Some(ready) },
+        hostname,
+    }
+}
+
+fn family(address: IpAddr) -> (&'static str, &'static str) {
+    match address {
+        IpAddr::V4(_) => ("ipv4", "IPv4"),
+        IpAddr::V6(_) => ("ipv6", "IPv6"),
+    }
+}
+
+/// Addresses by family, in the order given: suffix of the slice's name, address type, addresses.
+fn families(
+    addresses: &[IpAddr],
+) -> impl Iterator<Item = (&'static str, &'static str, Vec<IpAddr>)> {
+    [("ipv4", "IPv4"), ("ipv6", "IPv6")]
+        .into_iter()
+        .filter_map(|(suffix, address_type)| {
+            let own: Vec<IpAddr> = addresses
+                .iter()
+                .copied()
+                .filter(|a| family(*a).1 == address_type)
+                .collect();
+            (!own.is_empty()).then_some((suffix, address_type, own))
+        })
+}
+
+/// Whether a slice is ours to write: it says so, or it said so once and lost the label.
+pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
+    label(&slice.metadata, l::SLICE_MANAGED_BY) == Some(l::MANAGER)
+        || annotation(&slice.metadata, l::MANAGED_BY) == Some(l::MANAGER)
+}
+
+/// The writes that make `actual` what is desired. Slices that are not ours are not touched.
+pub(super) fn reconcile<'a>(
+    desired: Vec<EndpointSlice>,
+    actual: impl IntoIterator<Item = &'a EndpointSlice>,
+    writes: &mut Vec<Write>,
+) {
+    let mut ours: Vec<&EndpointSlice> = actual.into_iter().filter(|slice| is_ours(slice)).collect();
+    for slice in desired {
+        let found = ours
+            .iter()
+            .position(|actual| actual.name_any() == slice.name_any());
+        match found.map(|index| ours.swap_remove(index)) {
+            None => writes.push(Write::Create(Object::EndpointSlice(Box::new(slice)))),
+            Some(actual) if actual.address_type != slice.address_type => {
+                // Immutable. It is made anew once the deletion is seen.
+                writes.push(Write::delete_slice(actual));
+            }
+            Some(actual) => writes.extend(patch(&slice, actual)),
+        }
+    }
+    ours.sort_by_key(|slice| slice.name_any());
+    writes.extend(ours.into_iter().map(Write::delete_slice));
+}
+
+fn patch(desired: &EndpointSlice, actual: &EndpointSlice) -> Option<Write> {
+    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
+    let owned = desired
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .all(|owner| {
+            actual
+                .metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|known| known.uid == owner.uid)
+        });
+    let same = desired.endpoints == actual.endpoints && desired.ports == actual.ports;
+    if metadata.is_none() && owned && same {
+        return None;
+    }
+    let mut metadata =
+        metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
+    if !owned {
+        metadata["ownerReferences"] = json!(desired.metadata.owner_references);
+    }
+    let rest = if same {
+        json!({})
+    } else {
+        json!({ "endpoints": desired.endpoints, "ports": desired.ports })
+    };
+    Some(guarded(
+        Kind::EndpointSlice,
+        &actual.metadata,
+        metadata,
+        rest,
+    ))
+}

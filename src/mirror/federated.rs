@@ -1,0 +1,361 @@
+//! Federated Services: one Service that spans the clusters in which it has members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    export::{member, selects},
+    metadata::{Exclusions, Map, Owner, annotation, is_managed, owner},
+    mirrors::{describe, enter},
+    names::{federated_name, fits},
+    plan::{
+        Kind, Object, Plan, Problem, Reason, RemoteRef, Report, Write, forced_metadata, guarded,
+    },
+    service,
+    target::Target,
+    world::World,
+};
+use crate::api::{k8s::Service, labels as l};
+
+/// What is known of one target cluster's part in a federated Service.
+enum Part<'a> {
+    /// It cannot be seen: it keeps the place it has.
+    Unseen,
+    /// It has a member.
+    Member(&'a Service),
+    /// Its Service wants to be a member and cannot.
+    Refused(Problem),
+    /// It has none.
+    None,
+}
+
+/// Where labels, annotations and ports come from. The local cluster first, then by age of the Links.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a> {
+    Local,
+    Link(Option<Timestamp>, &'a str),
+}
+
+/// The plan for one federated Service.
+pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
+    let name = federated_name(service);
+    let actual = world.local(namespace, &name);
+    let ours = actual.filter(|actual| owner(&actual.metadata) == Owner::Federated);
+    let tokens = tokens(ours, service);
+    let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
+        .active()
+        .into_iter()
+        .map(|(cluster, target)| (cluster, (target, part(world, target, namespace, service))))
+        .collect();
+    let local = local_member(world, namespace, service);
+
+    let mut plan = Plan::default();
+    let outcome = (|| {
+        let stays = |cluster: &str, part: &Part<'_>| match part {
+            Part::Member(_) => true,
+            Part::Unseen => tokens.contains(cluster),
+            Part::Refused(_) | Part::None => false,
+        };
+        let mut clusters: BTreeSet<&str> = parts
+            .iter()
+            .filter(|(cluster, (_, part))| stays(cluster, part))
+            .map(|(cluster, _)| *cluster)
+            .collect();
+        // A Link that cannot be read now is no reason to leave.
+        clusters.extend(tokens.iter().map(String::as_str).filter(|cluster| {
+            !parts.contains_key(cluster) && world.is_named_by_invalid_link(cluster)
+        }));
+        if clusters.is_empty() && local.is_none() {
+            remove(ours, &parts, &tokens, &mut plan);
+            confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+            return Ok(None);
+        }
+        let name = fits(name.clone())?;
+        let conflict = |who: &str| {
+            let message = format!("{namespace}/{name} belongs to {who}");
+            Err(Problem::new(Reason::NameConflict, message))
+        };
+        if let (Some(actual), None) = (actual, ours) {
+            return conflict(&describe(owner(&actual.metadata)));
+        }
+        let slot = (namespace.to_owned(), name.clone());
+        if let (None, Some(who)) = (actual, world.foreign.get(&slot)) {
+            return conflict(who);
+        }
+        let first = clusters.first().copied().unwrap_or_default();
+        enter(world, namespace, first, &mut plan.writes)?;
+        let members = Members {
+            namespace,
+            service,
+            name: &name,
+            local,
+            clusters: &clusters,
+        };
+        let ports = members.write(world, &parts, ours, &mut plan.writes);
+        confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+        Ok(Some((name, ports)))
+    })();
+    report(namespace, service, &parts, &outcome, &mut plan);
+    plan
+}
+
+/// The clusters that the federated Service names with this Service.
+fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
+    actual
+        .and_then(|actual| annotation(&actual.metadata, l::REMOTE_DISCOVERY))
+        .into_iter()
+        .flat_map(|list| list.split(','))
+        .filter_map(|token| token.split_once('@'))
+        .filter(|(name, cluster)| *name == service && !cluster.is_empty())
+        .map(|(_, cluster)| cluster.to_owned())
+        .collect()
+}
+
+fn part<'a>(world: &'a World, target: &Target, namespace: &str, service: &str) -> Part<'a> {
+    let Some(remote) = world
+        .link(&target.cluster)
+        .and_then(|(_, entry)| entry.remote.as_ref())
+    else {
+        return Part::Unseen;
+    };
+    match remote.service(namespace, service) {
+        Some(seen) if member(target, seen) => match joinable(seen) {
+            Ok(()) => Part::Member(seen),
+            Err(problem) => Part::Refused(problem),
+        },
+        None if remote.over_limit => Part::Unseen,
+        _ => Part::None,
+    }
+}
+
+/// Linkerd: a headless Service cannot be a member. The message is Linkerd's.
+fn joinable(service: &Service) -> Result<(), Problem> {
+    if service.is_headless() {
+        let message = "Headless service cannot join federated service";
+        return Err(Problem::new(Reason::InvalidService, message));
+    }
+    service::mirrorable(service)
+}
+
+fn local_member<'a>(world: &'a World, namespace: &str, service: &str) -> Option<&'a Service> {
+    let seen = world.members.as_ref()?.get(namespace, service)?;
+    (selects(world.config.local_members.as_ref(), seen) && joinable(seen).is_ok())
+        .then_some(seen.as_ref())
+}
+
+/// Without members the Service goes: if we wrote it, or if all whom it names are known to have left.
+fn remove(
+    actual: Option<&Service>,
+    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
+    tokens: &BTreeSet<String>,
+    plan: &mut Plan,
+) {
+    let known = tokens
+        .iter()
+        .all(|cluster| parts.contains_key(cluster.as_str()));
+    if let Some(actual) = actual.filter(|actual| known || is_managed(&actual.metadata)) {
+        plan.writes.push(Write::delete_service(actual));
+    }
+}
+
+/// A cluster loses its place only after it was asked again.
+fn confirm_leaving(
+    namespace: &str,
+    service: &str,
+    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
+    tokens: &BTreeSet<String>,
+    clusters: &BTreeSet<&str>,
+    plan: &mut Plan,
+) {
+    if plan.writes.is_empty() {
+        return;
+    }
+    let leaving = tokens.iter().filter(|cluster| {
+        !clusters.contains(cluster.as_str())
+            && matches!(parts.get(cluster.as_str()), Some((_, Part::None)))
+    });
+    plan.confirm.extend(leaving.map(|cluster| RemoteRef {
+        cluster: cluster.clone(),
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+    }));
+}
+
+/// The members that a federated Service should have.
+struct Members<'a> {
+    namespace: &'a str,
+    service: &'a str,
+    name: &'a str,
+    local: Option<&'a Service>,
+    clusters: &'a BTreeSet<&'a str>,
+}
+
+impl Members<'_> {
+    /// Plans the write, if one is needed. Returns the Service whose ports are the federated Service's,
+    /// unless that one cannot be seen.
+    fn write<'s>(
+        &self,
+        world: &World,
+        parts: &BTreeMap<&str, (&Target, Part<'s>)>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+    ) -> Option<Service>
+    where
+        Self: 's,
+    {
+        let (rank, source) = self.source(parts);
+        // The oldest member cannot be seen: what came from it stays until it can.
+        let kept = source.is_none().then_some(actual).flatten();
+        if let Some(actual) = kept {
+            self.rename_members(actual, writes);
+            return None;
+        }
+        let younger = self.clusters.iter().filter_map(|c| match parts.get(c) {
+            Some((target, Part::Member(seen))) => Some((target.age(), *target, *seen)),
+            _ => None,
+        });
+        let fallback = younger.min_by_key(|(age, ..)| *age);
+        let (service, exclusions): (&Service, &Exclusions) = match (rank, source, fallback) {
+            (Rank::Local, Some(service), _) => (service, &world.config.local_exclusions),
+            (Rank::Link(_, link), Some(service), _) => {
+                let target = parts
+                    .values()
+                    .map(|(target, _)| *target)
+                    .find(|t| t.link == link)?;
+                (service, &target.exclusions)
+            }
+            (_, None, Some((_, target, service))) => (service, &target.exclusions),
+            (_, None, None) => return None,
+        };
+        let mut labels = exclusions.labels(service.metadata.labels.as_ref());
+        labels.insert(l::MIRRORED_SERVICE.to_owned(), "true".to_owned());
+        let mut annotations = exclusions.annotations(service.metadata.annotations.as_ref());
+        annotations.extend(self.annotations());
+        let ports = service.spec.ports.clone();
+        let desired = service::build(
+            self.namespace,
+            self.name,
+            labels,
+            annotations,
+            ports,
+            false,
+            None,
+        );
+        match actual {
+            None => writes.push(Write::Create(Object::Service(Box::new(desired)))),
+            Some(actual) if service::must_be_replaced(&desired, actual) => {
+                writes.push(Write::delete_service(actual));
+            }
+            Some(actual) => writes.extend(service::patch(&desired, actual)),
+        }
+        Some(service.clone())
+    }
+
+    /// Who comes first, and its Service if it can be seen.
+    fn source<'s>(
+        &self,
+        parts: &BTreeMap<&str, (&'s Target, Part<'s>)>,
+    ) -> (Rank<'s>, Option<&'s Service>)
+    where
+        Self: 's,
+    {
+        if let Some(local) = self.local {
+            return (Rank::Local, Some(local));
+        }
+        let ranked = self.clusters.iter().filter_map(|cluster| {
+            let (target, part) = parts.get(cluster)?;
+            let seen = if let Part::Member(seen) = part {
+                Some(*seen)
+            } else {
+                None
+            };
+            let (created, link) = target.age();
+            Some((Rank::Link(created, link), seen))
+        });
+        ranked
+            .min_by_key(|(rank, _)| *rank)
+            .unwrap_or((Rank::Local, None))
+    }
+
+    /// Remote members sorted by cluster, so that any order of arrival gives the same text.
+    fn annotations(&self) -> Map {
+        let remote: Vec<String> = self
+            .clusters
+            .iter()
+            .map(|cluster| format!("{}@{cluster}", self.service))
+            .collect();
+        let mut annotations = Map::new();
+        if !remote.is_empty() {
+            annotations.insert(l::REMOTE_DISCOVERY.to_owned(), remote.join(","));
+        }
+        if self.local.is_some() {
+            annotations.insert(l::LOCAL_DISCOVERY.to_owned(), self.service.to_owned());
+        }
+        annotations
+    }
+
+    /// Changes the list of members and nothing else.
+    fn rename_members(&self, actual: &Service, writes: &mut Vec<Write>) {
+        let wanted = self.annotations();
+        let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
+            .into_iter()
+            .any(|key| annotation(&actual.metadata, key) != wanted.get(key).map(String::as_str));
+        if !differs {
+            return;
+        }
+        let mut metadata = actual.metadata.clone();
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.remove(l::REMOTE_DISCOVERY);
+        annotations.remove(l::LOCAL_DISCOVERY);
+        annotations.extend(wanted);
+        annotations.insert(l::MANAGED_BY.to_owned(), l::MANAGER.to_owned());
+        // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
+        annotations.remove(l::DESIRED_STATE);
+        let patch = forced_metadata(&metadata, &actual.metadata);
+        writes.push(guarded(Kind::Service, &actual.metadata, patch, json!({})));
+    }
+}
+
+/// Says of each cluster's Service what became of it.
+fn report(
+    namespace: &str,
+    service: &str,
+    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
+    outcome: &Result<Option<(String, Option<Service>)>, Problem>,
+    plan: &mut Plan,
+) {
+    let mut said = Vec::new();
+    for (cluster, (_, part)) in parts {
+        let report = match (part, outcome) {
+            (Part::Unseen, _) => Report::Unknown,
+            (Part::None, _) | (Part::Member(_), Ok(None)) => Report::Absent,
+            (Part::Refused(problem), _) | (Part::Member(_), Err(problem)) => {
+                Report::Failed(problem.clone())
+            }
+            (Part::Member(seen), Ok(Some((local, source)))) => {
+                let differ = source
+                    .as_ref()
+                    .filter(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports));
+                let note = differ.map(|_| {
+                    let message = format!("ports differ from those of {namespace}/{local}");
+                    Problem::new(Reason::PortConflict, message)
+                });
+                Report::Mirrored {
+                    local: local.clone(),
+                    note,
+                }
+            }
+        };
+        let remote = RemoteRef {
+            cluster: (*cluster).to_owned(),
+            namespace: namespace.to_owned(),
+            service: service.to_owned(),
+        };
+        said.push((remote, report));
+    }
+    for (remote, report) in said {
+        *plan = std::mem::take(plan).saying(remote, true, report);
+    }
+}

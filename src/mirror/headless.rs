@@ -1,0 +1,290 @@
+//! Headless Services: a headless mirror, and one ClusterIP Service for each named host behind it.
+//!
+//! The hosts of a StatefulSet are reached by name. Each ready one gets an endpoint mirror, which stands for
+//! it through the gateway; the headless mirror's endpoints map the host's name to its endpoint mirror.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use kube::ResourceExt;
+
+use super::{
+    endpoints::{self, Dress, Through},
+    export::{self, Mode},
+    metadata::{Map, Owner, annotation, fq_name, owner},
+    mirrors::{Context, describe, plain, stand},
+    names::{endpoint_mirror_name, fits},
+    plan::{Problem, Reason, Report, Write},
+    service,
+};
+use crate::api::{
+    k8s::{EndpointPort, EndpointSlice, Service},
+    labels as l,
+};
+
+/// Ports as the target cluster's slice has them; a key, so that hosts with equal ports share a slice.
+type Ports = Vec<(String, String, i32, Option<String>)>;
+
+/// The plan for a headless Service of a Link that mirrors them as such.
+pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Report, Problem> {
+    let remote = context.service.name_any();
+    let slices: Vec<&EndpointSlice> = context
+        .remote
+        .slices_of(context.namespace, &remote)
+        .collect();
+    if slices.is_empty() && context.local.is_none() {
+        return Ok(Report::Unknown); // its hosts decide what it becomes; they have not been seen yet
+    }
+    if !has_hosts(&slices, context.local) {
+        return plain(context, Mode::Gateway, writes);
+    }
+    let name = &context.name;
+    let mut desired = service::mirror(context.target, context.service, Mode::Gateway, name, true);
+    if context.replace(&desired, writes) {
+        return Ok(Report::Unknown);
+    }
+    desired.metadata.uid = context.local.and_then(ResourceExt::uid);
+    let actual = context.world.local_slices(context.namespace, name);
+    let through = match context.through(&actual) {
+        Ok(through) => Through {
+            backed: true,
+            ..through
+        },
+        Err(problem) => {
+            stand(
+                &desired,
+                None,
+                context.local,
+                &actual,
+                &context.target.cluster,
+                writes,
+            );
+            return Err(problem);
+        }
+    };
+
+    let hosts = ready_hosts(&slices);
+    let mut endpoint_mirrors = Vec::new();
+    let mut kept = BTreeSet::new();
+    let mut problems = Vec::new();
+    let mut groups: BTreeMap<Ports, Vec<(String, IpAddr, bool)>> = BTreeMap::new();
+    for (host, ports) in &hosts {
+        match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
+            Err(problem) => problems.push(problem),
+            Ok((mirror, address)) => {
+                kept.insert(mirror);
+                if let Some(address) = address {
+                    let group = groups.entry(ports.clone()).or_default();
+                    group.push((host.clone(), address, through.ready));
+                }
+            }
+        }
+    }
+    let dress = Dress::new(
+        service::mirrored_labels(context.target, context.service),
+        Some(fq_name(&remote, context.namespace, &context.target.domain)),
+        &through.gateway.identity,
+    );
+    let wanted = groups
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, (ports, hosts))| {
+            endpoints::by_host(&desired, &dress, index, &hosts, slice_ports(ports))
+        })
+        .collect();
+    stand(
+        &desired,
+        Some(wanted),
+        context.local,
+        &actual,
+        &context.target.cluster,
+        writes,
+    );
+    writes.append(&mut endpoint_mirrors);
+    context.drop_endpoint_mirrors(|mirror| kept.contains(mirror), writes);
+    match problems.into_iter().reduce(|first, next| Problem {
+        message: format!("{}; {}", first.message, next.message),
+        ..first
+    }) {
+        Some(problem) => Err(problem),
+        None => Ok(Report::Mirrored {
+            local: name.clone(),
+            note: None,
+        }),
+    }
+}
+
+/// Whether the Service is mirrored by host: some endpoint, ready or not, has a host name. While there are
+/// no endpoints at all the mirror stays what it is, so that scaling to zero and back changes nothing.
+fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
+    let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints).peekable();
+    if endpoints.peek().is_none() {
+        return local.is_none_or(Service::is_headless);
+    }
+    endpoints.any(|endpoint| endpoint.hostname.is_some())
+}
+
+/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices.
+fn ready_hosts(slices: &[&EndpointSlice]) -> BTreeMap<String, Ports> {
+    let mut hosts = BTreeMap::new();
+    for slice in slices {
+        let mut ports: Ports = slice
+            .ports
+            .iter()
+            .map(|port| {
+                (
+                    port.name.clone().unwrap_or_default(),
+                    port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+                    port.port.unwrap_or_default(),
+                    port.app_protocol.clone(),
+                )
+            })
+            .collect();
+        ports.sort();
+        for endpoint in slice
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.is_ready())
+        {
+            if let Some(host) = &endpoint.hostname {
+                let known = hosts.entry(host.clone()).or_insert_with(|| ports.clone());
+                if ports < *known {
+                    known.clone_from(&ports);
+                }
+            }
+        }
+    }
+    hosts
+}
+
+fn slice_ports(ports: Ports) -> Vec<EndpointPort> {
+    ports
+        .into_iter()
+        .map(|(name, protocol, port, app_protocol)| EndpointPort {
+            name: Some(name),
+            protocol: Some(protocol),
+            port: Some(port),
+            app_protocol,
+        })
+        .collect()
+}
+
+impl Context<'_> {
+    /// Plans the endpoint mirror of one host. Returns its name, and its address once it has one.
+    fn endpoint_mirror(
+        &self,
+        host: &str,
+        through: &Through<'_>,
+        writes: &mut Vec<Write>,
+    ) -> Result<(String, Option<IpAddr>), Problem> {
+        let Self {
+            world,
+            target,
+            namespace,
+            ..
+        } = self;
+        let name = fits(endpoint_mirror_name(host, &target.cluster))?;
+        let actual = world.local(namespace, &name);
+        self.claim(host, &name, actual)?;
+
+        let mut labels = service::mirrored_labels(target, self.service);
+        labels.insert(l::HEADLESS_MIRROR.to_owned(), self.name.clone());
+        let service = fq_name(&self.service.name_any(), namespace, &target.domain);
+        let fq_name = format!("{host}.{service}");
+        let mut annotations = Map::from([(l::REMOTE_FQ_NAME.to_owned(), fq_name.clone())]);
+        if let Some(opaque) = annotation(&self.service.metadata, l::OPAQUE_PORTS) {
+            annotations.insert(l::OPAQUE_PORTS.to_owned(), opaque.to_owned());
+        }
+        let ports = self.service.spec.ports.clone();
+        let version = self.service.resource_version();
+        let mut desired = service::build(
+            namespace,
+            &name,
+            labels.clone(),
+            annotations,
+            ports,
+            false,
+            version,
+        );
+        if let Some(actual) = actual.filter(|actual| actual.is_headless()) {
+            writes.push(Write::delete_service(actual)); // made anew in the next pass
+            return Ok((name, None));
+        }
+        desired.metadata.uid = actual.and_then(ResourceExt::uid);
+        let dress = Dress::new(labels, Some(fq_name), &through.gateway.identity);
+        let slices =
+            endpoints::through_gateway(&desired, &dress, &self.service.spec.ports, through);
+        let actual_slices = world.local_slices(namespace, &name);
+        stand(
+            &desired,
+            Some(slices),
+            actual,
+            &actual_slices,
+            &target.cluster,
+            writes,
+        );
+        let address = actual
+            .and_then(|s| s.spec.cluster_ip.as_deref())
+            .and_then(|ip| ip.parse().ok());
+        Ok((name, address))
+    }
+
+    /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
+    /// and a Service may be named like a host: who has the name keeps it. If nobody has, a Service comes
+    /// before a host, and a host of the Service whose name comes first before others.
+    fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
+        let conflict = |who: &str| {
+            let message = format!(
+                "host {host} left out: {}/{name} belongs to {who}",
+                self.namespace
+            );
+            Err(Problem::new(Reason::NameConflict, message))
+        };
+        if let Some(actual) = actual {
+            return match owner(&actual.metadata) {
+                Owner::EndpointMirror(cluster, headless)
+                    if cluster == self.target.cluster && headless == self.name =>
+                {
+                    Ok(())
+                }
+                other => conflict(&describe(other)),
+            };
+        }
+        if let Some(who) = self
+            .world
+            .foreign
+            .get(&(self.namespace.to_owned(), name.to_owned()))
+        {
+            return conflict(who);
+        }
+        let named = self.remote.service(self.namespace, host);
+        if named.is_some_and(|service| export::mode(self.target, service).is_some()) {
+            return conflict(&format!("the mirror of Service {host}"));
+        }
+        if let Some(rival) = self.world.rival(self.target, self.namespace, name) {
+            return conflict(&rival);
+        }
+        let own = self.service.name_any();
+        let mut others: Vec<&Service> = self
+            .remote
+            .services
+            .iter()
+            .flat_map(|store| store.in_namespace(self.namespace))
+            .map(AsRef::as_ref)
+            .filter(|other| other.is_headless() && other.name_any() < own)
+            .filter(|other| export::mode(self.target, other) == Some(Mode::Gateway))
+            .collect();
+        others.sort_by_key(|other| other.name_any());
+        let rival = others.into_iter().find(|other| {
+            let name = other.name_any();
+            let slices: Vec<_> = self.remote.slices_of(self.namespace, &name).collect();
+            ready_hosts(&slices).contains_key(host)
+        });
+        match rival {
+            Some(other) => conflict(&format!("the same host of Service {}", other.name_any())),
+            None => Ok(()),
+        }
+    }
+}

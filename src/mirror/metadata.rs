@@ -1,0 +1,330 @@
+//! Labels and annotations: what is copied from a remote Service, what we add, and whose an object is.
+
+use std::{collections::BTreeMap, hash::Hasher as _};
+
+use kube::core::ObjectMeta;
+use siphasher::sip::SipHasher13;
+
+use crate::api::{k8s::Service, labels as l};
+
+pub(super) type Map = BTreeMap<String, String>;
+
+/// Labels and annotations of remote Services that are not copied to their mirrors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exclusions {
+    labels: Vec<Rule>,
+    annotations: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    Key(String),
+    /// Ends in `/`, so that `foo.io/*` does not exclude `foo.iox/bar`.
+    Prefix(String),
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        match text.strip_suffix('*') {
+            Some(prefix) if prefix.ends_with('/') => Some(Self::Prefix(prefix.to_owned())),
+            _ => (!text.is_empty()).then(|| Self::Key(text.to_owned())),
+        }
+    }
+
+    fn matches(&self, key: &str) -> bool {
+        match self {
+            Self::Key(own) => own == key,
+            Self::Prefix(prefix) => key.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl Exclusions {
+    /// Parses rules: a key, or a prefix that ends in `/*`. Blank ones are dropped.
+    pub fn new<S: AsRef<str>>(labels: &[S], annotations: &[S]) -> Self {
+        let parse = |rules: &[S]| {
+            rules
+                .iter()
+                .filter_map(|rule| Rule::parse(rule.as_ref()))
+                .collect()
+        };
+        Self {
+            labels: parse(labels),
+            annotations: parse(annotations),
+        }
+    }
+
+    /// The labels that a mirror gets from its remote Service.
+    pub(super) fn labels(&self, remote: Option<&Map>) -> Map {
+        let ours = |key: &str| {
+            [
+                l::MIRROR_PREFIX,
+                l::MULTICLUSTER_PREFIX,
+                "argocd.argoproj.io/",
+            ]
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+        };
+        copy(remote, |key| {
+            ours(key) || self.labels.iter().any(|rule| rule.matches(key))
+        })
+    }
+
+    /// The annotations that a mirror gets from its remote Service.
+    pub(super) fn annotations(&self, remote: Option<&Map>) -> Map {
+        copy(remote, |key| {
+            l::NEVER_COPIED_ANNOTATIONS.contains(&key)
+                || l::NEVER_COPIED_ANNOTATION_PREFIXES
+                    .iter()
+                    .any(|p| key.starts_with(p))
+                || (key != l::OPAQUE_PORTS && self.annotations.iter().any(|rule| rule.matches(key)))
+        })
+    }
+}
+
+fn copy(from: Option<&Map>, excluded: impl Fn(&str) -> bool) -> Map {
+    from.into_iter()
+        .flatten()
+        .filter(|(key, _)| !excluded(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Whose a local Service is. Decided by labels and annotations, never by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner<'a> {
+    /// The mirror of a Service of this cluster.
+    Mirror(&'a str),
+    /// An endpoint mirror of this cluster, of this headless mirror.
+    EndpointMirror(&'a str, &'a str),
+    /// A federated Service.
+    Federated,
+    /// The probe Service for this cluster.
+    Probe(&'a str),
+    /// Somebody else's.
+    Foreign,
+}
+
+/// Says whose a local object is, from its metadata.
+pub fn owner(metadata: &ObjectMeta) -> Owner<'_> {
+    let label = |key: &str| {
+        metadata
+            .labels
+            .as_ref()
+            .and_then(|l| l.get(key))
+            .map(String::as_str)
+    };
+    let cluster = label(l::CLUSTER_NAME).filter(|cluster| !cluster.is_empty());
+    if label(l::MIRRORED_GATEWAY) == Some("true") {
+        return cluster.map_or(Owner::Foreign, Owner::Probe);
+    }
+    if label(l::MIRRORED_SERVICE) != Some("true") {
+        return Owner::Foreign;
+    }
+    match (cluster, label(l::HEADLESS_MIRROR)) {
+        (Some(cluster), Some(headless)) => Owner::EndpointMirror(cluster, headless),
+        (Some(cluster), None) => Owner::Mirror(cluster),
+        (None, _) if is_federated(metadata) => Owner::Federated,
+        (None, _) => Owner::Foreign,
+    }
+}
+
+/// Linkerd: a Service with either annotation is federated, whatever its value.
+fn is_federated(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
+        .iter()
+        .any(|key| annotations.is_some_and(|a| a.contains_key(*key)))
+}
+
+/// Whether this controller has written the object before.
+pub(super) fn is_managed(metadata: &ObjectMeta) -> bool {
+    annotation(metadata, l::MANAGED_BY) == Some(l::MANAGER)
+}
+
+/// Whether a Service was itself made by a service mirror. Such a Service is never exported again:
+/// two clusters linked both ways would mirror each other's mirrors for ever.
+pub(super) fn is_mirror(service: &Service) -> bool {
+    let labels = service.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(l::MIRRORED_SERVICE))
+        || is_managed(&service.metadata)
+}
+
+pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// `<service>.<namespace>.svc.<domain>`.
+pub(super) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
+    format!("{service}.{namespace}.svc.{domain}")
+}
+
+/// Marks desired metadata as ours: who manages it, and the hash of all that is desired.
+///
+/// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource
+/// version is not part of it: that it moved is no reason to write.
+pub(super) fn sign(labels: &Map, annotations: &mut Map, rest: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    annotations.insert(l::MANAGED_BY.to_owned(), l::MANAGER.to_owned());
+    let mut hasher = SipHasher13::new();
+    let mut feed = |bytes: &[u8]| {
+        hasher.write(bytes);
+        hasher.write_u8(0xff); // no UTF-8 text holds this byte, so no two texts run together
+    };
+    for (key, value) in labels.iter().chain(annotations.iter()) {
+        feed(key.as_bytes());
+        feed(value.as_bytes());
+    }
+    rest(&mut feed);
+    annotations.insert(
+        l::DESIRED_STATE.to_owned(),
+        format!("{:016x}", hasher.finish()),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> Map {
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn exclusions_drop_exactly_what_they_name() {
+        let cases: [(&[&str], &str, bool); 8] = [
+            (&["foo.io/*"], "foo.io/a", true),
+            (&["foo.io/*"], "foo.iox/a", false),
+            (&["foo.io/*"], "foo.io", false),
+            (&["foo.io/a"], "foo.io/a", true),
+            (&["foo.io/a"], "foo.io/ab", false),
+            (&[" foo.io/a "], "foo.io/a", true),
+            (&["", "*"], "a", false),
+            (&[], "a", false),
+        ];
+        for (rules, key, dropped) in cases {
+            let exclusions = Exclusions::new(rules, rules);
+            let from = map(&[(key, "v")]);
+            assert_eq!(
+                exclusions.labels(Some(&from)).is_empty(),
+                dropped,
+                "label {key}: {rules:?}"
+            );
+            assert_eq!(
+                exclusions.annotations(Some(&from)).is_empty(),
+                dropped,
+                "{key}: {rules:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_other_tools_is_never_copied() {
+        let none = Exclusions::default();
+        let annotations = map(&[
+            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+            ("argocd.argoproj.io/tracking-id", "x"),
+            ("multicluster.linkerd.io/remote-discovery", "a@b"),
+            ("mirror.linkerd.io/remote-gateway-identity", "x"),
+            ("service.kubernetes.io/topology-mode", "auto"),
+            ("config.linkerd.io/opaque-ports", "1"),
+            ("mine", "1"),
+        ]);
+        let kept = none.annotations(Some(&annotations));
+        assert_eq!(
+            kept,
+            map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
+        );
+        let labels = map(&[
+            ("mirror.linkerd.io/exported", "true"),
+            ("multicluster.linkerd.io/remote-discovery", "b"),
+            ("mirror.linkerd.iox/mine", "1"),
+        ]);
+        assert_eq!(
+            none.labels(Some(&labels)),
+            map(&[("mirror.linkerd.iox/mine", "1")])
+        );
+    }
+
+    #[test]
+    fn opaque_ports_survive_an_exclusion() {
+        let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
+        let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
+        assert_eq!(
+            exclusions.annotations(Some(&from)),
+            map(&[(l::OPAQUE_PORTS, "1")])
+        );
+    }
+
+    #[test]
+    fn labels_say_whose_a_service_is() {
+        let metadata = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| ObjectMeta {
+            labels: Some(map(labels)),
+            annotations: Some(map(annotations)),
+            ..Default::default()
+        };
+        let mirrored = (l::MIRRORED_SERVICE, "true");
+        let cases = [
+            (
+                metadata(&[mirrored, (l::CLUSTER_NAME, "c")], &[]),
+                Owner::Mirror("c"),
+            ),
+            (
+                metadata(
+                    &[
+                        mirrored,
+                        (l::CLUSTER_NAME, "c"),
+                        (l::HEADLESS_MIRROR, "db-c"),
+                    ],
+                    &[],
+                ),
+                Owner::EndpointMirror("c", "db-c"),
+            ),
+            (
+                metadata(&[mirrored], &[(l::REMOTE_DISCOVERY, "")]),
+                Owner::Federated,
+            ),
+            (
+                metadata(&[mirrored], &[(l::LOCAL_DISCOVERY, "a")]),
+                Owner::Federated,
+            ),
+            (metadata(&[mirrored], &[]), Owner::Foreign),
+            (metadata(&[(l::CLUSTER_NAME, "c")], &[]), Owner::Foreign),
+            (
+                metadata(&[], &[(l::REMOTE_DISCOVERY, "a@b")]),
+                Owner::Foreign,
+            ),
+            (
+                metadata(
+                    &[(l::MIRRORED_GATEWAY, "true"), (l::CLUSTER_NAME, "c")],
+                    &[],
+                ),
+                Owner::Probe("c"),
+            ),
+        ];
+        for (metadata, expected) in cases {
+            assert_eq!(owner(&metadata), expected, "{metadata:?}");
+        }
+    }
+
+    #[test]
+    fn the_hash_tells_content_apart_and_not_its_bounds() {
+        let sign = |labels: &[(&str, &str)], rest: &[&str]| {
+            let mut annotations = Map::new();
+            super::sign(&map(labels), &mut annotations, |feed| {
+                rest.iter().for_each(|text| feed(text.as_bytes()));
+            });
+            annotations[l::DESIRED_STATE].clone()
+        };
+        assert_eq!(sign(&[("a", "b")], &["x"]), sign(&[("a", "b")], &["x"]));
+        assert_ne!(sign(&[("a", "b")], &[]), sign(&[("ab", "")], &[]));
+        assert_ne!(sign(&[], &["ab", "c"]), sign(&[], &["a", "bc"]));
+    }
+}

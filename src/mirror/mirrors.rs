@@ -1,0 +1,418 @@
+//! Mirrors of single Services: which should stand, and the way from what does.
+
+use kube::ResourceExt;
+
+use super::{
+    endpoints::{self, Dress, Through},
+    export::{self, Mode},
+    headless,
+    metadata::{Owner, annotation, fq_name, is_managed, label, owner},
+    names::{fits, mirror_name},
+    plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
+    service,
+    target::Target,
+    world::{GatewayState, Liveness, NamespacePhase, Remote, World},
+};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+};
+
+/// One remote Service that should be mirrored, and all that is known around it.
+pub(super) struct Context<'a> {
+    pub(super) world: &'a World,
+    pub(super) target: &'a Target,
+    pub(super) gateway: &'a GatewayState,
+    pub(super) remote: &'a Remote,
+    pub(super) service: &'a Service,
+    pub(super) namespace: &'a str,
+    /// Name of the mirror.
+    pub(super) name: String,
+    /// The mirror as it stands.
+    pub(super) local: Option<&'a Service>,
+}
+
+/// The plan for one Service of one target cluster.
+pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str) -> Plan {
+    let this = RemoteRef {
+        cluster: cluster.to_owned(),
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+    };
+    let Some((target, entry)) = world.link(cluster) else {
+        // What a Link made that cannot be read now stays; what a Link made that is gone goes, if we made it.
+        return if world.is_named_by_invalid_link(cluster) {
+            Plan::default()
+        } else {
+            Plan {
+                writes: removal(world, &this, Scope::Managed),
+                ..Plan::default()
+            }
+        };
+    };
+    let Some(remote) = &entry.remote else {
+        return Plan::only(this, false, Report::Unknown);
+    };
+    let seen = remote.service(namespace, service);
+    let Some((seen, mode)) = seen.and_then(|seen| Some((seen, export::mode(target, seen)?))) else {
+        if seen.is_none() && remote.over_limit {
+            return Plan::only(this, false, Report::Unknown);
+        }
+        let writes = removal(world, &this, Scope::All);
+        let confirm = if writes.is_empty() {
+            Vec::new()
+        } else {
+            vec![this.clone()]
+        };
+        return Plan {
+            writes,
+            confirm,
+            ..Plan::default()
+        }
+        .saying(this, false, Report::Absent);
+    };
+    if let Err(problem) = service::mirrorable(seen) {
+        let writes = removal(world, &this, Scope::All);
+        return Plan {
+            writes,
+            ..Plan::default()
+        }
+        .saying(this, false, Report::Failed(problem));
+    }
+    let mut writes = Vec::new();
+    let planned = enter(world, namespace, cluster, &mut writes)
+        .and_then(|()| slot(world, target, &this))
+        .and_then(|(name, local)| {
+            let gateway = &entry.gateway;
+            let context = Context {
+                world,
+                target,
+                gateway,
+                remote,
+                service: seen,
+                namespace,
+                name,
+                local,
+            };
+            let as_headless = mode == Mode::Gateway && target.headless && seen.is_headless();
+            if as_headless {
+                headless::plan(&context, &mut writes)
+            } else {
+                plain(&context, mode, &mut writes)
+            }
+        });
+    let report = planned.unwrap_or_else(Report::Failed);
+    Plan {
+        writes,
+        ..Plan::default()
+    }
+    .saying(this, false, report)
+}
+
+/// Makes sure that the namespace takes objects.
+pub(super) fn enter(
+    world: &World,
+    namespace: &str,
+    cluster: &str,
+    writes: &mut Vec<Write>,
+) -> Result<(), Problem> {
+    match world.namespace(namespace) {
+        Some(NamespacePhase::Active) => Ok(()),
+        None if world.config.create_namespaces => {
+            let mut labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()));
+            labels.sort();
+            writes.push(Write::Create(Object::Namespace {
+                name: namespace.to_owned(),
+                labels: labels.into(),
+            }));
+            Ok(())
+        }
+        None | Some(NamespacePhase::Terminating) => Err(Problem::new(
+            Reason::MissingNamespace,
+            "Namespace does not exist",
+        )),
+    }
+}
+
+/// The mirror's name and what stands under it, if that is ours or nothing.
+fn slot<'a>(
+    world: &'a World,
+    target: &Target,
+    this: &RemoteRef,
+) -> Result<(String, Option<&'a Service>), Problem> {
+    let name = fits(mirror_name(&this.service, &this.cluster))?;
+    let conflict = |who: &str| {
+        Problem::new(
+            Reason::NameConflict,
+            format!("{}/{name} belongs to {who}", this.namespace),
+        )
+    };
+    if let Some(local) = world.local(&this.namespace, &name) {
+        let fq_name = fq_name(&this.service, &this.namespace, &target.domain);
+        return match owner(&local.metadata) {
+            Owner::Mirror(cluster) if cluster == this.cluster => Ok((name, Some(local))),
+            _ if stripped(local, &fq_name) => Ok((name, Some(local))),
+            other => Err(conflict(&describe(other))),
+        };
+    }
+    if let Some(who) = world.foreign.get(&(this.namespace.clone(), name.clone())) {
+        return Err(conflict(who));
+    }
+    match world.rival(target, &this.namespace, &name) {
+        Some(rival) => Err(conflict(&rival)),
+        None => Ok((name, None)),
+    }
+}
+
+/// Whether a Service is one that we wrote for this remote Service, and that lost our labels since.
+fn stripped(local: &Service, fq_name: &str) -> bool {
+    owner(&local.metadata) == Owner::Foreign
+        && is_managed(&local.metadata)
+        && annotation(&local.metadata, l::REMOTE_FQ_NAME) == Some(fq_name)
+}
+
+/// Who owns a name, for a message.
+pub(super) fn describe(owner: Owner<'_>) -> String {
+    match owner {
+        Owner::Mirror(cluster) => format!("a mirror of cluster {cluster}"),
+        Owner::EndpointMirror(cluster, headless) => {
+            format!("an endpoint mirror of {headless} of cluster {cluster}")
+        }
+        Owner::Federated => "a federated Service".to_owned(),
+        Owner::Probe(cluster) => format!("the probe Service of cluster {cluster}"),
+        Owner::Foreign => "a Service that is not a mirror".to_owned(),
+    }
+}
+
+pub(super) fn plain(
+    context: &Context<'_>,
+    mode: Mode,
+    writes: &mut Vec<Write>,
+) -> Result<Report, Problem> {
+    let Context {
+        world,
+        target,
+        namespace,
+        name,
+        ..
+    } = context;
+    let mut desired = service::mirror(target, context.service, mode, name, false);
+    if context.replace(&desired, writes) {
+        return Ok(Report::Unknown);
+    }
+    context.drop_endpoint_mirrors(|_| false, writes);
+    desired.metadata.uid = context.local.and_then(ResourceExt::uid);
+    let actual = world.local_slices(namespace, name);
+    let (slices, problem) = match mode {
+        Mode::RemoteDiscovery => (Some(Vec::new()), None),
+        Mode::Gateway => match context.through(&actual) {
+            Err(problem) => (None, Some(problem)),
+            Ok(through) if !through.backed && actual.is_empty() && !context.has_slices() => {
+                // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
+                // known whether the Service has endpoints: the slice would be written twice.
+                (None, None)
+            }
+            Ok(through) => {
+                let fq = fq_name(&context.service.name_any(), namespace, &target.domain);
+                let labels = service::mirrored_labels(target, context.service);
+                let dress = Dress::new(labels, Some(fq), &through.gateway.identity);
+                let ports = &context.service.spec.ports;
+                (
+                    Some(endpoints::through_gateway(
+                        &desired, &dress, ports, &through,
+                    )),
+                    None,
+                )
+            }
+        },
+    };
+    stand(
+        &desired,
+        slices,
+        context.local,
+        &actual,
+        &target.cluster,
+        writes,
+    );
+    match problem {
+        None => Ok(Report::Mirrored {
+            local: name.clone(),
+            note: None,
+        }),
+        Some(problem) => Err(problem),
+    }
+}
+
+impl<'a> Context<'a> {
+    /// How the gateway is reached, and whether there is anything behind it.
+    pub(super) fn through(&self, actual: &[&EndpointSlice]) -> Result<Through<'a>, Problem> {
+        let error = |message: &str| Err(Problem::new(Reason::Error, message));
+        let Some(gateway) = &self.target.gateway else {
+            return error("Failed to get gateway address: the Link has no gateway");
+        };
+        let Some(addresses) = &self.gateway.addresses else {
+            return error("Failed to get gateway address: no address of the gateway is known");
+        };
+        let service = self.service.name_any();
+        let backed = endpoints::any_ready(self.remote.slices_of(self.namespace, &service));
+        let ready = match self.gateway.liveness {
+            Liveness::Alive => true,
+            Liveness::Dead => false,
+            Liveness::Unknown => {
+                let mut present = actual.iter().flat_map(|slice| &slice.endpoints);
+                present.next().is_none_or(|endpoint| endpoint.is_ready())
+            }
+        };
+        Ok(Through {
+            gateway,
+            addresses,
+            ready,
+            backed,
+        })
+    }
+
+    fn has_slices(&self) -> bool {
+        self.remote
+            .slices_of(self.namespace, &self.service.name_any())
+            .next()
+            .is_some()
+    }
+
+    /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
+    pub(super) fn replace(&self, desired: &Service, writes: &mut Vec<Write>) -> bool {
+        let Some(local) = self
+            .local
+            .filter(|local| service::must_be_replaced(desired, local))
+        else {
+            return false;
+        };
+        self.drop_endpoint_mirrors(|_| false, writes);
+        writes.push(Write::delete_service(local));
+        delete_slices(
+            self.world,
+            &self.target.cluster,
+            self.namespace,
+            &self.name,
+            writes,
+        );
+        true
+    }
+
+    /// Removes the endpoint mirrors of this mirror that are not to be kept.
+    pub(super) fn drop_endpoint_mirrors(
+        &self,
+        keep: impl Fn(&str) -> bool,
+        writes: &mut Vec<Write>,
+    ) {
+        for mirror in self.world.endpoint_mirrors(self.namespace, &self.name) {
+            let ours =
+                owner(&mirror.metadata) == Owner::EndpointMirror(&self.target.cluster, &self.name);
+            if ours && !keep(&mirror.name_any()) {
+                delete_with_slices(self.world, &self.target.cluster, mirror, writes);
+            }
+        }
+    }
+}
+
+/// The writes that make a Service and its slices stand. `None` for the slices: leave them as they are.
+///
+/// What Linkerd's own service mirror made is adopted: its Endpoints go once our slices stand, and only
+/// then is the Service marked as ours, so that an adoption that is cut short is taken up again.
+pub(super) fn stand(
+    desired: &Service,
+    slices: Option<Vec<EndpointSlice>>,
+    actual: Option<&Service>,
+    actual_slices: &[&EndpointSlice],
+    cluster: &str,
+    writes: &mut Vec<Write>,
+) {
+    let reconcile = |writes: &mut Vec<Write>| {
+        if let Some(slices) = slices {
+            endpoints::reconcile(slices, actual_slices.iter().copied(), writes);
+        }
+    };
+    match actual {
+        None => {
+            let mut created = desired.clone();
+            created.metadata.uid = None;
+            writes.push(Write::Create(Object::Service(Box::new(created))));
+            reconcile(writes);
+        }
+        Some(actual) if is_managed(&actual.metadata) => {
+            writes.extend(service::patch(desired, actual));
+            reconcile(writes);
+        }
+        Some(actual) => {
+            reconcile(writes);
+            writes.push(retire(actual, cluster));
+            writes.extend(service::patch(desired, actual));
+        }
+    }
+}
+
+fn retire(service: &Service, cluster: &str) -> Write {
+    Write::RetireEndpoints {
+        namespace: service.namespace().unwrap_or_default(),
+        name: service.name_any(),
+        cluster: cluster.to_owned(),
+    }
+}
+
+/// Which of the objects that carry our labels are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// All: the Link lives, and what it does not ask for goes.
+    All,
+    /// Those that we wrote: there is no Link any more to say that the others are ours.
+    Managed,
+}
+
+/// The writes that remove all that stands for a remote Service.
+fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Write> {
+    let RemoteRef {
+        cluster,
+        namespace,
+        service,
+    } = this;
+    let name = mirror_name(service, cluster);
+    let taken = |metadata| scope == Scope::All || is_managed(metadata);
+    let mut writes = Vec::new();
+    let local = world
+        .local(namespace, &name)
+        .filter(|local| owner(&local.metadata) == Owner::Mirror(cluster) && taken(&local.metadata));
+    for mirror in world.endpoint_mirrors(namespace, &name) {
+        let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
+        if ours && taken(&mirror.metadata) {
+            delete_with_slices(world, cluster, mirror, &mut writes);
+        }
+    }
+    match local {
+        Some(local) => delete_with_slices(world, cluster, local, &mut writes),
+        None => delete_slices(world, cluster, namespace, &name, &mut writes),
+    }
+    writes
+}
+
+fn delete_with_slices(world: &World, cluster: &str, service: &Service, writes: &mut Vec<Write>) {
+    if !is_managed(&service.metadata) {
+        writes.push(retire(service, cluster));
+    }
+    writes.push(Write::delete_service(service));
+    let namespace = service.namespace().unwrap_or_default();
+    delete_slices(world, cluster, &namespace, &service.name_any(), writes);
+}
+
+fn delete_slices(
+    world: &World,
+    cluster: &str,
+    namespace: &str,
+    name: &str,
+    writes: &mut Vec<Write>,
+) {
+    let slices = world.local_slices(namespace, name);
+    let ours = slices.into_iter().filter(|slice| {
+        endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
+    });
+    writes.extend(ours.map(Write::delete_slice));
+}

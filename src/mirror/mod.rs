@@ -1,0 +1,35 @@
+//! THE CORE: what should stand in the local cluster, given everything that is known. Pure.
+//!
+//! Data in, data out: no client, no clock, no async, no logging. [`World`] holds what is known,
+//! [`Key`] names a piece of work, [`plan`] compares what should be with what is and returns the difference,
+//! [`status`] turns what came of it into a Link's status. The controller feeds it watch events, the `plan`
+//! command feeds it lists, the tests feed it everything.
+
+mod endpoints;
+mod export;
+mod federated;
+mod gateway;
+mod headless;
+mod key;
+mod metadata;
+mod mirrors;
+mod names;
+mod plan;
+mod selector;
+mod service;
+pub mod status;
+mod store;
+mod target;
+mod world;
+
+pub use export::{Mode, member, mode};
+pub use key::Key;
+pub use metadata::{Exclusions, Owner, owner};
+pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
+pub use plan::{
+    Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
+};
+pub use selector::{Selector, SelectorError};
+pub use store::Objects;
+pub use target::{Gateway, Host, InvalidLink, Probe, Target};
+pub use world::{Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Remote, World};

@@ -1,0 +1,85 @@
+//! Names of local objects. Only ever built, never parsed back without the label that says what they are.
+
+use super::plan::{Problem, Reason};
+
+/// Suffix of federated Services.
+pub const FEDERATED_SUFFIX: &str = "-federated";
+/// Kubernetes' limit for Service names: a DNS label.
+const SERVICE_NAME_MAX: usize = 63;
+
+/// `<service>-<cluster>`.
+pub fn mirror_name(service: &str, cluster: &str) -> String {
+    format!("{service}-{cluster}")
+}
+
+/// `<host name>-<cluster>`: the ClusterIP Service that stands for one host of a headless Service.
+pub fn endpoint_mirror_name(hostname: &str, cluster: &str) -> String {
+    format!("{hostname}-{cluster}")
+}
+
+/// `<service>-federated`.
+pub fn federated_name(service: &str) -> String {
+    format!("{service}{FEDERATED_SUFFIX}")
+}
+
+/// `probe-<link>`.
+pub fn probe_name(link: &str) -> String {
+    format!("probe-{link}")
+}
+
+/// Passes a Service name on if Kubernetes would take it.
+pub(super) fn fits(name: String) -> Result<String, Problem> {
+    if name.len() <= SERVICE_NAME_MAX {
+        Ok(name)
+    } else {
+        let message = format!(
+            "{name} has {} characters, a Service name has at most {SERVICE_NAME_MAX}",
+            name.len()
+        );
+        Err(Problem::new(Reason::NameTooLong, message))
+    }
+}
+
+/// The name without `-<suffix>`, if anything is left of it.
+pub(super) fn without_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
+    name.strip_suffix(suffix)?
+        .strip_suffix('-')
+        .filter(|rest| !rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_63_characters_fit_and_longer_ones_do_not() {
+        let service = "s".repeat(58);
+        assert_eq!(fits(mirror_name(&service, "east")).map(|n| n.len()), Ok(63));
+        let problem = fits(mirror_name(&format!("{service}s"), "east")).unwrap_err();
+        assert_eq!(problem.reason, Reason::NameTooLong);
+        assert!(
+            problem.message.contains("64 characters"),
+            "{}",
+            problem.message
+        );
+    }
+
+    #[test]
+    fn suffixes_come_off_only_whole() {
+        for (name, suffix, rest) in [
+            ("web-east", "east", Some("web")),
+            ("a-b-c", "b-c", Some("a")),
+            ("a-b-c", "c", Some("a-b")),
+            ("east", "east", None),
+            ("-east", "east", None),
+            ("webeast", "east", None),
+            ("web-west", "east", None),
+        ] {
+            assert_eq!(
+                without_suffix(name, suffix),
+                rest,
+                "{name} without {suffix}"
+            );
+        }
+    }
+}

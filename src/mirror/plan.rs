@@ -1,0 +1,357 @@
+//! Plans: the writes that bring the local cluster from what is to what should be, and what to report of it.
+
+use std::collections::BTreeMap;
+
+use kube::core::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::{federated, gateway, key::Key, metadata::Map, mirrors, world::World};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+};
+
+/// What to do for one key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes, in this order. Empty: what is, is what should be.
+    pub writes: Vec<Write>,
+    /// Remote Services whose absence the plan rests on. Before anything is written, each must be looked up
+    /// in its cluster and found to be really not exported: a watch may lag, nothing is deleted on stale evidence.
+    pub confirm: Vec<RemoteRef>,
+    /// What to say about the remote Services of this key once the writes are done.
+    pub report: Vec<Reported>,
+}
+
+/// A Service of a target cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemoteRef {
+    /// Target cluster.
+    pub cluster: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub service: String,
+}
+
+/// What became of one remote Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The Service.
+    pub remote: RemoteRef,
+    /// Membership in a federated Service, or mirroring.
+    pub federated: bool,
+    /// What became of it.
+    pub report: Report,
+}
+
+/// What became of one remote Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It does not take part; nothing stands for it.
+    Absent,
+    /// It is mirrored, or a member.
+    Mirrored {
+        /// Name of the local Service.
+        local: String,
+        /// Something to know about it that does not stop it.
+        note: Option<Problem>,
+    },
+    /// It should take part and does not.
+    Failed(Problem),
+    /// Not enough is known yet; what was said before stands.
+    Unknown,
+}
+
+/// Why something is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One word.
+    pub reason: Reason,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Reasons in a Link's status. The first four are Linkerd's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The Service is of a kind that cannot be mirrored.
+    InvalidService,
+    /// Something failed; it is tried again.
+    Error,
+    /// The namespace does not exist and may not be created.
+    MissingNamespace,
+    /// Mirrored.
+    Mirrored,
+    /// An object that is not ours has the name.
+    NameConflict,
+    /// The name would have more than 63 characters.
+    NameTooLong,
+    /// A member's ports differ from those of the federated Service.
+    PortConflict,
+    /// The Link has more Services than its limit.
+    LimitExceeded,
+}
+
+impl Reason {
+    /// As in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidService => "InvalidService",
+            Self::Error => "Error",
+            Self::MissingNamespace => "MissingNamespace",
+            Self::Mirrored => "Mirrored",
+            Self::NameConflict => "NameConflict",
+            Self::NameTooLong => "NameTooLong",
+            Self::PortConflict => "PortConflict",
+            Self::LimitExceeded => "LimitExceeded",
+        }
+    }
+}
+
+impl Problem {
+    /// A problem.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// The three ways to write, and one to take leave of the original's Endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// POST. An EndpointSlice that names no owner UID gets that of the Service written before it.
+    Create(Object),
+    /// JSON merge patch, with the resource version it was computed from.
+    Patch(Patch),
+    /// DELETE, with the UID it was decided on.
+    Delete {
+        /// Kind.
+        kind: Kind,
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
+    /// Deletes the v1 Endpoints that Linkerd's own service mirror made for a Service, if its labels say so.
+    RetireEndpoints {
+        /// Namespace.
+        namespace: String,
+        /// Name of Service and Endpoints.
+        name: String,
+        /// Value of the label [`l::CLUSTER_NAME`] that they must carry.
+        cluster: String,
+    },
+}
+
+/// A JSON merge patch (RFC 7386).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The body, with `metadata.resourceVersion` and `metadata.uid`.
+    pub body: Value,
+}
+
+/// Kinds that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `v1` Namespace.
+    Namespace,
+    /// `v1` Service.
+    Service,
+    /// `discovery.k8s.io/v1` EndpointSlice.
+    EndpointSlice,
+}
+
+impl Kind {
+    /// As in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+        }
+    }
+}
+
+/// An object to create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A namespace with these labels.
+    Namespace {
+        /// Name.
+        name: String,
+        /// Labels.
+        labels: Map,
+    },
+    /// A Service.
+    Service(Box<Service>),
+    /// An EndpointSlice.
+    EndpointSlice(Box<EndpointSlice>),
+}
+
+impl Object {
+    /// Kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace { .. } => Kind::Namespace,
+            Self::Service(_) => Kind::Service,
+            Self::EndpointSlice(_) => Kind::EndpointSlice,
+        }
+    }
+}
+
+impl Write {
+    /// `create`, `patch` or `delete`; the object's kind, namespace and name.
+    pub fn describe(&self) -> (&'static str, &'static str, &str, &str) {
+        fn of(metadata: &ObjectMeta) -> (&str, &str) {
+            (
+                metadata.namespace.as_deref().unwrap_or_default(),
+                metadata.name.as_deref().unwrap_or_default(),
+            )
+        }
+        match self {
+            Self::Create(object) => {
+                let (namespace, name) = match object {
+                    Object::Namespace { name, .. } => ("", name.as_str()),
+                    Object::Service(service) => of(&service.metadata),
+                    Object::EndpointSlice(slice) => of(&slice.metadata),
+                };
+                ("create", object.kind().as_str(), namespace, name)
+            }
+            Self::Patch(patch) => ("patch", patch.kind.as_str(), &patch.namespace, &patch.name),
+            Self::Delete {
+                kind,
+                namespace,
+                name,
+                ..
+            } => ("delete", kind.as_str(), namespace, name),
+            Self::RetireEndpoints {
+                namespace, name, ..
+            } => ("delete", "Endpoints", namespace, name),
+        }
+    }
+
+    pub(super) fn delete_service(service: &Service) -> Self {
+        Self::delete(Kind::Service, &service.metadata)
+    }
+
+    pub(super) fn delete_slice(slice: &EndpointSlice) -> Self {
+        Self::delete(Kind::EndpointSlice, &slice.metadata)
+    }
+
+    fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
+        Self::Delete {
+            kind,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Plan {
+    /// Nothing to write, and one thing to say.
+    pub(super) fn only(remote: RemoteRef, federated: bool, report: Report) -> Self {
+        Self {
+            report: vec![Reported {
+                remote,
+                federated,
+                report,
+            }],
+            ..Self::default()
+        }
+    }
+
+    /// Adds one thing to say.
+    #[must_use]
+    pub(super) fn saying(mut self, remote: RemoteRef, federated: bool, report: Report) -> Self {
+        self.report.push(Reported {
+            remote,
+            federated,
+            report,
+        });
+        self
+    }
+}
+
+/// What to do for a key, given all that is known. Total: for every world and key there is a plan.
+///
+/// Planning again in the world that the plan brought about gives a plan without writes.
+pub fn plan(world: &World, key: &Key) -> Plan {
+    if !world.is_complete() {
+        return Plan::default();
+    }
+    match key {
+        Key::Mirror {
+            cluster,
+            namespace,
+            service,
+        } => mirrors::plan(world, cluster, namespace, service),
+        Key::Federated { namespace, service } => federated::plan(world, namespace, service),
+        Key::Probe { link } => gateway::plan(world, link),
+    }
+}
+
+/// The patch of metadata that makes labels and annotations exactly the desired ones.
+///
+/// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
+/// that nothing else was ever desired. Keys that others have added are then no reason to write.
+pub(super) fn patch_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Option<Value> {
+    let hash = super::metadata::annotation(actual, l::DESIRED_STATE);
+    let unchanged = hash == super::metadata::annotation(desired, l::DESIRED_STATE)
+        && holds(desired.labels.as_ref(), actual.labels.as_ref())
+        && holds(desired.annotations.as_ref(), actual.annotations.as_ref());
+    (!unchanged).then(|| forced_metadata(desired, actual))
+}
+
+/// The patch of metadata, needed or not: something else has to be written anyway.
+pub(super) fn forced_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Value {
+    json!({
+        "labels": exactly(desired.labels.as_ref(), actual.labels.as_ref()),
+        "annotations": exactly(desired.annotations.as_ref(), actual.annotations.as_ref()),
+    })
+}
+
+fn holds(desired: Option<&Map>, actual: Option<&Map>) -> bool {
+    desired.into_iter().flatten().all(|(key, value)| {
+        key == l::REMOTE_RESOURCE_VERSION
+            || actual.and_then(|actual| actual.get(key)) == Some(value)
+    })
+}
+
+fn exactly(desired: Option<&Map>, actual: Option<&Map>) -> BTreeMap<String, Option<String>> {
+    let stale = actual
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| (key.clone(), None));
+    let wanted = desired
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| (k.clone(), Some(v.clone())));
+    stale.chain(wanted).collect()
+}
+
+/// Wraps a body into a patch that applies only to the state that it was computed from.
+pub(super) fn guarded(kind: Kind, actual: &ObjectMeta, mut metadata: Value, rest: Value) -> Write {
+    metadata["resourceVersion"] = json!(actual.resource_version);
+    metadata["uid"] = json!(actual.uid);
+    let mut body = rest;
+    body["metadata"] = metadata;
+    Write::Patch(Patch {
+        kind,
+        namespace: actual.namespace.clone().unwrap_or_default(),
+        name: actual.name.clone().unwrap_or_default(),
+        body,
+    })
+}
+

@@ -1,0 +1,444 @@
+//! A Link's status: what is said about its Services, its gateway and itself.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use super::{
+    plan::{Reason, Report, Reported},
+    world::{GatewayState, Liveness},
+};
+use crate::api::link::{
+    CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef, ServiceStatus,
+};
+
+/// Up to so many Services are listed one by one.
+pub const LISTED: usize = 500;
+/// Beyond [`LISTED`] only Services with problems are, and so many at most.
+pub const LISTED_PROBLEMS: usize = 100;
+/// A message is cut at so many characters: it may quote what a remote cluster sent.
+const MESSAGE_MAX: usize = 500;
+
+/// What was last said about each Service of a Link, by namespace and name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ledger {
+    mirrors: BTreeMap<(String, String), Report>,
+    federated: BTreeMap<(String, String), Report>,
+}
+
+impl Ledger {
+    /// Takes down what a plan said. Returns whether that is news.
+    pub fn record(&mut self, said: &Reported) -> bool {
+        let list = if said.federated {
+            &mut self.federated
+        } else {
+            &mut self.mirrors
+        };
+        let key = (said.remote.namespace.clone(), said.remote.service.clone());
+        match &said.report {
+            Report::Unknown => false,
+            Report::Absent => list.remove(&key).is_some(),
+            report if list.get(&key) == Some(report) => false,
+            report => {
+                list.insert(key, report.clone());
+                true
+            }
+        }
+    }
+
+    /// Number of Services that are mirrored, that are members, and that should be either and are not.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let good = |list: &BTreeMap<_, Report>| {
+            list.values()
+                .filter(|report| matches!(report, Report::Mirrored { .. }))
+                .count()
+        };
+        let (mirrored, federated) = (good(&self.mirrors), good(&self.federated));
+        let all = self.mirrors.len() + self.federated.len();
+        (mirrored, federated, all - mirrored - federated)
+    }
+}
+
+/// What is known of a Link itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Generation of the Link that is worked with.
+    pub generation: Option<i64>,
+    /// What is wrong with the Link's fields.
+    pub invalid: Option<String>,
+    /// Name of the older Link that has the target cluster.
+    pub duplicate_of: Option<String>,
+    /// Whether the credentials can be used; `None` before they were looked at. `Err`: reason and message.
+    pub credentials: Option<Result<(), (&'static str, String)>>,
+    /// Whether the target cluster answers; `None` before it was asked. `Err`: what it said.
+    pub connected: Option<Result<(), String>>,
+    /// Whether all that the target cluster exports was listed and written.
+    pub settled: bool,
+    /// The limit on exported Services, if there are more.
+    pub limit: Option<usize>,
+    /// The gateway, if the Link has one.
+    pub gateway: Option<GatewayFacts>,
+}
+
+/// What is known of a Link's gateway.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GatewayFacts {
+    /// Addresses and liveness.
+    pub state: GatewayState,
+    /// Latency to tell, milliseconds.
+    pub latency_ms: Option<i64>,
+    /// Why it is not probed.
+    pub unprobed: Option<String>,
+    /// Why its address is not known.
+    pub unresolved: Option<String>,
+}
+
+/// The status to write. Times are those of `previous` where nothing has changed since.
+pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timestamp) -> LinkStatus {
+    let (mirrored, federated, unhealthy) = ledger.counts();
+    let total = ledger.mirrors.len() + ledger.federated.len();
+    let count = |n: usize| Some(i64::try_from(n).unwrap_or(i64::MAX));
+    LinkStatus {
+        mirror_services: entries(&previous.mirror_services, &ledger.mirrors, total, now),
+        federated_services: entries(&previous.federated_services, &ledger.federated, total, now),
+        conditions: conditions(&previous.conditions, facts, now),
+        gateway: facts
+            .gateway
+            .as_ref()
+            .map(|g| gateway(previous.gateway.as_ref(), g, now)),
+        mirrored: count(mirrored),
+        federated: count(federated),
+        unhealthy: count(unhealthy),
+        observed_generation: facts.generation,
+    }
+}
+
+fn entries(
+    previous: &[ServiceStatus],
+    reports: &BTreeMap<(String, String), Report>,
+    total: usize,
+    now: Timestamp,
+) -> Vec<ServiceStatus> {
+    let before: BTreeMap<(&str, &str), &ServiceCondition> = previous
+        .iter()
+        .filter_map(|entry| {
+            let id = (
+                entry.remote_ref.namespace.as_str(),
+                entry.remote_ref.name.as_str(),
+            );
+            Some((id, entry.conditions.first()?))
+        })
+        .collect();
+    let all = total <= LISTED;
+    let shown = |report: &Report| all || !matches!(report, Report::Mirrored { note: None, .. });
+    reports
+        .iter()
+        .filter(|(_, report)| shown(report))
+        .take(if all { LISTED } else { LISTED_PROBLEMS })
+        .filter_map(|((namespace, name), report)| {
+            let before = before.get(&(namespace.as_str(), name.as_str())).copied();
+            Some(ServiceStatus {
+                controller_name: CONTROLLER.to_owned(),
+                remote_ref: service_ref(namespace, name),
+                conditions: vec![service_condition(before, namespace, report, now)?],
+            })
+        })
+        .collect()
+}
+
+fn service_ref(namespace: &str, name: &str) -> ServiceRef {
+    ServiceRef {
+        group: "core".to_owned(),
+        kind: "Service".to_owned(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+    }
+}
+
+fn service_condition(
+    before: Option<&ServiceCondition>,
+    namespace: &str,
+    report: &Report,
+    now: Timestamp,
+) -> Option<ServiceCondition> {
+    let (status, reason, message, local) = match report {
+        Report::Mirrored { local, note: None } => ("True", Reason::Mirrored, "", Some(local)),
+        Report::Mirrored {
+            local,
+            note: Some(note),
+        } => ("True", note.reason, note.message.as_str(), Some(local)),
+        Report::Failed(problem) => ("False", problem.reason, problem.message.as_str(), None),
+        Report::Absent | Report::Unknown => return None,
+    };
+    Some(ServiceCondition {
+        type_: MIRRORED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.as_str().to_owned(),
+        message: cut(message),
+        last_transition_time: before
+            .filter(|before| before.status == status)
+            .map_or(Time(now), |before| before.last_transition_time.clone()),
+        local_ref: local.map(|local| service_ref(namespace, local)),
+    })
+}
+
+fn gateway(
+    previous: Option<&GatewayStatus>,
+    facts: &GatewayFacts,
+    now: Timestamp,
+) -> GatewayStatus {
+    let alive = match facts.state.liveness {
+        Liveness::Unknown => None,
+        Liveness::Alive => Some(true),
+        Liveness::Dead => Some(false),
+    };
+    let since = match previous {
+        Some(previous) if previous.alive == alive => previous.since.clone(),
+        _ => alive.map(|_| Time(now)),
+    };
+    GatewayStatus {
+        alive,
+        since,
+        latency_ms: facts.latency_ms,
+        addresses: facts
+            .state
+            .addresses
+            .iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect(),
+    }
+}
+
+fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
+    match &facts.credentials {
+        None => {}
+        Some(Ok(())) => said.push(("CredentialsValid", "True", "Valid", String::new())),
+        Some(Err((reason, message))) => {
+            said.push(("CredentialsValid", "False", reason, message.clone()));
+        }
+    }
+    match &facts.connected {
+        None => said.push(("Connected", "Unknown", "NotTried", String::new())),
+        Some(Ok(())) => said.push(("Connected", "True", "Connected", String::new())),
+        Some(Err(message)) => said.push(("Connected", "False", "Unreachable", message.clone())),
+    }
+    if let Some(gateway) = &facts.gateway {
+        let unknown = gateway
+            .unresolved
+            .clone()
+            .or_else(|| gateway.unprobed.clone());
+        said.push(match gateway.state.liveness {
+            Liveness::Alive => ("GatewayAlive", "True", "ProbeSucceeded", String::new()),
+            Liveness::Dead => (
+                "GatewayAlive",
+                "False",
+                "ProbeFailed",
+                unknown.unwrap_or_default(),
+            ),
+            Liveness::Unknown => (
+                "GatewayAlive",
+                "Unknown",
+                "NotProbed",
+                unknown.unwrap_or_default(),
+            ),
+        });
+    }
+    if let Some(limit) = facts.limit {
+        let message = format!("more than {limit} Services are exported; the others are left out");
+        said.push(("LimitExceeded", "True", "LimitExceeded", message));
+    }
+    said.into_iter()
+        .map(|(type_, status, reason, message)| Condition {
+            last_transition_time: previous
+                .iter()
+                .find(|before| before.type_ == type_ && before.status == status)
+                .map_or(Time(now), |before| before.last_transition_time.clone()),
+            message: cut(&message),
+            observed_generation: facts.generation,
+            reason: reason.to_owned(),
+            status: status.to_owned(),
+            type_: type_.to_owned(),
+        })
+        .collect()
+}
+
+fn ready(facts: &Facts) -> (&'static str, &'static str, &'static str, String) {
+    let not = |reason, message: &str| ("Ready", "False", reason, message.to_owned());
+    if let Some(message) = &facts.invalid {
+        return not("InvalidLink", message);
+    }
+    if let Some(older) = &facts.duplicate_of {
+        return not(
+            "DuplicateCluster",
+            &format!("Link {older} is older and has the same target cluster"),
+        );
+    }
+    match (&facts.credentials, &facts.connected) {
+        (Some(Err((_, message))), _) => not("CredentialsInvalid", message),
+        (_, Some(Err(message))) => not("Disconnected", message),
+        (_, Some(Ok(()))) if facts.settled => ("Ready", "True", "Mirroring", String::new()),
+        _ => not("Syncing", ""),
+    }
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MESSAGE_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::{Problem, RemoteRef};
+
+    fn said(name: &str, federated: bool, report: Report) -> Reported {
+        let remote = RemoteRef {
+            cluster: "east".into(),
+            namespace: "ns".into(),
+            service: name.into(),
+        };
+        Reported {
+            remote,
+            federated,
+            report,
+        }
+    }
+
+    fn mirrored() -> Report {
+        Report::Mirrored {
+            local: "web-east".into(),
+            note: None,
+        }
+    }
+
+    fn failed(message: &str) -> Report {
+        Report::Failed(Problem::new(Reason::NameConflict, message))
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn only_news_is_news() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.record(&said("web", false, mirrored())));
+        assert!(!ledger.record(&said("web", false, mirrored())));
+        assert!(!ledger.record(&said("web", false, Report::Unknown)));
+        assert!(ledger.record(&said("web", true, failed("x"))));
+        assert_eq!(ledger.counts(), (1, 0, 1));
+        assert!(ledger.record(&said("web", false, Report::Absent)));
+        assert!(!ledger.record(&said("web", false, Report::Absent)));
+        assert_eq!(ledger.counts(), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_status_computed_again_from_the_same_facts_is_the_same() {
+        let mut ledger = Ledger::default();
+        ledger.record(&said("web", false, mirrored()));
+        ledger.record(&said("db", false, failed("taken")));
+        let facts = Facts {
+            credentials: Some(Ok(())),
+            connected: Some(Ok(())),
+            settled: true,
+            gateway: Some(GatewayFacts {
+                state: GatewayState {
+                    liveness: Liveness::Alive,
+                    ..Default::default()
+                },
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let first = status(&LinkStatus::default(), &facts, &ledger, at(1));
+        assert_eq!(status(&first, &facts, &ledger, at(2)), first);
+        let lost = Facts {
+            connected: Some(Err("refused".into())),
+            ..facts
+        };
+        let second = status(&first, &lost, &ledger, at(3));
+        let time = |status: &LinkStatus, type_: &str| {
+            let found = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
+            found.last_transition_time.0
+        };
+        assert_eq!(time(&second, "Connected"), at(3));
+        assert_eq!(time(&second, "GatewayAlive"), at(1));
+        assert_eq!(second.mirror_services, first.mirror_services);
+    }
+
+    #[test]
+    fn beyond_the_limit_only_problems_are_listed_and_counts_stay_true() {
+        let mut ledger = Ledger::default();
+        for index in 0..LISTED {
+            ledger.record(&said(&format!("web-{index}"), false, mirrored()));
+        }
+        let list = |ledger: &Ledger| {
+            status(&LinkStatus::default(), &Facts::default(), ledger, at(1))
+                .mirror_services
+                .len()
+        };
+        assert_eq!(list(&ledger), LISTED);
+        for index in 0..LISTED_PROBLEMS + 1 {
+            ledger.record(&said(&format!("bad-{index}"), false, failed("taken")));
+        }
+        assert_eq!(list(&ledger), LISTED_PROBLEMS);
+        assert_eq!(ledger.counts(), (LISTED, 0, LISTED_PROBLEMS + 1));
+    }
+
+    #[test]
+    fn readiness_names_the_first_thing_in_its_way() {
+        let good = Facts {
+            credentials: Some(Ok(())),
+            connected: Some(Ok(())),
+            settled: true,
+            ..Default::default()
+        };
+        let reason = |facts: &Facts| (ready(facts).1, ready(facts).2);
+        assert_eq!(reason(&good), ("True", "Mirroring"));
+        assert_eq!(
+            reason(&Facts {
+                settled: false,
+                ..good.clone()
+            }),
+            ("False", "Syncing")
+        );
+        assert_eq!(reason(&Facts::default()), ("False", "Syncing"));
+        let cases = [
+            (
+                Facts {
+                    invalid: Some("x".into()),
+                    ..good.clone()
+                },
+                "InvalidLink",
+            ),
+            (
+                Facts {
+                    duplicate_of: Some("x".into()),
+                    ..good.clone()
+                },
+                "DuplicateCluster",
+            ),
+            (
+                Facts {
+                    credentials: Some(Err(("Missing", "x".into()))),
+                    ..good.clone()
+                },
+                "CredentialsInvalid",
+            ),
+            (
+                Facts {
+                    connected: Some(Err("x".into())),
+                    ..good
+                },
+                "Disconnected",
+            ),
+        ];
+        for (facts, expected) in cases {
+            assert_eq!(reason(&facts), ("False", expected));
+        }
+    }
+}

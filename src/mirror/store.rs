@@ -1,0 +1,248 @@
+//! Objects by namespace and name, as last seen. Relists are diffs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube::{Resource, ResourceExt as _};
+
+use super::metadata::label;
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+};
+
+/// Objects that belong to another one of their namespace, by its name.
+pub trait Grouped: Resource {
+    /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
+    fn group(&self) -> Option<&str>;
+}
+
+impl Grouped for EndpointSlice {
+    fn group(&self) -> Option<&str> {
+        label(&self.metadata, l::SLICE_SERVICE)
+    }
+}
+
+impl Grouped for Service {
+    fn group(&self) -> Option<&str> {
+        label(&self.metadata, l::HEADLESS_MIRROR)
+    }
+}
+
+/// Namespaced objects of one kind. Both what a watch reports and what our own writes answered go in.
+#[derive(Clone, Debug)]
+pub struct Objects<T> {
+    by_namespace: BTreeMap<String, BTreeMap<String, Arc<T>>>,
+    /// Namespace, group, name.
+    groups: BTreeSet<(String, String, String)>,
+    len: usize,
+}
+
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Self {
+            by_namespace: BTreeMap::new(),
+            groups: BTreeSet::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<T: Grouped> Objects<T> {
+    /// The object, if known.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
+        self.by_namespace.get(namespace)?.get(name)
+    }
+
+    /// Objects of one namespace, by name.
+    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.by_namespace
+            .get(namespace)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+    }
+
+    /// Objects of one group, by name.
+    pub fn in_group<'a>(
+        &'a self,
+        namespace: &str,
+        group: &str,
+    ) -> impl Iterator<Item = &'a Arc<T>> {
+        let from = (namespace.to_owned(), group.to_owned(), String::new());
+        self.groups
+            .range(from.clone()..)
+            .take_while(move |(namespace, group, _)| *namespace == from.0 && *group == from.1)
+            .filter_map(|(namespace, _, name)| self.get(namespace, name))
+    }
+
+    /// All objects, by namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.by_namespace.values().flat_map(BTreeMap::values)
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes an object in, unless a newer state of it is known. Returns what was known before, if it was taken.
+    ///
+    /// Our own write's answer can overtake the watch: then the watch's older event must not undo it.
+    /// Kubernetes: resource versions of one object can be compared as numbers (KEP-5504).
+    pub fn insert(&mut self, object: Arc<T>) -> Inserted<T> {
+        let known = self.get(&object.namespace().unwrap_or_default(), &object.name_any());
+        let stale = known.is_some_and(|known| {
+            let seen = version(known.as_ref());
+            known.meta().uid == object.meta().uid && seen > 0 && seen >= version(object.as_ref())
+        });
+        if stale {
+            Inserted::Stale
+        } else {
+            Inserted::Taken(self.put(object))
+        }
+    }
+
+    /// Takes an object in, whatever is known. For lists: after a restore of etcd they go back in time.
+    pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let before = self.forget(&namespace, &name);
+        if let Some(group) = object.group() {
+            self.groups
+                .insert((namespace.clone(), group.to_owned(), name.clone()));
+        }
+        self.by_namespace
+            .entry(namespace)
+            .or_default()
+            .insert(name, object);
+        self.len += 1;
+        before
+    }
+
+    /// Forgets an object, unless what is known under its name is another one (by UID) or a later state.
+    pub fn remove(&mut self, object: &T) -> Option<Arc<T>> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let known = self.get(&namespace, &name)?;
+        let other = known.meta().uid != object.meta().uid;
+        let newer = version(known.as_ref()) > version(object) && version(object) > 0;
+        if other || newer {
+            return None;
+        }
+        self.forget(&namespace, &name)
+    }
+
+    /// Forgets what is known under a name.
+    pub fn forget(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        let objects = self.by_namespace.get_mut(namespace)?;
+        let removed = objects.remove(name)?;
+        self.len -= 1;
+        if objects.is_empty() {
+            self.by_namespace.remove(namespace);
+        }
+        if let Some(group) = removed.group() {
+            self.groups
+                .remove(&(namespace.to_owned(), group.to_owned(), name.to_owned()));
+        }
+        Some(removed)
+    }
+
+    /// Forgets everything that a complete list did not name, and returns it.
+    pub fn retain_listed(&mut self, listed: &BTreeSet<(String, String)>) -> Vec<Arc<T>> {
+        let missing: Vec<(String, String)> = self
+            .iter()
+            .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+            .filter(|id| !listed.contains(id))
+            .collect();
+        missing
+            .iter()
+            .filter_map(|(namespace, name)| self.forget(namespace, name))
+            .collect()
+    }
+}
+
+/// What became of an object handed to [`Objects::insert`].
+#[derive(Debug)]
+pub enum Inserted<T> {
+    /// A newer state is known; nothing changed.
+    Stale,
+    /// Taken; with the state known before.
+    Taken(Option<Arc<T>>),
+}
+
+/// The resource version as a number; 0 when there is none.
+pub(super) fn version(object: &impl Resource) -> u64 {
+    object
+        .meta()
+        .resource_version
+        .as_deref()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
+        Arc::new(Service {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("ns".into()),
+                uid: Some(uid.into()),
+                resource_version: Some(version.to_string()),
+                ..Default::default()
+            },
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn an_older_event_does_not_undo_a_newer_state() {
+        let mut objects = Objects::default();
+        assert!(matches!(
+            objects.insert(service("a", "1", 9)),
+            Inserted::Taken(None)
+        ));
+        assert!(matches!(
+            objects.insert(service("a", "1", 10)),
+            Inserted::Taken(Some(_))
+        ));
+        assert!(matches!(
+            objects.insert(service("a", "1", 9)),
+            Inserted::Stale
+        ));
+        assert!(objects.remove(&service("a", "1", 9)).is_none());
+        assert_eq!(objects.len(), 1);
+        assert!(objects.remove(&service("a", "1", 11)).is_some());
+        assert!(objects.is_empty());
+    }
+
+    #[test]
+    fn the_deletion_of_a_predecessor_leaves_its_successor() {
+        let mut objects = Objects::default();
+        objects.insert(service("a", "new", 20));
+        assert!(objects.remove(&service("a", "old", 30)).is_none());
+        assert!(matches!(
+            objects.insert(service("a", "newest", 5)),
+            Inserted::Taken(Some(_))
+        ));
+    }
+
+    #[test]
+    fn what_a_list_does_not_name_is_gone() {
+        let mut objects = Objects::default();
+        objects.insert(service("a", "1", 1));
+        objects.insert(service("b", "2", 2));
+        let gone = objects.retain_listed(&[("ns".to_owned(), "b".to_owned())].into());
+        assert_eq!(gone.iter().map(|o| o.name_any()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(objects.len(), 1);
+    }
+}

@@ -1,0 +1,257 @@
+//! A Link, parsed once into something that cannot be wrong.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use thiserror::Error;
+
+use super::{
+    metadata::Exclusions,
+    selector::{Selector, SelectorError},
+};
+use crate::api::{
+    duration::parse_go_duration,
+    labels as l,
+    link::{Link, ProbeSpec},
+};
+
+/// A target cluster as one Link describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of the Link.
+    pub link: String,
+    /// When the Link was created; `None` before any other.
+    pub created: Option<Timestamp>,
+    /// Name of the target cluster, a DNS label.
+    pub cluster: String,
+    /// DNS domain of the target cluster.
+    pub domain: String,
+    /// The gateway, if the Link has one.
+    pub gateway: Option<Gateway>,
+    /// Selects Services to mirror in gateway mode.
+    pub gateway_selector: Option<Selector>,
+    /// Selects Services to mirror in remote-discovery mode. It wins where both match.
+    pub discovery_selector: Option<Selector>,
+    /// Selects members of federated Services.
+    pub federated_selector: Option<Selector>,
+    /// What is not copied.
+    pub exclusions: Exclusions,
+    /// Whether headless Services are mirrored as headless ones.
+    pub headless: bool,
+}
+
+/// A target cluster's gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Where it is; at least one.
+    pub hosts: Vec<Host>,
+    /// TCP port.
+    pub port: u16,
+    /// TLS identity; may be empty.
+    pub identity: String,
+    /// How it is probed; `Ok(None)` when the Link asks for no probe, `Err` says what is wrong with it.
+    pub probe: Result<Option<Probe>, String>,
+}
+
+/// An item of a Link's `gatewayAddress`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// A name that DNS resolves.
+    Name(String),
+}
+
+/// How a gateway is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// HTTP path, begins with `/`.
+    pub path: String,
+    /// TCP port.
+    pub port: u16,
+    /// Time between probes.
+    pub period: Duration,
+    /// Time limit of one probe.
+    pub timeout: Duration,
+    /// Consecutive failures that make a gateway dead, at least 1.
+    pub threshold: u32,
+}
+
+/// Why a Link cannot be worked with.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidLink {
+    /// The cluster's name cannot be part of a Service's name.
+    #[error("spec.targetClusterName {0:?} is no DNS label (a-z, 0-9 and -, at most 63 characters)")]
+    ClusterName(String),
+    /// The port is no port.
+    #[error("spec.gatewayPort {0:?} is no port number")]
+    GatewayPort(String),
+    /// A selector is malformed.
+    #[error("spec.{0} is invalid: {1}")]
+    Selector(&'static str, SelectorError),
+}
+
+/// The CRD's default for `probeSpec.failureThreshold`.
+const DEFAULT_THRESHOLD: u32 = 3;
+/// The CRD's default for `probeSpec.timeout`.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Probing more often than this would be load, not knowledge.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+impl Target {
+    /// Parses a Link. `headless_default` holds where the Link says nothing about headless Services.
+    pub fn parse(link: &Link, headless_default: bool) -> Result<Self, InvalidLink> {
+        let spec = &link.spec;
+        if !is_dns_label(&spec.target_cluster_name) {
+            return Err(InvalidLink::ClusterName(spec.target_cluster_name.clone()));
+        }
+        let selector = |name, selector: Option<&_>| {
+            Selector::parse(selector).map_err(|error| InvalidLink::Selector(name, error))
+        };
+        let headless = match link
+            .annotations()
+            .get(l::HEADLESS_SERVICES)
+            .map(String::as_str)
+        {
+            Some("enabled" | "true") => true,
+            Some("disabled" | "false") => false,
+            _ => headless_default,
+        };
+        Ok(Self {
+            link: link.name_any(),
+            created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            cluster: spec.target_cluster_name.clone(),
+            domain: spec.target_cluster_domain.clone(),
+            gateway: gateway(link)?,
+            gateway_selector: selector("selector", spec.selector.as_ref())?,
+            discovery_selector: selector(
+                "remoteDiscoverySelector",
+                spec.remote_discovery_selector.as_ref(),
+            )?,
+            federated_selector: selector(
+                "federatedServiceSelector",
+                spec.federated_service_selector.as_ref(),
+            )?,
+            exclusions: Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations),
+            headless,
+        })
+    }
+
+    /// Order of age: the smaller one is the older Link. Linkerd's rule for federated Services; a tie in the
+    /// second goes to the name.
+    pub fn age(&self) -> (Option<Timestamp>, &str) {
+        (self.created, &self.link)
+    }
+
+    /// The selectors to watch Services with, as few as can be: no Service of the target cluster that is
+    /// not exported is ever transferred.
+    pub fn service_selectors(&self) -> Vec<Selector> {
+        let mut united: Vec<Selector> = Vec::new();
+        let all = [
+            &self.gateway_selector,
+            &self.discovery_selector,
+            &self.federated_selector,
+        ];
+        for selector in all.into_iter().flatten() {
+            match united
+                .iter_mut()
+                .find_map(|known| known.union(selector).map(|both| (known, both)))
+            {
+                Some((known, both)) => *known = both,
+                None => united.push(selector.clone()),
+            }
+        }
+        united
+    }
+}
+
+/// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.len() <= 63
+        && text.bytes().all(|b| word(b) || b == b'-')
+        && text.bytes().next().is_some_and(word)
+        && text.bytes().last().is_some_and(word)
+}
+
+fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
+    let spec = &link.spec;
+    let items = spec
+        .gateway_address
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
+    let mut hosts: Vec<Host> = items
+        .map(|item| {
+            item.parse()
+                .map_or_else(|_| Host::Name(item.to_owned()), Host::Ip)
+        })
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let port = port(&spec.gateway_port)
+        .ok_or_else(|| InvalidLink::GatewayPort(spec.gateway_port.clone()))?;
+    let identity = spec.gateway_identity.clone();
+    Ok(Some(Gateway {
+        hosts,
+        port,
+        identity,
+        probe: probe(&spec.probe_spec),
+    }))
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.trim().parse().ok().filter(|port| *port > 0)
+}
+
+fn probe(spec: &ProbeSpec) -> Result<Option<Probe>, String> {
+    if spec.path.is_empty() {
+        return Ok(None);
+    }
+    let duration = |name: &str, text: &str| {
+        parse_go_duration(text)
+            .ok()
+            .filter(|duration| !duration.is_zero())
+            .ok_or_else(|| format!("spec.probeSpec.{name} {text:?} is no duration such as 3s"))
+    };
+    let path = if spec.path.starts_with('/') {
+        spec.path.clone()
+    } else {
+        format!("/{}", spec.path)
+    };
+    let threshold = match spec.failure_threshold.as_deref() {
+        None | Some("") => DEFAULT_THRESHOLD,
+        Some(text) => text.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+            format!("spec.probeSpec.failureThreshold {text:?} is no number above 0")
+        })?,
+    };
+    Ok(Some(Probe {
+        path,
+        port: port(&spec.port)
+            .ok_or_else(|| format!("spec.probeSpec.port {:?} is no port number", spec.port))?,
+        period: duration("period", &spec.period)?.max(MIN_PERIOD),
+        timeout: match spec.timeout.as_deref() {
+            None | Some("") => DEFAULT_TIMEOUT,
+            Some(text) => duration("timeout", text)?,
+        },
+        threshold,
+    }))
+}
+
+/// The active Link of each target cluster: where two name the same one, the older.
+pub(super) fn oldest_by_cluster<'a>(
+    targets: impl Iterator<Item = &'a Target>,
+) -> BTreeMap<&'a str, &'a Target> {
+    let mut active: BTreeMap<&str, &Target> = BTreeMap::new();
+    for target in targets {
+        let first = active.entry(&target.cluster).or_insert(target);
+        if target.age() < first.age() {
+            *first = target;
+        }
+    }
+    active
+}
