@@ -151,7 +151,7 @@ fn message(link: &LinkFacts) -> Option<String> {
     ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
         .iter()
         .filter_map(|type_| link.condition(type_))
-        .find(|(status, message)| *status == "False" && !message.is_empty())
+        .find(|(status, message)| *status != "True" && !message.is_empty())
         .map(|(_, message)| message.to_owned())
 }
 

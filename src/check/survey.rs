@@ -20,6 +20,7 @@ use crate::{
         link::{Link, LinkerdConfig},
     },
     client::{Access, Identity, build, credentials_expiry, credentials_identity, explain},
+    manifests::yaml,
 };
 
 /// Objects of one page of a list.
@@ -173,12 +174,8 @@ pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<Li
                 labels::LINKERD_CONFIG_KEY
             )
         })?;
-    let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options(&values, options).map_err(|error| {
-        let text = error.to_string();
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("ConfigMap {namespace}/{}: {line}", labels::LINKERD_CONFIG)
-    })
+    yaml::from_yaml(&values)
+        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))
 }
 
 /// Lists all objects that match a label selector, page by page.

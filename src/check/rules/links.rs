@@ -6,6 +6,7 @@ use super::Verdict;
 use crate::{
     api::labels,
     check::facts::{Facts, LinkFacts, annotation},
+    mirror::Target,
 };
 
 /// Fields that our CRD adds to a Link's status.
@@ -105,20 +106,13 @@ pub(super) fn valid(facts: &Facts) -> Verdict {
 }
 
 fn invalid(link: &LinkFacts) -> Vec<String> {
-    let spec = &link.link.spec;
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
     let mut problems = Vec::new();
-    if spec.target_cluster_name.is_empty() {
-        problems.push("spec.targetClusterName is empty");
+    // As the controller reads it; whether headless Services are on makes no Link invalid.
+    if let Err(error) = Target::parse(&link.link, false) {
+        problems.push(error.to_string());
     }
-    if spec.cluster_credentials_secret.is_empty() {
-        problems.push("spec.clusterCredentialsSecret is empty");
-    }
-    if !spec.gateway_address.is_empty() && !is_port(&spec.gateway_port) {
-        problems.push("spec.gatewayPort is no port number");
-    }
-    if link.has_gateway() && !is_port(&spec.probe_spec.port) {
-        problems.push("spec.probeSpec.port is no port number");
+    if link.link.spec.cluster_credentials_secret.is_empty() {
+        problems.push("spec.clusterCredentialsSecret is empty".to_owned());
     }
     problems
         .into_iter()

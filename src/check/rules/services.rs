@@ -10,10 +10,8 @@ use crate::{
         link::{LinkStatus, ServiceStatus},
     },
     check::facts::{Facts, LinkFacts, annotation, label},
+    mirror::Reason,
 };
-
-/// Reason of a Service whose mirror's name belongs to somebody else.
-const NAME_CONFLICT: &str = "NameConflict";
 
 pub(super) fn ready(facts: &Facts) -> Verdict {
     if facts.links().is_empty() {
@@ -152,7 +150,7 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
 pub(super) fn name_conflicts(facts: &Facts) -> Verdict {
     per_status(facts, |status| {
         not_done(status)
-            .filter(|(reason, _)| *reason == NAME_CONFLICT)
+            .filter(|(reason, _)| *reason == Reason::NameConflict.as_str())
             .map(|(_, problem)| problem)
             .collect()
     })
@@ -165,7 +163,7 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
         let beyond = count.saturating_sub(listed.len());
         let mut problems: Vec<_> = listed
             .into_iter()
-            .filter(|(reason, _)| *reason != NAME_CONFLICT)
+            .filter(|(reason, _)| *reason != Reason::NameConflict.as_str())
             .map(|(_, problem)| problem)
             .collect();
         if beyond > 0 {
@@ -173,6 +171,15 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
                 "{beyond} more, which the Link's status has no room for"
             ));
         }
+        let limit = status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == Reason::LimitExceeded.as_str());
+        problems.extend(
+            limit
+                .filter(|c| c.status == "True")
+                .map(|c| c.message.clone()),
+        );
         problems
     })
 }
@@ -201,17 +208,16 @@ fn sentence(service: &ServiceStatus, reason: &str, message: &str) -> String {
 
 pub(super) fn federated_ports(facts: &Facts) -> Verdict {
     per_status(facts, |status| {
-        // A member that joined has nothing to say unless its ports differ.
-        let joined = status.federated_services.iter().filter_map(|service| {
+        let differing = status.federated_services.iter().filter_map(|service| {
             let condition = service.conditions.first()?;
-            (condition.status == "True" && !condition.message.is_empty()).then(|| {
+            (condition.reason == Reason::PortConflict.as_str()).then(|| {
                 format!(
                     "{}/{}: {}",
                     service.remote_ref.namespace, service.remote_ref.name, condition.message
                 )
             })
         });
-        joined.collect()
+        differing.collect()
     })
 }
 
