@@ -326,6 +326,17 @@ mod tests {
         }
     }
 
+    /// Compiles only if callers may spawn these.
+    #[expect(dead_code, reason = "checked by the compiler")]
+    fn elections_can_be_spawned(client: Client, settings: LeaseSettings, mut leader: Leadership) {
+        fn send(_: impl Send) {}
+        send(acquire(client, settings, CancellationToken::new()));
+        send(async move {
+            leader.lost().await;
+            leader.release().await;
+        });
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_fence_ends_by_the_clock_and_never_reopens_once_closed() {
         let now = Instant::now();

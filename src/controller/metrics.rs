@@ -5,6 +5,8 @@
 //! Label values come from Links and from closed enums, never from remote objects: a hostile cluster
 //! cannot make series. All series of a Link go with it (the original leaves some behind).
 
+#[cfg(test)]
+mod dashboards;
 mod families;
 mod labels;
 

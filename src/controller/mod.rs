@@ -4,6 +4,8 @@
 
 pub mod admin;
 pub mod clock;
+pub mod gateway;
 pub mod lease;
 pub mod metrics;
+pub mod probe;
 mod trouble;

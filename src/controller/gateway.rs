@@ -1,0 +1,306 @@
+//! Addresses of one gateway: IP addresses and host names of a Link → a set of IP addresses that changes
+//! only when it has to.
+//!
+//! What an answer of the resolver means is in `answers.rs`; here are hosts, lookups and reports.
+
+mod answers;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::answers::Name;
+use super::clock::jitter;
+
+/// Usual time between two lookups. The original looks up once a minute.
+pub const PERIOD: Duration = Duration::from_secs(30);
+/// Limit of one lookup. The system's resolver goes on for longer in its thread, but not as long as the
+/// period, so threads do not pile up.
+const LOOKUP: Duration = Duration::from_secs(5);
+/// One item of a Link's gateway address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// An IP address.
+    Ip(IpAddr),
+    /// A host name.
+    Name(String),
+}
+
+/// What is known of a gateway's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Sorted, without duplicates, not empty.
+    Addresses(Vec<IpAddr>),
+    /// No name was ever resolved; why, for a person to read.
+    Unresolved(String),
+}
+
+/// The names of one gateway and what is known of each.
+#[derive(Debug)]
+pub struct Resolver {
+    fixed: BTreeSet<IpAddr>,
+    names: BTreeMap<String, Name>,
+}
+
+/// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored.
+///
+/// The original does not trim, so that `a, b` fails for `b`.
+pub fn parse_hosts(text: &str) -> Vec<Host> {
+    let items = text.split(',').map(str::trim).filter(|i| !i.is_empty());
+    let host = |item: &str| {
+        item.parse()
+            .map_or_else(|_| Host::Name(item.to_owned()), Host::Ip)
+    };
+    let hosts: BTreeSet<_> = items.map(host).collect();
+    hosts.into_iter().collect()
+}
+
+/// The addresses of a gateway that has no host names, sorted and without duplicates: nothing is to be looked
+/// up, now or later. `None` if it has a name, or no host at all.
+pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
+    let addresses: Option<BTreeSet<_>> = hosts
+        .iter()
+        .map(|host| match host {
+            Host::Ip(address) => Some(*address),
+            Host::Name(_) => None,
+        })
+        .collect();
+    let addresses = addresses.filter(|a| !a.is_empty())?;
+    Some(addresses.into_iter().collect())
+}
+
+/// Looks the names up every `period` (plus up to a tenth, at random) until `stop`, and reports the first
+/// result and each change. Returns early when there is nothing to look up.
+pub async fn run(
+    hosts: &[Host],
+    period: Duration,
+    sink: impl Fn(Resolution),
+    stop: CancellationToken,
+) {
+    if let Some(addresses) = fixed(hosts) {
+        sink(Resolution::Addresses(addresses));
+        return;
+    }
+    stop.run_until_cancelled(watch(hosts, period, lookup, sink))
+        .await;
+}
+
+async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
+    hosts: &[Host],
+    period: Duration,
+    lookup: impl Fn(String) -> L,
+    sink: impl Fn(Resolution),
+) {
+    let mut resolver = Resolver::new(hosts);
+    let mut reported = None;
+    loop {
+        let resolution = resolver.resolve_with(&lookup).await;
+        if reported.as_ref() != Some(&resolution) {
+            sink(resolution.clone());
+            reported = Some(resolution);
+        }
+        sleep(period + jitter(period / 10)).await;
+    }
+}
+
+/// Asks the system's resolver, for both address families.
+async fn lookup(name: String) -> io::Result<BTreeSet<IpAddr>> {
+    let addresses = tokio::net::lookup_host((name, 0)).await?;
+    Ok(addresses.map(|a| a.ip().to_canonical()).collect())
+}
+
+impl Resolver {
+    /// A resolver that knows nothing of its names yet.
+    pub fn new(hosts: &[Host]) -> Self {
+        let mut resolver = Self {
+            fixed: BTreeSet::new(),
+            names: BTreeMap::new(),
+        };
+        for host in hosts {
+            match host {
+                Host::Ip(address) => {
+                    resolver.fixed.insert(*address);
+                }
+                Host::Name(name) => {
+                    resolver.names.insert(name.clone(), Name::new(name));
+                }
+            }
+        }
+        resolver
+    }
+
+    /// Looks up all names at once, and waits at most five seconds.
+    pub async fn resolve(&mut self) -> Resolution {
+        self.resolve_with(&lookup).await
+    }
+
+    async fn resolve_with<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
+        &mut self,
+        lookup: &impl Fn(String) -> L,
+    ) -> Resolution {
+        let lookups = self.names.iter_mut().map(async |(host, name)| {
+            match timeout(LOOKUP, lookup(host.clone())).await {
+                Ok(Ok(answer)) if answer.is_empty() => name.failed("it has no addresses"),
+                Ok(Ok(answer)) => name.answered(answer),
+                Ok(Err(error)) => name.failed(&error.to_string()),
+                Err(_) => name.failed("no answer in time"),
+            }
+        });
+        join_all(lookups).await;
+        self.resolution()
+    }
+
+    fn resolution(&self) -> Resolution {
+        let mut addresses = self.fixed.clone();
+        addresses.extend(self.names.values().flat_map(Name::addresses));
+        if !addresses.is_empty() {
+            return Resolution::Addresses(addresses.into_iter().collect());
+        }
+        let reasons: Vec<_> = self
+            .names
+            .iter()
+            .map(|(host, name)| format!("{host}: {}", name.error()))
+            .collect();
+        Resolution::Unresolved(if reasons.is_empty() {
+            "the gateway has no address".to_owned()
+        } else {
+            reasons.join("; ")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn set(lasts: &[u8]) -> BTreeSet<IpAddr> {
+        lasts.iter().copied().map(ip).collect()
+    }
+
+    #[test]
+    fn gateway_addresses_are_parsed_as_people_write_them() {
+        let name = |n: &str| Host::Name(n.to_owned());
+        for (text, hosts) in [
+            ("", vec![]),
+            (" , ,", vec![]),
+            ("192.0.2.1", vec![Host::Ip(ip(1))]),
+            (
+                "gw.example, 192.0.2.2 ,192.0.2.1,gw.example,",
+                vec![Host::Ip(ip(1)), Host::Ip(ip(2)), name("gw.example")],
+            ),
+            (
+                "2001:db8::1",
+                vec![Host::Ip("2001:db8::1".parse().unwrap())],
+            ),
+            ("192.0.2.256", vec![name("192.0.2.256")]),
+        ] {
+            assert_eq!(parse_hosts(text), hosts, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_gateway_without_names_is_fixed() {
+        assert_eq!(fixed(&[]), None);
+        assert_eq!(
+            fixed(&[Host::Ip(ip(2)), Host::Ip(ip(1)), Host::Ip(ip(2))]),
+            Some(vec![ip(1), ip(2)])
+        );
+        assert_eq!(fixed(&parse_hosts("192.0.2.1,gw.example")), None);
+    }
+
+    #[tokio::test]
+    async fn names_that_fail_do_not_hide_those_that_do_not() {
+        let lookup = async |name: String| match name.as_str() {
+            "good" => Ok(set(&[2, 1])),
+            "empty" => Ok(BTreeSet::new()),
+            _ => Err(io::Error::other("no such name")),
+        };
+        let of = |text: &str| Resolver::new(&parse_hosts(text));
+        for (hosts, resolution) in [
+            (
+                "good,bad,192.0.2.9",
+                Resolution::Addresses(vec![ip(1), ip(2), ip(9)]),
+            ),
+            ("bad,192.0.2.9", Resolution::Addresses(vec![ip(9)])),
+            (
+                "bad,empty",
+                Resolution::Unresolved("bad: no such name; empty: it has no addresses".into()),
+            ),
+            (
+                "",
+                Resolution::Unresolved("the gateway has no address".into()),
+            ),
+        ] {
+            let got = of(hosts).resolve_with(&lookup).await;
+            assert_eq!(got, resolution, "{hosts}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_changes_are_reported_and_a_silent_resolver_is_given_up() {
+        let answers = RefCell::new(VecDeque::from([
+            None,
+            None,
+            Some(set(&[1])),
+            Some(set(&[1])),
+            None,
+            Some(set(&[1, 2])),
+        ]));
+        let lookup = async |_: String| {
+            let next = answers.borrow_mut().pop_front();
+            match next {
+                Some(Some(answer)) => Ok(answer),
+                // Never answers.
+                _ => std::future::pending().await,
+            }
+        };
+        let reports = Rc::new(RefCell::new(Vec::new()));
+        let sink = |report| reports.borrow_mut().push(report);
+        let hosts = parse_hosts("gw");
+        let watching = watch(&hosts, PERIOD, lookup, sink);
+        assert!(timeout(PERIOD * 10, watching).await.is_err());
+        assert_eq!(
+            *reports.borrow(),
+            [
+                Resolution::Unresolved("gw: no answer in time".into()),
+                Resolution::Addresses(vec![ip(1)]),
+                Resolution::Addresses(vec![ip(1), ip(2)]),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_system_resolver_knows_localhost() {
+        let loopback = lookup("localhost".into()).await.unwrap();
+        assert!(loopback.iter().all(IpAddr::is_loopback), "{loopback:?}");
+        assert!(!loopback.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_gateway_of_addresses_is_reported_once_without_a_lookup() {
+        let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let running = tokio::spawn(async move {
+            let sink = |report| send.send(report).unwrap();
+            let hosts = parse_hosts("192.0.2.1");
+            run(&hosts, PERIOD, sink, CancellationToken::new()).await;
+        });
+        // Ends by itself, and may be spawned.
+        running.await.unwrap();
+        let expected = Resolution::Addresses(vec![ip(1)]);
+        assert_eq!(reports.recv().await, Some(expected));
+        assert_eq!(reports.recv().await, None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Holds `dashboards/` to the metrics that exist: names and labels in every query.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::tests::filled;
+use crate::manifests::yaml::from_yaml;
+
+const DASHBOARD: &str = include_str!("../../../dashboards/grafana.json");
+const ALERTS: &str = include_str!("../../../dashboards/alerts.yaml");
+
+/// Words of the query language that our queries use and that stand alone, like a metric's name.
+const OPERATORS: [&str; 2] = ["and", "or"];
+/// Words of the query language after which labels stand in parentheses.
+const GROUPINGS: [&str; 2] = ["by", "on"];
+
+#[derive(Deserialize)]
+struct AlertFile {
+    groups: Vec<AlertGroup>,
+}
+
+#[derive(Deserialize)]
+struct AlertGroup {
+    rules: Vec<AlertRule>,
+}
+
+#[derive(Deserialize)]
+struct AlertRule {
+    alert: String,
+    expr: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+/// What a query names.
+#[derive(Debug, Default, PartialEq)]
+struct Names {
+    metrics: BTreeSet<String>,
+    labels: BTreeSet<String>,
+}
+
+/// The names of all samples that the controller serves, and of their labels and those that Prometheus adds.
+fn known() -> Names {
+    let mut known = Names::default();
+    for line in filled().render().lines().filter(|l| !l.starts_with('#')) {
+        let end = line.find(['{', ' ']).unwrap();
+        known.metrics.insert(line[..end].to_owned());
+        if let Some((labels, _)) = line[end..]
+            .strip_prefix('{')
+            .and_then(|l| l.split_once('}'))
+        {
+            let names = labels.split(',').filter_map(|l| l.split_once('='));
+            known.labels.extend(names.map(|(name, _)| name.to_owned()));
+        }
+    }
+    known.labels.insert("instance".to_owned());
+    known
+}
+
+/// The metrics and labels of an expression. Knows as much of the query language as our queries use.
+fn names(expression: &str) -> Names {
+    let mut names = Names::default();
+    let mut rest = expression;
+    // The character that ends a list of labels, while in one.
+    let mut labels_end = None;
+    let mut grouping = false;
+    while let Some(c) = rest.chars().next() {
+        let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let word = &rest[..word.unwrap_or(rest.len())];
+        let after = rest[word.len()..].trim_start();
+        if !word.is_empty() {
+            grouping = GROUPINGS.contains(&word);
+            // `sum by (…) (…)` is a function too.
+            let by = after.split([' ', '(']).next().unwrap();
+            let is_name = !grouping
+                && !GROUPINGS.contains(&by)
+                && !word.starts_with(|c: char| c.is_ascii_digit())
+                && !after.starts_with('(')
+                && !OPERATORS.contains(&word);
+            if labels_end.is_some() {
+                names.labels.insert(word.to_owned());
+            } else if is_name {
+                names.metrics.insert(word.to_owned());
+            }
+            rest = &rest[word.len()..];
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '{' => labels_end = Some('}'),
+            '(' if grouping => labels_end = Some(')'),
+            c if labels_end == Some(c) => labels_end = None,
+            '"' => rest = rest.split_once('"').map_or("", |(_, after)| after),
+            '[' => rest = rest.split_once(']').map_or("", |(_, after)| after),
+            _ => {}
+        }
+        grouping &= c == ' ';
+    }
+    names
+}
+
+/// Fails when a query names what does not exist, or names nothing.
+fn check(place: &str, expression: &str, known: &Names) {
+    let names = names(expression);
+    assert!(!names.metrics.is_empty(), "{place}: no metric in a query");
+    let metrics: Vec<_> = names.metrics.difference(&known.metrics).collect();
+    assert!(metrics.is_empty(), "{place}: no such metrics: {metrics:?}");
+    let labels: Vec<_> = names.labels.difference(&known.labels).collect();
+    assert!(labels.is_empty(), "{place}: no such labels: {labels:?}");
+}
+
+#[test]
+fn names_are_found_in_queries() {
+    for (query, metrics, labels) in [
+        ("a == 0", vec!["a"], vec![]),
+        (
+            r#"sum by (x, y) (rate(a_total{z="b{c",w!="d"}[5m])) > 1e3"#,
+            vec!["a_total"],
+            vec!["w", "x", "y", "z"],
+        ),
+        (
+            "time() - max(a) or vector(0) and on (x) b",
+            vec!["a", "b"],
+            vec!["x"],
+        ),
+        (
+            "histogram_quantile(0.99, sum by (le) (rate(a_bucket[$__rate_interval])))",
+            vec!["a_bucket"],
+            vec!["le"],
+        ),
+    ] {
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        let expected = Names {
+            metrics: owned(metrics),
+            labels: owned(labels),
+        };
+        assert_eq!(names(query), expected, "{query}");
+    }
+}
+
+#[test]
+fn alerts_use_only_metrics_and_labels_that_exist() {
+    let known = known();
+    let file: AlertFile = from_yaml(ALERTS).unwrap();
+    let rules: Vec<_> = file.groups.into_iter().flat_map(|g| g.rules).collect();
+    assert!(rules.len() >= 7);
+    let mut seen = BTreeSet::new();
+    for rule in rules {
+        assert!(seen.insert(rule.alert.clone()), "{} twice", rule.alert);
+        check(&rule.alert, &rule.expr, &known);
+        let severity = rule.labels["severity"].as_str();
+        assert!(matches!(severity, "warning" | "critical"), "{}", rule.alert);
+        // A text may use only labels that the query's result has.
+        let queried = names(&rule.expr).labels;
+        for key in ["summary", "description"] {
+            let text = &rule.annotations[key];
+            for used in text.split("$labels.").skip(1) {
+                let end = used.find(' ').unwrap();
+                assert!(queried.contains(&used[..end]), "{}: {text}", rule.alert);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_uses_only_metrics_and_labels_that_exist() {
+    let known = known();
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let (mut ids, mut queries) = (BTreeSet::new(), 0);
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(
+            panel["description"].is_string(),
+            "{title} says not what it is"
+        );
+        for target in panel["targets"].as_array().unwrap() {
+            check(title, target["expr"].as_str().unwrap(), &known);
+            let legend = target["legendFormat"].as_str().unwrap();
+            let grouped = names(target["expr"].as_str().unwrap()).labels;
+            for used in legend.split("{{").skip(1) {
+                let label = used.split("}}").next().unwrap();
+                assert!(grouped.contains(label), "{title}: {legend}");
+            }
+            queries += 1;
+        }
+    }
+    assert!(queries >= 20);
+}

@@ -1,0 +1,201 @@
+//! Probing of one gateway: is it alive, how fast does it answer. It reports, and decides nothing else.
+//!
+//! Differences from the original, on purpose:
+//! - The first probe is sent at once, not after a period. The original takes an unprobed gateway for alive;
+//!   here it is unknown, and an unknown gateway cannot change readiness, so knowing early matters.
+//! - A gateway that is dead from the start becomes dead; in the original it never does.
+//! - Failures below the threshold are counted too, and a stop ends a probe that is under way.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
+
+/// How much of an answer's body is read, bytes. Linkerd's gateways answer with a few.
+const BODY: usize = 16 * 1024;
+/// How long the body of an answer is waited for. The status has come by then, and it alone decides.
+const BODY_TIME: Duration = Duration::from_millis(100);
+
+/// How a gateway is probed. Parsed from a Link elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSettings {
+    /// Path, with its leading slash.
+    pub path: String,
+    /// TCP port.
+    pub port: u16,
+    /// Time between the starts of two probes; up to a tenth is added at random.
+    pub period: Duration,
+    /// Limit of one probe, from the first packet to the answer's status.
+    pub timeout: Duration,
+    /// Consecutive failures after which the gateway is dead; 0 counts as 1.
+    pub threshold: u32,
+}
+
+/// Where probes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// `host:port`; in a cluster the probe Service, which leads to the gateway through the mesh.
+    pub address: String,
+    /// Path, with its leading slash.
+    pub path: String,
+}
+
+/// What is known of a gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Liveness {
+    /// Not enough probes yet. What was known before holds on.
+    #[default]
+    Unknown,
+    /// The last probe succeeded, or too few have failed since one did.
+    Alive,
+    /// As many probes in a row as the threshold says have failed.
+    Dead,
+}
+
+/// What a probe worker has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeReport {
+    /// The gateway is now [`Liveness::Alive`] or [`Liveness::Dead`], and was not before.
+    Transition(Liveness),
+    /// Time from the start of a successful probe to the answer's status. Comes with every success, after
+    /// the transition if there is one.
+    Latency(Duration),
+}
+
+/// Follows a gateway's liveness. Pure.
+#[derive(Clone, Debug, Default)]
+pub struct Tracker {
+    liveness: Liveness,
+    failures: u32,
+}
+
+impl Tracker {
+    /// What is known now.
+    pub fn liveness(&self) -> Liveness {
+        self.liveness
+    }
+
+    /// Takes in the result of a probe. Returns the new liveness if it is another one.
+    pub fn on_result(&mut self, ok: bool, threshold: u32) -> Option<Liveness> {
+        self.failures = if ok {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
+        let next = match (ok, self.failures >= threshold.max(1)) {
+            (true, _) => Liveness::Alive,
+            (false, true) => Liveness::Dead,
+            (false, false) => self.liveness,
+        };
+        let changed = next != self.liveness;
+        self.liveness = next;
+        changed.then_some(next)
+    }
+}
+
+/// Probes a gateway until `stop`, which also ends a probe that is under way.
+///
+/// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: where one takes
+/// longer than the period, the next follows at once, so a silent gateway is dead after
+/// `threshold × max(period, timeout)`.
+pub async fn run(
+    cluster: &str,
+    target: &ProbeTarget,
+    settings: &ProbeSettings,
+    metrics: &Metrics,
+    sink: impl Fn(ProbeReport),
+    stop: CancellationToken,
+) {
+    metrics.gateway_enabled(cluster, true);
+    let work = work(cluster, target, settings, metrics, sink);
+    stop.run_until_cancelled(work).await;
+}
+
+async fn work(
+    cluster: &str,
+    target: &ProbeTarget,
+    settings: &ProbeSettings,
+    metrics: &Metrics,
+    sink: impl Fn(ProbeReport),
+) {
+    let client = client(settings.timeout);
+    let mut tracker = Tracker::default();
+    let mut trouble = Trouble::new(format!("probe the gateway of {cluster}"));
+    let mut next = Instant::now();
+    loop {
+        sleep_until(next).await;
+        let start = Instant::now();
+        next = start + settings.period + jitter(settings.period / 10);
+        let result = timeout(settings.timeout, probe(&client, target)).await;
+        let latency = start.elapsed();
+        let result = result.unwrap_or_else(|_| {
+            let limit = settings.timeout;
+            Err(anyhow::anyhow!("no answer within {limit:?}"))
+        });
+        let transition = tracker.on_result(result.is_ok(), settings.threshold);
+        if let Some(liveness) = transition {
+            metrics.gateway_alive(cluster, liveness == Liveness::Alive);
+            tracing::info!(cluster, ?liveness, "gateway");
+            sink(ProbeReport::Transition(liveness));
+        }
+        match result {
+            Ok(body) => {
+                metrics.probe_succeeded(cluster, latency);
+                trouble.clear();
+                sink(ProbeReport::Latency(latency));
+                let _ = timeout(BODY_TIME, Limited::new(body, BODY).collect()).await;
+            }
+            Err(error) => {
+                metrics.probe_failed(cluster);
+                trouble.set(&format!("{error:#}"));
+            }
+        }
+    }
+}
+
+/// A client that opens a connection for each probe: a connection kept from better days would say nothing
+/// about what new connections meet. No proxy, no redirects: hyper has neither.
+fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(connect));
+    connector.set_nodelay(true);
+    Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(connector)
+}
+
+/// One probe. Alive is who answers with status 200 exactly; the body is left to be read.
+async fn probe(
+    client: &Client<HttpConnector, Empty<Bytes>>,
+    target: &ProbeTarget,
+) -> anyhow::Result<hyper::body::Incoming> {
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority(target.address.as_str())
+        .path_and_query(target.path.as_str())
+        .build()
+        .context("its address or path is wrong")?;
+    let request = Request::get(uri)
+        .header(http::header::CONNECTION, "close")
+        .header(http::header::USER_AGENT, "linkerd-mc")
+        .body(Empty::new())
+        .context("its address or path is wrong")?;
+    let response = client.request(request).await?;
+    match response.status() {
+        StatusCode::OK => Ok(response.into_body()),
+        other => bail!("it answers with status {}", other.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Probes against real servers on loopback, and the rules of liveness as a table.
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    task::JoinHandle,
+};
+
+use super::*;
+use Liveness::{Alive, Dead};
+use ProbeReport::{Latency, Transition};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+#[test]
+fn liveness_follows_results() {
+    // Results, `+` and `-`, and what each reports: Alive, Dead, or nothing.
+    for (threshold, results, reports) in [
+        (3, "+", "A"),
+        (3, "++", "A "),
+        (3, "---", "  D"),
+        (3, "-----", "  D  "),
+        (3, "+--+--", "A     "),
+        (3, "+---+", "A  DA"),
+        (3, "--+---", "  A  D"),
+        (1, "-+-", "DAD"),
+        (0, "-+", "DA"),
+    ] {
+        let mut tracker = Tracker::default();
+        assert_eq!(tracker.liveness(), Liveness::Unknown);
+        let seen: String = results
+            .chars()
+            .map(|result| match tracker.on_result(result == '+', threshold) {
+                Some(Alive) => 'A',
+                Some(Dead) => 'D',
+                Some(Liveness::Unknown) => '?',
+                None => ' ',
+            })
+            .collect();
+        assert_eq!(seen, reports, "{results} with threshold {threshold}");
+    }
+}
+
+/// What a test's gateway does with a connection.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Answer(&'static str),
+    /// Answers, and then sends for ever.
+    Endless,
+    /// Answers with the head only, and keeps the connection.
+    HeadOnly,
+    /// Reads, and never answers.
+    Silent,
+}
+
+struct Gateway {
+    address: String,
+    manner: tokio::sync::watch::Sender<Manner>,
+    accepted: UnboundedReceiver<()>,
+}
+
+const OK: Manner = Manner::Answer("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n");
+const FAILS: Manner = Manner::Answer("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n");
+
+async fn gateway(manner: Manner) -> Gateway {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (manner, now) = tokio::sync::watch::channel(manner);
+    let (accepts, accepted) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = accepts.send(());
+            let manner = *now.borrow();
+            tokio::spawn(converse(stream, manner));
+        }
+    });
+    Gateway {
+        address,
+        manner,
+        accepted,
+    }
+}
+
+async fn converse(mut stream: TcpStream, manner: Manner) {
+    let mut head = vec![0; 4096];
+    let _ = stream.read(&mut head).await;
+    // Where the redirect of a test leads.
+    let manner = if head.starts_with(b"GET /ok ") {
+        OK
+    } else {
+        manner
+    };
+    let ok = "HTTP/1.1 200 OK\r\ncontent-length: 100000000000\r\n\r\n";
+    match manner {
+        Manner::Answer(answer) => {
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+        Manner::Endless => {
+            let _ = stream.write_all(ok.as_bytes()).await;
+            while stream.write_all(&[b'x'; 8192]).await.is_ok() {}
+        }
+        Manner::HeadOnly => {
+            let _ = stream.write_all(ok.as_bytes()).await;
+            let _ = stream.read(&mut head).await;
+        }
+        Manner::Silent => {
+            let _ = stream.read(&mut head).await;
+        }
+    }
+}
+
+struct Probing {
+    reports: UnboundedReceiver<ProbeReport>,
+    metrics: Metrics,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn probing(address: &str, limit: Duration) -> Probing {
+    let (send, reports) = unbounded_channel();
+    let (metrics, stop) = (Metrics::new(), CancellationToken::new());
+    let target = ProbeTarget {
+        address: address.to_owned(),
+        path: "/ready".to_owned(),
+    };
+    let settings = ProbeSettings {
+        path: "/ready".to_owned(),
+        port: 0,
+        period: Duration::from_millis(20),
+        timeout: limit,
+        threshold: 2,
+    };
+    let task = tokio::spawn({
+        let (metrics, stop) = (metrics.clone(), stop.clone());
+        async move {
+            let sink = move |report| {
+                let _ = send.send(report);
+            };
+            run("east", &target, &settings, &metrics, sink, stop).await;
+        }
+    });
+    Probing {
+        reports,
+        metrics,
+        stop,
+        task,
+    }
+}
+
+impl Probing {
+    async fn next(&mut self) -> ProbeReport {
+        let report = timeout(DEADLINE, self.reports.recv()).await;
+        report.expect("a report in time").expect("a worker")
+    }
+
+    async fn next_transition(&mut self) -> Liveness {
+        loop {
+            if let Transition(liveness) = self.next().await {
+                return liveness;
+            }
+        }
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        self.metrics.render().lines().any(|l| l == line)
+    }
+}
+
+#[tokio::test]
+async fn only_status_200_is_alive_whatever_the_body_does() {
+    let redirect = "HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\n\r\n";
+    for (manner, liveness) in [
+        (OK, Alive),
+        (Manner::Endless, Alive),
+        (Manner::HeadOnly, Alive),
+        (FAILS, Dead),
+        (Manner::Answer(redirect), Dead),
+        (Manner::Answer("HTTP/1.1 204 No Content\r\n\r\n"), Dead),
+        (Manner::Answer("SSH-2.0-OpenSSH_9.6\r\n"), Dead),
+        (Manner::Answer(""), Dead),
+    ] {
+        let gateway = gateway(manner).await;
+        let mut probing = probing(&gateway.address, DEADLINE);
+        assert_eq!(probing.next().await, Transition(liveness), "{manner:?}");
+        if liveness == Alive {
+            assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
+            // The next probe comes although this answer has no end.
+            assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
+        }
+        probing.stop.cancel();
+        timeout(DEADLINE, probing.task).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_silent_or_refuses_is_dead_and_each_failure_is_counted() {
+    let silent = gateway(Manner::Silent).await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refusing = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    for address in [silent.address.as_str(), &refusing, "no host:x"] {
+        let mut probing = probing(address, Duration::from_millis(50));
+        assert_eq!(probing.next().await, Transition(Dead), "{address}");
+        probing.stop.cancel();
+        timeout(DEADLINE, &mut probing.task).await.unwrap().unwrap();
+        assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 0"#));
+        let counted = probing.metrics.render();
+        let counted = counted
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix(
+                    "gateway_probes{probe_successful=\"false\",target_cluster_name=\"east\"} ",
+                )
+            })
+            .expect("failures are counted");
+        assert!(counted.parse::<u32>().unwrap() >= 2, "{address}: {counted}");
+    }
+}
+
+#[tokio::test]
+async fn death_and_recovery_are_reported_once_each() {
+    let gateway = gateway(OK).await;
+    let mut probing = probing(&gateway.address, DEADLINE);
+    assert_eq!(probing.next_transition().await, Alive);
+    assert!(probing.metric(r#"gateway_enabled{target_cluster_name="east"} 1"#));
+    assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 1"#));
+    gateway.manner.send(FAILS).unwrap();
+    assert_eq!(probing.next_transition().await, Dead);
+    assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 0"#));
+    gateway.manner.send(OK).unwrap();
+    assert_eq!(probing.next_transition().await, Alive);
+    for _ in 0..3 {
+        assert!(matches!(probing.next().await, Latency(_)));
+    }
+}
+
+#[tokio::test]
+async fn every_probe_opens_a_connection_of_its_own() {
+    let mut gateway = gateway(OK).await;
+    let mut probing = probing(&gateway.address, DEADLINE);
+    let mut probes = 0;
+    while probes < 3 {
+        probes += usize::from(matches!(probing.next().await, Latency(_)));
+    }
+    for _ in 0..probes {
+        gateway.accepted.try_recv().expect("a connection a probe");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_probe_that_is_under_way() {
+    let mut gateway = gateway(Manner::Silent).await;
+    let probing = probing(&gateway.address, Duration::from_secs(3600));
+    timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
+    probing.stop.cancel();
+    timeout(DEADLINE, probing.task).await.unwrap().unwrap();
+}
