@@ -7,7 +7,7 @@ use std::{fmt::Debug, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, Config, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -35,8 +35,9 @@ pub struct Source {
     pub name: String,
     /// Where its API server is.
     pub identity: Identity,
-    /// Its client.
+    /// Its client, for one-shot requests.
     pub client: Client,
+    config: Config,
     /// Time limit of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
     /// Namespace of Linkerd's control plane.
@@ -55,12 +56,21 @@ impl Source {
         Ok(Self {
             name: name.to_owned(),
             identity: Identity::of(&config),
-            client: build(config, deadline)?,
+            client: build(config.clone(), deadline)?,
+            config,
             deadline,
             linkerd_namespace: linkerd_namespace.to_owned(),
         })
     }
+
+    /// A client whose requests may be silent for as long as a watch may.
+    pub fn watch_client(&self) -> anyhow::Result<Client> {
+        build(self.config.clone(), WATCH + self.deadline)
+    }
 }
+
+/// How long the API server keeps a watch open, and thus how long a dead one is taken for a silent one.
+pub const WATCH: Duration = Duration::from_secs(60);
 
 /// How far to look into Links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -168,6 +168,17 @@ pub fn evaluate(facts: &Facts) -> Vec<CheckResult> {
     results
 }
 
+/// The result of a cluster for which there is not even a client.
+pub fn unreachable(why: &str) -> CheckResult {
+    CheckResult {
+        description: RULES[0].description.to_owned(),
+        level: Level::Error,
+        error: printable(why),
+        hint: None,
+        retry: false,
+    }
+}
+
 fn result(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
     let (level, details, problems) = match verdict {
         Verdict::Skip => return None,
