@@ -75,7 +75,12 @@ pub(crate) struct Install {
     #[arg(long)]
     ha: bool,
     /// Registry of the controller's image, in place of the one in controller.image.name
-    #[arg(long, value_name = "REGISTRY", env = "LINKERD_DOCKER_REGISTRY", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "REGISTRY",
+        env = "LINKERD_DOCKER_REGISTRY",
+        hide_env_values = true
+    )]
     registry: Option<String>,
     /// Do not ask the cluster for anything
     #[arg(long)]
