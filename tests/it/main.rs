@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod fleet;
 mod install;
 mod link_gen;
+mod mirroring;
 mod program;
