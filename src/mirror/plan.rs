@@ -354,4 +354,3 @@ pub(super) fn guarded(kind: Kind, actual: &ObjectMeta, mut metadata: Value, rest
         body,
     })
 }
-
