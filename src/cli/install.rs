@@ -75,7 +75,12 @@ pub(crate) struct Install {
     #[arg(long)]
     ha: bool,
     /// Registry of the controller's image, in place of the one in controller.image.name
-    #[arg(long, value_name = "REGISTRY", env = "LINKERD_DOCKER_REGISTRY", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "REGISTRY",
+        env = "LINKERD_DOCKER_REGISTRY",
+        hide_env_values = true
+    )]
     registry: Option<String>,
     /// Do not ask the cluster for anything
     #[arg(long)]
@@ -147,5 +152,51 @@ async fn linkerd_config(global: &Global, wait: Duration) -> anyhow::Result<Linke
             }
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_controller_understands_every_argument_that_it_is_given() {
+        let mut all = Values::default();
+        all.enable_namespace_creation = true;
+        all.controller.enable_headless_services = true;
+        all.federation.excluded_labels = vec!["a".into(), "b.example/*".into()];
+        all.federation.excluded_annotations = vec!["c".into()];
+        let mut alone = Values::default();
+        alone.federation.enabled = false;
+        for values in [Values::default(), all, alone] {
+            let manifest = install("mc", &values).unwrap();
+            let deployment = manifest
+                .objects()
+                .iter()
+                .find(|object| {
+                    object["metadata"]["name"] == labels::CONTROLLER_NAME
+                        && object["kind"] == "Deployment"
+                })
+                .unwrap();
+            let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|arg| arg.as_str().unwrap());
+            let parsed = Cli::try_parse_from(std::iter::once("linkerd-mc").chain(args));
+            assert!(parsed.is_ok(), "{parsed:?}");
+        }
+    }
+
+    #[test]
+    fn flags_and_values_have_the_same_defaults() {
+        let cli = Cli::try_parse_from(["linkerd-mc", "install"]).unwrap();
+        let crate::cli::Command::Install(args) = &cli.command else {
+            panic!("install is no install");
+        };
+        assert_eq!(values(&cli.global, args, None), Values::default());
     }
 }

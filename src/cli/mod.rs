@@ -5,9 +5,12 @@ mod args;
 mod cluster;
 mod completions;
 mod install;
+mod inventory;
 mod link_gen;
 mod output;
 mod run_controller;
+mod uninstall;
+mod unlink;
 mod values;
 
 use std::process::ExitCode;
@@ -32,6 +35,8 @@ enum Command {
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
+    Unlink(unlink::Unlink),
+    Uninstall(uninstall::Uninstall),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -59,6 +64,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,
+        Command::Unlink(args) => unlink::run(&cli.global, args)?,
+        Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::Completions(args) => completions::completions(Cli::command(), args)?,
         Command::Man(args) => completions::man(Cli::command(), args)?,
     }

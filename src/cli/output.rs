@@ -25,6 +25,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }
 
+/// A line on stderr that shows that something takes its time; nothing where stderr is no terminal.
+pub(crate) fn spinner(text: &str) -> indicatif::ProgressBar {
+    let spinner = indicatif::ProgressBar::new_spinner().with_message(text.to_owned());
+    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+    spinner
+}
+
 /// Writes an error to stderr: what failed, why, and a hint, a line each.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut steps = error

@@ -126,20 +126,25 @@ pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
 }
 
 /// The objects that let a controller of another cluster in, one set for each name in `accounts`.
+///
+/// The Namespace is among them only on demand: over one that is there already, it would be applied with
+/// the pod security level of a new one.
 pub fn allow(
     namespace: &str,
     accounts: &[String],
     access: RemoteAccess,
+    with_namespace: bool,
 ) -> anyhow::Result<Manifest> {
     let values = Values::default();
     let context = context(namespace, &values, accounts, access);
-    render(&[NAMESPACE, REMOTE_ACCESS], &[], &context)
+    let all = [NAMESPACE, REMOTE_ACCESS];
+    let templates = if with_namespace { &all[..] } else { &all[1..] };
+    render(templates, &[], &context)
 }
 
 /// The same objects by name, to delete them. Without the Namespace, which others share.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
-    let mut allowed = allow(namespace, accounts, RemoteAccess::Full)?.into_objects();
-    allowed.retain(|object| object["kind"] != "Namespace");
+    let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects();
     identity::manifest(allowed.iter().filter_map(Identity::of))
 }
 
@@ -225,6 +230,10 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         format!("--namespace={namespace}"),
         format!("--admin-addr=0.0.0.0:{}", controller.metrics_port),
         format!("--max-in-flight-writes={}", controller.max_in_flight_writes),
+        format!(
+            "--max-services-per-link={}",
+            controller.max_services_per_link
+        ),
         format!("--log-level={}", controller.log_level),
         format!("--log-format={}", controller.log_format),
     ];
@@ -345,7 +354,7 @@ mod tests {
         let args = |change: fn(&mut Values)| {
             let mut values = Values::default();
             change(&mut values);
-            controller_args("ns", &values)[6..].join(" ")
+            controller_args("ns", &values)[7..].join(" ")
         };
         for (change, expected) in [
             (
@@ -465,7 +474,7 @@ mod tests {
     fn access_for_a_gateway_is_less_than_full_access() {
         let accounts = ["reader".to_owned(), "writer".to_owned()];
         let rules = |access| {
-            let manifest = allow("mc", &accounts, access).unwrap();
+            let manifest = allow("mc", &accounts, access, true).unwrap();
             assert_eq!(manifest.objects().len(), 1 + 4 * accounts.len());
             find(&manifest, "ClusterRole", "writer").unwrap()["rules"].to_string()
         };
