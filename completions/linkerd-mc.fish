@@ -43,6 +43,11 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "unlink" -d 'P
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "_extension-metadata"
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l namespace -d 'Namespace of the extension' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway -d 'Install the gateway that other clusters send traffic to' -r -f -a "true\t''
@@ -219,13 +224,103 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l verbose -d
 false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "man" -d 'Print the manual, or write a page for each command'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s o -l output -d 'Format of the output' -r -f -a "table\t'All checks'
+basic\t'As table'
+short\t'Only checks that fail'
+json\t'A JSON object, as `linkerd check -o json` has it'
+junit\t'JUnit\'s XML'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l wait -d 'How long to wait for what may still become well, such as a controller that starts' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l timeout -d 'Time limit for each cluster to answer' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l proxy -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s n -l namespace -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l cluster-name -d 'Only the gateway of this target cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s w -l wait -d 'Time limit of a request to the cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s o -l output -d '`json`, or anything else for the table' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l cluster-name -d 'Only Links to this target cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s o -l output -d 'Format of the output' -r -f -a "table\t'A row a Link'
+wide\t'All columns'
+json\t'A JSON object'
+yaml\t'A YAML document'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l for -d 'Condition that --wait waits for' -r -f -a "Ready\t'Credentials valid, connected, and everything written that can be'
+Connected\t'The target cluster\'s API server answers'
+CredentialsValid\t'The credentials can be used'
+GatewayAlive\t'The gateway answers probes (a Link without one meets it)'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l timeout -d 'Time limit of --wait' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l request-timeout -d 'Time limit of a request to a cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l services -d 'Show each mirror and federated Service'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s w -l watch -d 'Show again whenever something changes, until interrupted'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l wait -d 'Wait until all Links meet --for, and fail when they do not within --timeout'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s o -l output -d 'Format of the output' -r -f -a "text\t'A tree for each cluster'
+mermaid\t'A Mermaid flowchart'
+dot\t'A Graphviz digraph'
+json\t'A JSON object'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l timeout -d 'Time limit of a request to a cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "_extension-metadata"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

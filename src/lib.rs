@@ -19,6 +19,7 @@
 //! ([`hint`] is a leaf for all). A test holds that.
 
 pub mod api;
+pub mod check;
 pub mod cli;
 pub mod client;
 pub mod controller;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Flags of every command.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]

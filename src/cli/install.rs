@@ -164,8 +164,10 @@ mod tests {
 
     #[test]
     fn the_controller_understands_every_argument_that_it_is_given() {
-        let mut all = Values::default();
-        all.enable_namespace_creation = true;
+        let mut all = Values {
+            enable_namespace_creation: true,
+            ..Default::default()
+        };
         all.controller.enable_headless_services = true;
         all.federation.excluded_labels = vec!["a".into(), "b.example/*".into()];
         all.federation.excluded_annotations = vec!["c".into()];

@@ -1,14 +1,23 @@
 //! What the user typed → calls into the layers below. The only place that prints.
 
+mod age;
 mod allow;
 mod args;
+mod check;
 mod cluster;
 mod completions;
+mod fleet;
+mod gateways;
+mod graph;
 mod install;
 mod inventory;
 mod link_gen;
+mod linked;
 mod output;
+mod progress;
 mod run_controller;
+mod status;
+mod table;
 mod uninstall;
 mod unlink;
 mod values;
@@ -39,6 +48,12 @@ enum Command {
     Uninstall(uninstall::Uninstall),
     Completions(completions::Completions),
     Man(completions::Man),
+    Check(check::Check),
+    Gateways(gateways::Gateways),
+    Status(status::StatusArgs),
+    Graph(graph::Graph),
+    #[command(name = "_extension-metadata", hide = true)]
+    ExtensionMetadata,
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -68,6 +83,65 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::Completions(args) => completions::completions(Cli::command(), args)?,
         Command::Man(args) => completions::man(Cli::command(), args)?,
+        Command::Check(args) => return check::run(&cli.global, args),
+        Command::Gateways(args) => return gateways::run(&cli.global, args),
+        Command::Status(args) => return status::run(&cli.global, args),
+        Command::Graph(args) => return graph::run(&cli.global, args),
+        Command::ExtensionMetadata => return check::extension_metadata(),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_do_not_contradict_one_another() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_linkerd_check_passes_is_understood() {
+        let args = [
+            "linkerd-multicluster",
+            "check",
+            "--api-addr=127.0.0.1:6443",
+            "--context=east",
+            "--as=somebody",
+            "--as-group=[]",
+            "--kubeconfig=/tmp/config",
+            "--linkerd-namespace=linkerd",
+            "--verbose=false",
+            "--namespace=linkerd-multicluster",
+            "--proxy=false",
+            "--wait=5m0s",
+            "--output=json",
+        ];
+        let cli = Cli::try_parse_from(args).unwrap();
+        assert!(matches!(cli.command, Command::Check(_)));
+        assert!(!cli.global.verbose);
+        let access = cli.global.access();
+        assert_eq!(access.context.as_deref(), Some("east"));
+        assert_eq!(access.as_user.as_deref(), Some("somebody"));
+        assert_eq!(access.api_addr.as_deref(), Some("127.0.0.1:6443"));
+        assert_eq!(access.as_groups, [""; 0]);
+
+        let args = [
+            "linkerd-mc",
+            "check",
+            "--verbose",
+            "--proxy",
+            "--as-group=[a b]",
+            "--as-group=c",
+        ];
+        let cli = Cli::try_parse_from(args).unwrap();
+        assert!(cli.global.verbose);
+        assert_eq!(cli.global.access().as_groups, ["a", "b", "c"]);
+        // A value stands behind `=` only, so that none is taken from the next argument.
+        let cli = Cli::try_parse_from(["linkerd-mc", "--verbose", "check"]).unwrap();
+        assert!(cli.global.verbose);
+    }
 }

@@ -25,11 +25,25 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }
 
-/// A line on stderr that shows that something takes its time; nothing where stderr is no terminal.
-pub(crate) fn spinner(text: &str) -> indicatif::ProgressBar {
-    let spinner = indicatif::ProgressBar::new_spinner().with_message(text.to_owned());
-    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
-    spinner
+/// Shows data on a terminal in place of what it shows. Only for a stdout that is one.
+pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
+    let stdout = io::stdout();
+    // Colours are dropped where the user does not want them; movements are not.
+    let colours = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+    let plain = anstream::adapter::strip_str(text).to_string();
+    let text = if colours { text } else { &plain };
+    // Each line is erased as it is written, and what is left of the old screen at last: nothing flickers.
+    let mut frame = String::from("\x1b[H");
+    for line in text.lines() {
+        frame.push_str("\x1b[2K");
+        frame.push_str(line);
+        frame.push('\n');
+    }
+    frame.push_str("\x1b[J");
+    let mut out = stdout.lock();
+    out.write_all(frame.as_bytes())?;
+    out.flush()?;
+    Ok(())
 }
 
 /// Writes an error to stderr: what failed, why, and a hint, a line each.

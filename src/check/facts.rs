@@ -1,0 +1,310 @@
+//! What was found out about clusters. Plain values: whoever judges them needs no client.
+//!
+//! A `Result` says whether something could be found out; its error is one line that says why not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels,
+        link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
+    },
+    client::Identity,
+};
+
+/// Something that was asked for: found out, or why not.
+pub type Known<T> = Result<T, String>;
+
+/// One cluster: its Links, and what it trusts.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// What the user calls the cluster: its kubeconfig context.
+    pub name: String,
+    /// Where its API server is.
+    pub identity: Identity,
+    /// Its Links, by namespace and name.
+    pub links: Known<Vec<LinkFacts>>,
+    /// Linkerd's configuration.
+    pub config: Known<LinkerdConfig>,
+}
+
+/// One Link.
+#[derive(Clone, Debug)]
+pub struct LinkFacts {
+    /// The Link.
+    pub link: Link,
+    /// Its credentials Secret; `None` when nobody asked for it.
+    pub credentials: Option<Known<Credentials>>,
+    /// What its target cluster said; `None` when it was not asked.
+    pub remote: Option<Known<Remote>>,
+}
+
+impl LinkFacts {
+    /// Name of the target cluster.
+    pub fn cluster(&self) -> &str {
+        &self.link.spec.target_cluster_name
+    }
+
+    /// Name of the Link.
+    pub fn name(&self) -> &str {
+        self.link.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Namespace of the Link.
+    pub fn namespace(&self) -> &str {
+        self.link.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the Link has a gateway that is probed.
+    pub fn has_gateway(&self) -> bool {
+        let LinkSpec {
+            gateway_address,
+            probe_spec,
+            ..
+        } = &self.link.spec;
+        !gateway_address.is_empty() && !probe_spec.path.is_empty()
+    }
+
+    /// What the controller says about the Link.
+    pub fn status(&self) -> Option<&LinkStatus> {
+        self.link.status.as_ref()
+    }
+
+    /// The status of a condition of the Link, `True`, `False` or `Unknown`, and its message.
+    pub fn condition(&self, type_: &str) -> Option<(&str, &str)> {
+        let conditions = &self.status()?.conditions;
+        let found = conditions.iter().find(|c| c.type_ == type_)?;
+        Some((&found.status, &found.message))
+    }
+}
+
+/// What is in a credentials Secret, without its secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// Which cluster it leads to.
+    pub identity: Identity,
+    /// When its token expires, if ever.
+    pub expiry: Option<Timestamp>,
+}
+
+/// What a target cluster says to the credentials of a Link.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Requests that the controller makes and that are not permitted, such as `list services`.
+    pub denied: Known<Vec<String>>,
+    /// What the credentials permit, cluster-wide and in the namespace of the control plane.
+    pub rules: Known<Vec<AccessRule>>,
+    /// Linkerd's configuration there.
+    pub config: Known<LinkerdConfig>,
+}
+
+/// One rule of what somebody may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessRule {
+    /// API groups; `*` is all.
+    pub groups: Vec<String>,
+    /// Resources; `*` is all.
+    pub resources: Vec<String>,
+    /// Names of objects; none is all.
+    pub names: Vec<String>,
+    /// Verbs; `*` is all.
+    pub verbs: Vec<String>,
+}
+
+/// Everything that the rules look at: one cluster, and the target clusters of its Links.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Now, as the user's clock says.
+    pub now: Timestamp,
+    /// Version of this program.
+    pub version: String,
+    /// Namespace of Linkerd's control plane.
+    pub linkerd_namespace: String,
+    /// Namespaces of the extension, by their label.
+    pub extension_namespaces: Known<Vec<String>>,
+    /// Links and Linkerd's configuration.
+    pub survey: Survey,
+    /// Whether the API server serves Links.
+    pub serves_links: Known<bool>,
+    /// Whether the user may list Links everywhere.
+    pub may_list_links: Known<bool>,
+    /// What the Link CRD has.
+    pub crd: Known<Crd>,
+    /// Deployments of service mirrors, ours and the original's, in all namespaces.
+    pub deployments: Known<Vec<Workload>>,
+    /// What our controller needs and is not permitted, such as `list namespaces`.
+    pub controller_denied: Known<Vec<String>>,
+    /// Mirrors, endpoint mirrors and federated Services, in all namespaces.
+    pub mirrors: Known<Vec<Service>>,
+    /// Probe Services, in all namespaces.
+    pub probes: Known<Vec<Service>>,
+    /// EndpointSlices of mirrors and probe Services, by namespace and Service.
+    pub endpoints: Known<Endpoints>,
+    /// Meshed pods of the extension's namespaces and of the Links' namespaces.
+    pub pods: Known<Vec<MeshedPod>>,
+    /// Trust anchors that proxies are given, PEM; `None` when the ConfigMap is not there.
+    pub trust_roots: Known<Option<String>>,
+}
+
+impl Facts {
+    /// The Links, none when they are unknown.
+    pub fn links(&self) -> &[LinkFacts] {
+        self.survey.links.as_deref().unwrap_or_default()
+    }
+}
+
+/// What the Link CRD declares in v1alpha3.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crd {
+    /// Fields of `status`.
+    pub status_fields: BTreeSet<String>,
+    /// Whether it has columns for `kubectl get`.
+    pub has_columns: bool,
+}
+
+/// A Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Label `component`.
+    pub component: String,
+    /// Label of the target cluster, which only Deployments of the original have.
+    pub cluster: Option<String>,
+    /// Replicas that should run.
+    pub desired: i32,
+    /// Replicas that are available.
+    pub available: i32,
+    /// Images of its containers.
+    pub images: Vec<String>,
+}
+
+impl Workload {
+    /// Whether this is our controller.
+    pub fn is_ours(&self) -> bool {
+        self.name == labels::CONTROLLER_NAME
+    }
+}
+
+/// A pod with Linkerd's proxy in it, or one that should have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MeshedPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Phase of the pod: `Running`, `Succeeded`, …
+    pub phase: String,
+    /// Why the pod is in its phase: `Evicted`, `NodeShutdown`, …; mostly empty.
+    pub reason: String,
+    /// The proxy; `None` when the pod has no such container.
+    pub proxy: Option<Proxy>,
+}
+
+/// A proxy container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxy {
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its image.
+    pub image: String,
+    /// Trust anchors in its environment, PEM; `None` when they come from elsewhere.
+    pub trust_anchors: Option<String>,
+}
+
+/// Endpoints of Services: how many there are and how many take traffic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints(BTreeMap<(String, String), Count>);
+
+/// A number of endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Those that take traffic.
+    pub ready: usize,
+    /// All.
+    pub total: usize,
+}
+
+impl Endpoints {
+    /// Counts the endpoints in slices, which name their Service in a label.
+    pub fn count(slices: &[EndpointSlice]) -> Self {
+        let mut counts: BTreeMap<_, Count> = BTreeMap::new();
+        for slice in slices {
+            let service = slice
+                .metadata
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(labels::SLICE_SERVICE));
+            let (Some(service), Some(namespace)) = (service, &slice.metadata.namespace) else {
+                continue;
+            };
+            let count = counts
+                .entry((namespace.clone(), service.clone()))
+                .or_default();
+            count.total += slice.endpoints.len();
+            count.ready += slice.endpoints.iter().filter(|e| e.is_ready()).count();
+        }
+        Self(counts)
+    }
+
+    /// Endpoints of a Service; none when it has no slice.
+    pub fn of(&self, namespace: &str, service: &str) -> Count {
+        self.0
+            .get(&(namespace.to_owned(), service.to_owned()))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+/// A label of an object, empty when it has none.
+pub fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
+    let labels = metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(key))
+        .map_or("", String::as_str)
+}
+
+/// An annotation of an object, empty when it has none.
+pub fn annotation<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
+    let annotations = metadata.annotations.as_ref();
+    annotations
+        .and_then(|annotations| annotations.get(key))
+        .map_or("", String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_of_all_slices_of_a_service_add_up() {
+        let slice = |namespace: &str, service: Option<&str>, ready: &[bool]| -> EndpointSlice {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {
+                    "namespace": namespace,
+                    "labels": service.map(|s| BTreeMap::from([(labels::SLICE_SERVICE, s)])),
+                },
+                "addressType": "IPv4",
+                "endpoints": ready.iter().map(|ready| serde_json::json!({
+                    "addresses": ["192.0.2.1"], "conditions": {"ready": ready},
+                })).collect::<Vec<_>>(),
+            }))
+            .unwrap()
+        };
+        let endpoints = Endpoints::count(&[
+            slice("shop", Some("web-east"), &[true, false]),
+            slice("shop", Some("web-east"), &[true]),
+            slice("other", Some("web-east"), &[]),
+            slice("shop", None, &[true]),
+        ]);
+        let expect = |ready, total| Count { ready, total };
+        assert_eq!(endpoints.of("shop", "web-east"), expect(2, 3));
+        assert_eq!(endpoints.of("other", "web-east"), expect(0, 0));
+        assert_eq!(endpoints.of("shop", "unknown"), expect(0, 0));
+    }
+}

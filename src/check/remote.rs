@@ -1,0 +1,120 @@
+//! Asks the target cluster of a Link, with the Link's credentials, what the controller would ask. Reads only.
+
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+};
+use kube::{Api, Client, api::PostParams};
+
+use super::{
+    facts::{AccessRule, Known, Remote},
+    survey::linkerd_config,
+};
+use crate::client::{explain, from_credentials};
+
+/// What the controller does in a target cluster, cluster-wide: API group, resource, verb.
+const NEEDED: [(&str, &str, &str); 6] = [
+    ("", "services", "get"),
+    ("", "services", "list"),
+    ("", "services", "watch"),
+    ("discovery.k8s.io", "endpointslices", "get"),
+    ("discovery.k8s.io", "endpointslices", "list"),
+    ("discovery.k8s.io", "endpointslices", "watch"),
+];
+
+/// Asks a target cluster. All questions together take no longer than `deadline`.
+pub(super) async fn ask(
+    kubeconfig: &[u8],
+    linkerd_namespace: &str,
+    deadline: Duration,
+) -> Known<Remote> {
+    let client = from_credentials(kubeconfig, deadline)
+        .await
+        .map_err(|error| error.to_string())?;
+    let questions = async {
+        client
+            .apiserver_version()
+            .await
+            .map_err(|error| format!("cannot reach the cluster: {}", explain(&error)))?;
+        let (denied, rules, config) = futures::join!(
+            denied(&client),
+            rules(&client, linkerd_namespace),
+            linkerd_config(&client, linkerd_namespace)
+        );
+        Ok(Remote {
+            denied,
+            rules,
+            config,
+        })
+    };
+    match tokio::time::timeout(deadline, questions).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!(
+            "cannot reach the cluster: no answer within {}s",
+            deadline.as_secs_f32()
+        )),
+    }
+}
+
+async fn denied(client: &Client) -> Known<Vec<String>> {
+    let mut denied = Vec::new();
+    for (group, resource, verb) in NEEDED {
+        if !is_permitted(client, group, resource, verb).await? {
+            denied.push(format!("{verb} {resource}"));
+        }
+    }
+    Ok(denied)
+}
+
+/// Whether the user of `client` may do something in all namespaces.
+pub(super) async fn is_permitted(
+    client: &Client,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> Known<bool> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                verb: Some(verb.to_owned()),
+                ..Default::default()
+            }),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let answer = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await
+        .map_err(|error| explain(&error))?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// All that the user of `client` may do in a namespace. That includes what is permitted cluster-wide.
+async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
+    let review = SelfSubjectRulesReview {
+        spec: SelfSubjectRulesReviewSpec {
+            namespace: Some(namespace.to_owned()),
+        },
+        ..Default::default()
+    };
+    let answer = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await
+        .map_err(|error| explain(&error))?;
+    let rules = answer.status.map(|status| status.resource_rules);
+    Ok(rules
+        .unwrap_or_default()
+        .into_iter()
+        .map(|rule| AccessRule {
+            groups: rule.api_groups.unwrap_or_default(),
+            resources: rule.resources.unwrap_or_default(),
+            names: rule.resource_names.unwrap_or_default(),
+            verbs: rule.verbs,
+        })
+        .collect())
+}

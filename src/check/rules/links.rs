@@ -1,0 +1,146 @@
+//! Checks of the extension, its CRD, and the Links themselves.
+
+use std::collections::BTreeMap;
+
+use super::Verdict;
+use crate::{
+    api::labels,
+    check::facts::{Facts, LinkFacts, annotation},
+    mirror::Target,
+};
+
+/// Fields that our CRD adds to a Link's status.
+const STATUS_FIELDS: [&str; 6] = [
+    "conditions",
+    "gateway",
+    "mirrored",
+    "federated",
+    "unhealthy",
+    "observedGeneration",
+];
+
+/// What begins `linkerd.io/created-by` on what we print.
+const OUR_CLI: &str = "linkerd-mc/cli";
+/// What begins `linkerd.io/created-by` on what the original prints.
+const ORIGINAL_CLI: &str = "linkerd/cli";
+
+pub(super) fn extension_installed(facts: &Facts) -> Verdict {
+    match &facts.extension_namespaces {
+        Err(why) => Verdict::fail(format!("cannot list Namespaces: {why}")),
+        Ok(namespaces) if namespaces.is_empty() => Verdict::fail(format!(
+            "no Namespace has the label {}={}\n\
+             install the extension: `linkerd-mc install | kubectl apply -f -`",
+            labels::EXTENSION,
+            labels::EXTENSION_NAME
+        )),
+        Ok(_) => Verdict::Pass,
+    }
+}
+
+pub(super) fn crd_exists(facts: &Facts) -> Verdict {
+    match &facts.serves_links {
+        Err(why) => return Verdict::fail(format!("cannot ask which resources there are: {why}")),
+        Ok(false) => {
+            return Verdict::fail(
+                "multicluster.linkerd.io/v1alpha3 Link is not there\n\
+                 install the extension: `linkerd-mc install | kubectl apply -f -`",
+            );
+        }
+        Ok(true) => {}
+    }
+    match &facts.may_list_links {
+        Err(why) => Verdict::fail(format!("cannot ask whether Links may be listed: {why}")),
+        Ok(false) => Verdict::fail("not permitted to list Links in all namespaces"),
+        Ok(true) => Verdict::Pass,
+    }
+}
+
+pub(super) fn crd_up_to_date(facts: &Facts) -> Verdict {
+    let crd = match &facts.crd {
+        Err(why) => return Verdict::warn(format!("cannot read the CRD: {why}")),
+        Ok(crd) => crd,
+    };
+    let mut missing: Vec<_> = STATUS_FIELDS
+        .iter()
+        .filter(|field| !crd.status_fields.contains(**field))
+        .map(|field| format!("status.{field}"))
+        .collect();
+    if !crd.has_columns {
+        missing.push("columns for kubectl".into());
+    }
+    if missing.is_empty() {
+        return Verdict::Pass;
+    }
+    Verdict::fail(format!(
+        "it lacks {}, so the state of Links cannot be shown\n\
+         apply ours: `linkerd-mc install | kubectl apply -f -`",
+        missing.join(", ")
+    ))
+}
+
+pub(super) fn valid(facts: &Facts) -> Verdict {
+    let links = match &facts.survey.links {
+        Err(why) => return Verdict::fail(format!("cannot list Links: {why}")),
+        Ok(links) if links.is_empty() => return Verdict::Skip,
+        Ok(links) => links,
+    };
+    let mut problems: Vec<_> = links.iter().flat_map(invalid).collect();
+    let mut by_cluster: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for link in links.iter().filter(|link| !link.cluster().is_empty()) {
+        by_cluster.entry(link.cluster()).or_default().push(link);
+    }
+    for (cluster, links) in &by_cluster {
+        if let [_, _, ..] = links.as_slice() {
+            let names: Vec<_> = links.iter().map(|link| id(link)).collect();
+            problems.push(format!(
+                "Links {} have the same target cluster {cluster}",
+                names.join(", ")
+            ));
+        }
+    }
+    if problems.is_empty() {
+        Verdict::PassWith(by_cluster.into_keys().map(str::to_owned).collect())
+    } else {
+        Verdict::Fail(problems)
+    }
+}
+
+fn invalid(link: &LinkFacts) -> Vec<String> {
+    let mut problems = Vec::new();
+    // As the controller reads it; whether headless Services are on makes no Link invalid.
+    if let Err(error) = Target::parse(&link.link, false) {
+        problems.push(error.to_string());
+    }
+    if link.link.spec.cluster_credentials_secret.is_empty() {
+        problems.push("spec.clusterCredentialsSecret is empty".to_owned());
+    }
+    problems
+        .into_iter()
+        .map(|problem| format!("Link {}: {problem}", id(link)))
+        .collect()
+}
+
+pub(super) fn versions(facts: &Facts) -> Verdict {
+    if facts.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let problems = facts.links().iter().filter_map(|link| {
+        let created_by = annotation(&link.link.metadata, labels::CREATED_BY);
+        match created_by.split_once(' ') {
+            Some((OUR_CLI, version)) if version == facts.version => None,
+            Some((OUR_CLI, version)) => Some(format!(
+                "Link {} was made by version {version} (this is {})",
+                id(link),
+                facts.version
+            )),
+            // The version of another program says nothing about ours.
+            Some((ORIGINAL_CLI, _)) => None,
+            _ => Some(format!("Link {}: unable to determine version", id(link))),
+        }
+    });
+    Verdict::of(problems.collect())
+}
+
+fn id(link: &LinkFacts) -> String {
+    format!("{}/{}", link.namespace(), link.name())
+}

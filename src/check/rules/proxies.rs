@@ -1,0 +1,101 @@
+//! Checks of Linkerd itself: the proxies of the extension, and whether Linkerd reads what we write.
+
+use serde_json::Value;
+
+use super::{Verdict, controllers::tag};
+use crate::{
+    api::link::LinkerdConfig,
+    check::{
+        anchors,
+        facts::{Facts, MeshedPod},
+    },
+};
+
+/// Reasons of pods that are over and done with.
+const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
+
+pub(super) fn endpoint_slices(facts: &Facts) -> Verdict {
+    match &facts.survey.config {
+        Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
+        // Linkerd's default is on.
+        Ok(config) if config.rest.get("enableEndpointSlices") == Some(&Value::Bool(false)) => {
+            Verdict::fail(
+                "enableEndpointSlices is off: Linkerd reads Endpoints, and mirrors have EndpointSlices only\n\
+             switch it on: `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`",
+            )
+        }
+        Ok(_) => Verdict::Pass,
+    }
+}
+
+pub(super) fn healthy(facts: &Facts) -> Verdict {
+    let pods = match &facts.pods {
+        Err(why) => return Verdict::fail(format!("cannot list pods: {why}")),
+        Ok(pods) => pods,
+    };
+    let pods: Vec<_> = pods.iter().filter(|pod| !is_gone(pod)).collect();
+    if pods.is_empty() {
+        return Verdict::fail("no pod of the extension has a proxy");
+    }
+    let roots = match &facts.trust_roots {
+        Ok(Some(pem)) => anchors::parse(pem).ok(),
+        _ => None,
+    };
+    let problems = pods.into_iter().filter_map(|pod| {
+        let id = format!("{}/{}", pod.namespace, pod.name);
+        if pod.phase != "Running" && pod.reason != "Evicted" {
+            return Some(format!("pod {id} is {}", pod.phase));
+        }
+        let Some(proxy) = &pod.proxy else {
+            return Some(format!("pod {id} has no proxy"));
+        };
+        if !proxy.ready {
+            return Some(format!("the proxy of pod {id} is not ready"));
+        }
+        let own = proxy.trust_anchors.as_deref().map(anchors::parse);
+        match (own, &roots) {
+            (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => Some(format!(
+                "the proxy of pod {id} has other trust anchors than the control plane; restart the pod"
+            )),
+            _ => None,
+        }
+    });
+    Verdict::of(problems.collect())
+}
+
+pub(super) fn up_to_date(facts: &Facts) -> Verdict {
+    let (Ok(config), Ok(pods)) = (&facts.survey.config, &facts.pods) else {
+        return Verdict::Skip;
+    };
+    let Some(expected) = proxy_version(config) else {
+        return Verdict::Skip;
+    };
+    let problems = pods.iter().filter(|pod| pod.phase == "Running").filter_map(|pod| {
+        let image = &pod.proxy.as_ref()?.image;
+        let found = tag(image)?;
+        (found != expected).then(|| {
+            format!(
+                "the proxy of pod {}/{} is {found}, the control plane's is {expected}; restart the pod",
+                pod.namespace, pod.name
+            )
+        })
+    });
+    Verdict::of(problems.collect())
+}
+
+/// Version of the proxies that the control plane injects.
+fn proxy_version(config: &LinkerdConfig) -> Option<&str> {
+    let proxy = config
+        .rest
+        .get("proxy")
+        .and_then(|proxy| proxy.pointer("/image/version"));
+    [proxy, config.rest.get("linkerdVersion")]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .find(|version| !version.is_empty())
+}
+
+fn is_gone(pod: &MeshedPod) -> bool {
+    pod.phase == "Succeeded" || GONE.contains(&pod.reason.as_str())
+}

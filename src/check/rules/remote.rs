@@ -1,0 +1,189 @@
+//! Checks of the credentials of Links, and of what their target clusters say.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Verdict;
+use crate::check::{
+    anchors,
+    facts::{AccessRule, Facts, LinkFacts},
+};
+
+/// A token that has less than this to live is worth a warning.
+const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What the credentials of a Link are for: our controller's watches, the control plane's remote discovery,
+/// these checks, and what every ServiceAccount may do anyway.
+#[rustfmt::skip]
+const NEEDED: &[(&str, &[&str], Option<&str>, &[&str])] = &[
+    ("", &["services", "endpoints", "pods"], None, READ),
+    ("discovery.k8s.io", &["endpointslices"], None, READ),
+    ("apps", &["replicasets"], None, READ),
+    ("batch", &["jobs"], None, READ),
+    ("policy.linkerd.io", &["servers"], None, READ),
+    ("", &["configmaps"], Some("linkerd-config"), &["get"]),
+    ("", &["events"], None, &["create", "patch"]),
+    ("events.k8s.io", &["events"], None, &["create", "patch"]),
+    ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], None, &["create"]),
+    ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
+];
+const READ: &[&str] = &["get", "list", "watch"];
+
+pub(super) fn access(facts: &Facts) -> Verdict {
+    per_link(facts, |link| {
+        if let Some(Err(why)) = &link.credentials {
+            return Some(vec![why.clone()]);
+        }
+        Some(match link.remote.as_ref()? {
+            Err(why) => vec![why.clone()],
+            Ok(remote) => match &remote.denied {
+                Err(why) => vec![format!("cannot ask what is permitted: {why}")],
+                Ok(denied) if denied.is_empty() => vec![],
+                Ok(denied) => vec![format!("not permitted: {}", denied.join(", "))],
+            },
+        })
+    })
+}
+
+pub(super) fn expiry(facts: &Facts) -> Verdict {
+    per_link(facts, |link| {
+        let credentials = link.credentials.as_ref()?.as_ref().ok()?;
+        let problem = credentials.expiry.and_then(|at| expires(facts.now, at));
+        let advice = "make new credentials with `linkerd-mc link-gen`, and apply them";
+        Some(
+            problem
+                .map(|p| format!("{p}; {advice}"))
+                .into_iter()
+                .collect(),
+        )
+    })
+}
+
+fn expires(now: Timestamp, at: Timestamp) -> Option<String> {
+    let left = at.duration_since(now);
+    if left > EXPIRES_SOON {
+        return None;
+    }
+    let day = at.strftime("%Y-%m-%d %H:%M UTC");
+    Some(if left <= SignedDuration::ZERO {
+        format!("the token has expired on {day}")
+    } else {
+        let (days, hours) = (left.as_hours() / 24, left.as_hours() % 24);
+        let left = if days > 0 {
+            format!("{days}d{hours}h")
+        } else {
+            format!("{hours}h")
+        };
+        format!("the token expires in {left}, on {day}")
+    })
+}
+
+pub(super) fn excess(facts: &Facts) -> Verdict {
+    per_link(facts, |link| {
+        let remote = link.remote.as_ref()?.as_ref().ok()?;
+        let rules = remote.rules.as_ref().ok()?;
+        Some(excess_of(rules).into_iter().collect())
+    })
+}
+
+/// What rules permit beyond [`NEEDED`]: a line for each set of verbs, resources first.
+fn excess_of(rules: &[AccessRule]) -> Option<String> {
+    let mut excess = BTreeMap::<String, Vec<&str>>::new();
+    for rule in rules {
+        for group in &rule.groups {
+            for resource in &rule.resources {
+                for verb in &rule.verbs {
+                    if is_needed(group, resource, &rule.names, verb) {
+                        continue;
+                    }
+                    let verbs = excess.entry(full_name(group, resource)).or_default();
+                    if !verbs.contains(&verb.as_str()) {
+                        verbs.push(verb);
+                    }
+                }
+            }
+        }
+    }
+    if excess.is_empty() {
+        return None;
+    }
+    let list: Vec<_> = excess
+        .iter()
+        .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(" ")))
+        .collect();
+    Some(format!("also permitted: {}", list.join(", ")))
+}
+
+fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {
+    NEEDED.iter().any(|(groups, resources, name, verbs)| {
+        *groups == group
+            && resources.contains(&resource)
+            && verbs.contains(&verb)
+            && name.is_none_or(|name| names == [name])
+    })
+}
+
+fn full_name(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        "*" if resource == "*" => "everything".to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+pub(super) fn trust_anchors(facts: &Facts) -> Verdict {
+    if facts.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let local = match &facts.survey.config {
+        Err(why) => return Verdict::fail(format!("cannot read linkerd-config: {why}")),
+        Ok(config) => match anchors::parse(&config.identity_trust_anchors_pem) {
+            Err(why) => return Verdict::fail(format!("trust anchors of this cluster: {why}")),
+            Ok(anchors) => anchors,
+        },
+    };
+    per_link(facts, |link| {
+        let remote = link.remote.as_ref()?.as_ref().ok()?;
+        let theirs = match &remote.config {
+            Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}")]),
+            Ok(config) => match anchors::parse(&config.identity_trust_anchors_pem) {
+                Err(why) => return Some(vec![format!("trust anchors: {why}")]),
+                Ok(anchors) => anchors,
+            },
+        };
+        let mut problems = Vec::new();
+        for (missing, place) in [
+            (theirs.difference(&local), "here"),
+            (local.difference(&theirs), "there"),
+        ] {
+            let missing: Vec<_> = missing.map(|der| anchors::describe(der)).collect();
+            if !missing.is_empty() {
+                problems.push(format!("not trusted {place}: {}", missing.join(", ")));
+            }
+        }
+        Some(problems)
+    })
+}
+
+/// Judges every Link. `None` means that nothing is known of it: a warning, because the reason is an error of
+/// the first of these checks.
+fn per_link(facts: &Facts, judge: impl Fn(&LinkFacts) -> Option<Vec<String>>) -> Verdict {
+    let links = facts.links();
+    if links.is_empty() {
+        return Verdict::Skip;
+    }
+    let (mut problems, mut unknown) = (Vec::new(), Vec::new());
+    for link in links {
+        let cluster = link.cluster();
+        match judge(link) {
+            Some(found) => problems.extend(found.into_iter().map(|p| format!("{cluster}: {p}"))),
+            None => unknown.push(format!("{cluster}: not known")),
+        }
+    }
+    if problems.is_empty() && !unknown.is_empty() {
+        return Verdict::Warn(unknown);
+    }
+    problems.append(&mut unknown);
+    Verdict::of(problems)
+}

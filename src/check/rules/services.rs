@@ -1,0 +1,247 @@
+//! Checks of what is mirrored: gateways, mirrors and their endpoints, and what the controller says of both.
+
+use std::collections::BTreeSet;
+
+use super::Verdict;
+use crate::{
+    api::{
+        k8s::Service,
+        labels,
+        link::{LinkStatus, ServiceStatus},
+    },
+    check::facts::{Facts, LinkFacts, annotation, label},
+    mirror::Reason,
+};
+
+pub(super) fn ready(facts: &Facts) -> Verdict {
+    if facts.links().is_empty() {
+        return Verdict::Skip;
+    }
+    // On a CRD without conditions this cannot be told, and the check of the CRD says so.
+    if !facts
+        .crd
+        .as_ref()
+        .is_ok_and(|crd| crd.status_fields.contains("conditions"))
+    {
+        return Verdict::Skip;
+    }
+    let problems = facts.links().iter().filter_map(|link| {
+        let cluster = link.cluster();
+        match link.condition("Ready") {
+            Some(("True", _)) => None,
+            Some((_, "")) => Some(format!("{cluster}: not ready")),
+            Some((_, message)) => Some(format!("{cluster}: {message}")),
+            None => Some(format!(
+                "{cluster}: no controller has said anything about it yet"
+            )),
+        }
+    });
+    Verdict::of(problems.collect())
+}
+
+pub(super) fn gateways(facts: &Facts) -> Verdict {
+    let gateways: Vec<_> = facts
+        .links()
+        .iter()
+        .filter(|link| link.has_gateway())
+        .collect();
+    if gateways.is_empty() {
+        return Verdict::Skip;
+    }
+    let (mut problems, mut alive) = (Vec::new(), Vec::new());
+    for link in gateways {
+        match gateway_problem(facts, link) {
+            Some(problem) => problems.push(format!("{}: {problem}", link.cluster())),
+            None => alive.push(link.cluster().to_owned()),
+        }
+    }
+    if problems.is_empty() {
+        Verdict::PassWith(alive)
+    } else {
+        Verdict::Fail(problems)
+    }
+}
+
+fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
+    let probes = match &facts.probes {
+        Err(why) => return Some(format!("cannot list probe Services: {why}")),
+        Ok(probes) => probes,
+    };
+    let mut probes = probes
+        .iter()
+        .filter(|probe| label(&probe.metadata, labels::CLUSTER_NAME) == link.cluster());
+    let Some(probe) = probes.next() else {
+        return Some("its probe Service is not there".to_owned());
+    };
+    if probes.next().is_some() {
+        return Some("it has more than one probe Service".to_owned());
+    }
+    match &facts.endpoints {
+        Err(why) => return Some(format!("cannot list EndpointSlices: {why}")),
+        Ok(endpoints) if endpoints.of(namespace(probe), name(probe)).total == 0 => {
+            return Some(format!("probe Service {} has no endpoints", name(probe)));
+        }
+        Ok(_) => {}
+    }
+    let gateway = link.status().and_then(|status| status.gateway.as_ref());
+    match gateway.map(|gateway| gateway.alive) {
+        Some(Some(true)) => None,
+        Some(Some(false)) => Some("the gateway is not alive".to_owned()),
+        Some(None) => Some("the gateway has not answered yet".to_owned()),
+        None => Some("the controller says nothing about the gateway".to_owned()),
+    }
+}
+
+pub(super) fn endpoints(facts: &Facts) -> Verdict {
+    let (mirrors, endpoints) = match (&facts.mirrors, &facts.endpoints) {
+        (Err(why), _) => return Verdict::fail(format!("cannot list mirror services: {why}")),
+        (_, Err(why)) => return Verdict::fail(format!("cannot list EndpointSlices: {why}")),
+        (Ok(mirrors), Ok(_)) if mirrors.is_empty() => return Verdict::Skip,
+        (Ok(mirrors), Ok(endpoints)) => (mirrors, endpoints),
+    };
+    let empty = mirrors
+        .iter()
+        .filter(|mirror| has_own_endpoints(mirror))
+        .filter(|mirror| endpoints.of(namespace(mirror), name(mirror)).total == 0)
+        .map(|mirror| format!("Service {} has no endpoints", id(mirror)));
+    Verdict::of(empty.collect())
+}
+
+/// Whether a mirror has EndpointSlices; that of a Service in discovery mode has its endpoints elsewhere.
+fn has_own_endpoints(mirror: &Service) -> bool {
+    label(&mirror.metadata, labels::REMOTE_DISCOVERY).is_empty() && !is_federated(mirror)
+}
+
+fn is_federated(mirror: &Service) -> bool {
+    [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
+        .iter()
+        .any(|key| !annotation(&mirror.metadata, key).is_empty())
+}
+
+pub(super) fn orphans(facts: &Facts) -> Verdict {
+    let mirrors = match &facts.mirrors {
+        Err(why) => return Verdict::fail(format!("cannot list mirror services: {why}")),
+        Ok(mirrors) if mirrors.is_empty() => return Verdict::Skip,
+        Ok(mirrors) => mirrors,
+    };
+    let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
+    let mut problems = Vec::new();
+    for mirror in mirrors {
+        let cluster = label(&mirror.metadata, labels::CLUSTER_NAME);
+        if !cluster.is_empty() && !clusters.contains(cluster) {
+            problems.push(format!(
+                "Service {} is mirrored from {cluster}, which has no Link",
+                id(mirror)
+            ));
+        }
+        let members = annotation(&mirror.metadata, labels::REMOTE_DISCOVERY).split(',');
+        for (_, cluster) in members.filter_map(|member| member.split_once('@')) {
+            if !clusters.contains(cluster) {
+                problems.push(format!(
+                    "Service {} has a member in {cluster}, which has no Link",
+                    id(mirror)
+                ));
+            }
+        }
+    }
+    Verdict::of(problems)
+}
+
+pub(super) fn name_conflicts(facts: &Facts) -> Verdict {
+    per_status(facts, |status| {
+        not_done(status)
+            .filter(|(reason, _)| *reason == Reason::NameConflict.as_str())
+            .map(|(_, problem)| problem)
+            .collect()
+    })
+}
+
+pub(super) fn unhealthy(facts: &Facts) -> Verdict {
+    per_status(facts, |status| {
+        let listed: Vec<_> = not_done(status).collect();
+        let count = usize::try_from(status.unhealthy.unwrap_or_default()).unwrap_or_default();
+        let beyond = count.saturating_sub(listed.len());
+        let mut problems: Vec<_> = listed
+            .into_iter()
+            .filter(|(reason, _)| *reason != Reason::NameConflict.as_str())
+            .map(|(_, problem)| problem)
+            .collect();
+        if beyond > 0 {
+            problems.push(format!(
+                "{beyond} more, which the Link's status has no room for"
+            ));
+        }
+        let limit = status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == Reason::LimitExceeded.as_str());
+        problems.extend(
+            limit
+                .filter(|c| c.status == "True")
+                .map(|c| c.message.clone()),
+        );
+        problems
+    })
+}
+
+/// Services that should be mirrored or federated and are not: why, in one word and in one sentence.
+fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
+    let lists = [&status.mirror_services, &status.federated_services];
+    lists.into_iter().flatten().filter_map(|service| {
+        let condition = service.conditions.first().filter(|c| c.status != "True")?;
+        Some((
+            condition.reason.as_str(),
+            sentence(service, &condition.reason, &condition.message),
+        ))
+    })
+}
+
+fn sentence(service: &ServiceStatus, reason: &str, message: &str) -> String {
+    let remote = &service.remote_ref;
+    let why = if message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({message})")
+    };
+    format!("{}/{}: {reason}{why}", remote.namespace, remote.name)
+}
+
+pub(super) fn federated_ports(facts: &Facts) -> Verdict {
+    per_status(facts, |status| {
+        let differing = status.federated_services.iter().filter_map(|service| {
+            let condition = service.conditions.first()?;
+            (condition.reason == Reason::PortConflict.as_str()).then(|| {
+                format!(
+                    "{}/{}: {}",
+                    service.remote_ref.namespace, service.remote_ref.name, condition.message
+                )
+            })
+        });
+        differing.collect()
+    })
+}
+
+fn per_status(facts: &Facts, judge: impl Fn(&LinkStatus) -> Vec<String>) -> Verdict {
+    if facts.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let problems = facts.links().iter().flat_map(|link| {
+        let problems = link.status().map(&judge).unwrap_or_default();
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {problem}", link.cluster()))
+    });
+    Verdict::of(problems.collect())
+}
+
+fn id(service: &Service) -> String {
+    format!("{}/{}", namespace(service), name(service))
+}
+
+fn name(service: &Service) -> &str {
+    service.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn namespace(service: &Service) -> &str {
+    service.metadata.namespace.as_deref().unwrap_or_default()
+}

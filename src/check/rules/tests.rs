@@ -1,0 +1,489 @@
+//! Every rule: a cluster on which all pass, and one change to it at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{CheckResult, Level, RULES, evaluate};
+use crate::{
+    api::{k8s::EndpointSlice, labels, link::LinkerdConfig},
+    check::{
+        anchors::tests::{A, B},
+        facts::{
+            AccessRule, Crd, Credentials, Endpoints, Facts, LinkFacts, MeshedPod, Proxy, Remote,
+            Survey, Workload,
+        },
+    },
+};
+
+const NOW: &str = "2026-11-21T12:00:00Z";
+
+fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn config(anchors: &str) -> LinkerdConfig {
+    from(json!({"identityTrustAnchorsPEM": anchors, "linkerdVersion": "edge-26.8.1"}))
+}
+
+fn rule(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> AccessRule {
+    let owned = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+    AccessRule {
+        groups: owned(&[group]),
+        resources: owned(&[resource]),
+        names: owned(names),
+        verbs: owned(verbs),
+    }
+}
+
+fn condition(status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": "Mirrored", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": NOW,
+    })
+}
+
+fn service_status(name: &str, condition: &Value) -> Value {
+    json!({
+        "controllerName": "linkerd.io/service-mirror",
+        "remoteRef": {"name": name, "namespace": "shop"},
+        "conditions": [condition],
+    })
+}
+
+fn link(cluster: &str) -> LinkFacts {
+    LinkFacts {
+        link: from(json!({
+            "apiVersion": "multicluster.linkerd.io/v1alpha3",
+            "kind": "Link",
+            "metadata": {
+                "name": cluster, "namespace": "linkerd-multicluster",
+                "annotations": {labels::CREATED_BY: "linkerd-mc/cli 1.2.3"},
+            },
+            "spec": {
+                "targetClusterName": cluster,
+                "clusterCredentialsSecret": format!("cluster-credentials-{cluster}"),
+                "gatewayAddress": "192.0.2.1",
+                "gatewayPort": "4143",
+                "probeSpec": {"path": "/ready", "port": "4191", "period": "3s"},
+            },
+            "status": {
+                "mirrorServices": [service_status("web", &condition("True", "Mirrored", ""))],
+                "federatedServices": [service_status("web", &condition("True", "Mirrored", ""))],
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                    "lastTransitionTime": NOW,
+                }],
+                "gateway": {"alive": true},
+                "unhealthy": 0,
+            },
+        })),
+        credentials: Some(Ok(Credentials::default())),
+        remote: Some(Ok(Remote {
+            denied: Ok(vec![]),
+            rules: Ok(vec![
+                rule("", "services", &[], &["list", "get", "watch"]),
+                rule("", "configmaps", &["linkerd-config"], &["get"]),
+            ]),
+            config: Ok(config(A)),
+        })),
+    }
+}
+
+fn service(
+    name: &str,
+    labels: &[(&str, &str)],
+    annotations: &[(&str, &str)],
+) -> crate::api::k8s::Service {
+    from(json!({
+        "metadata": {
+            "name": name, "namespace": "shop",
+            "labels": labels.iter().copied().collect::<BTreeMap<_, _>>(),
+            "annotations": annotations.iter().copied().collect::<BTreeMap<_, _>>(),
+        },
+        "spec": {},
+    }))
+}
+
+fn endpoints(services: &[&str]) -> Endpoints {
+    let slices: Vec<EndpointSlice> = services
+        .iter()
+        .map(|service| {
+            from(json!({
+                "metadata": {"namespace": "shop", "labels": {labels::SLICE_SERVICE: service}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["192.0.2.1"]}],
+            }))
+        })
+        .collect();
+    Endpoints::count(&slices)
+}
+
+fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
+    Workload {
+        namespace: "linkerd-multicluster".into(),
+        name: name.into(),
+        component: component.into(),
+        cluster: cluster.map(str::to_owned),
+        desired: 1,
+        available: 1,
+        images: vec!["registry.example/controller:v1.2.3".into()],
+    }
+}
+
+/// A cluster that links to one other, and is well.
+fn well() -> Facts {
+    let of_east = [(labels::CLUSTER_NAME, "east")];
+    Facts {
+        now: NOW.parse().unwrap(),
+        version: "1.2.3".into(),
+        linkerd_namespace: "linkerd".into(),
+        extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
+        survey: Survey {
+            name: "west".into(),
+            identity: crate::client::Identity::default(),
+            links: Ok(vec![link("east")]),
+            config: Ok(config(A)),
+        },
+        serves_links: Ok(true),
+        may_list_links: Ok(true),
+        crd: Ok(Crd {
+            status_fields: [
+                "conditions",
+                "gateway",
+                "mirrored",
+                "federated",
+                "unhealthy",
+                "observedGeneration",
+            ]
+            .map(str::to_owned)
+            .into(),
+            has_columns: true,
+        }),
+        deployments: Ok(vec![deployment(
+            labels::CONTROLLER_NAME,
+            "controller",
+            None,
+        )]),
+        controller_denied: Ok(vec![]),
+        mirrors: Ok(vec![
+            service("web-east", &of_east, &[]),
+            service(
+                "api-east",
+                &[of_east[0], (labels::REMOTE_DISCOVERY, "east")],
+                &[],
+            ),
+            service(
+                "web-federated",
+                &[],
+                &[(labels::REMOTE_DISCOVERY, "web@east")],
+            ),
+        ]),
+        probes: Ok(vec![service("probe-east", &of_east, &[])]),
+        endpoints: Ok(endpoints(&["web-east", "probe-east"])),
+        pods: Ok(vec![MeshedPod {
+            namespace: "linkerd-multicluster".into(),
+            name: "controller-1".into(),
+            phase: "Running".into(),
+            reason: String::new(),
+            proxy: Some(Proxy {
+                ready: true,
+                image: "registry.example/proxy:edge-26.8.1".into(),
+                trust_anchors: Some(A.into()),
+            }),
+        }]),
+        trust_roots: Ok(Some(A.into())),
+    }
+}
+
+/// The only Link of [`well`].
+fn east(facts: &mut Facts) -> &mut LinkFacts {
+    &mut facts.survey.links.as_mut().unwrap()[0]
+}
+
+fn remote(facts: &mut Facts) -> &mut Remote {
+    east(facts).remote.as_mut().unwrap().as_mut().unwrap()
+}
+
+fn ours(facts: &mut Facts) -> &mut Workload {
+    &mut facts.deployments.as_mut().unwrap()[0]
+}
+
+fn pod(facts: &mut Facts) -> &mut MeshedPod {
+    &mut facts.pods.as_mut().unwrap()[0]
+}
+
+fn status(facts: &mut Facts, patch: &Value) {
+    let status = east(facts).link.status.as_mut().unwrap();
+    let mut value = serde_json::to_value(&*status).unwrap();
+    for (key, patch) in patch.as_object().unwrap() {
+        value[key] = patch.clone();
+    }
+    *status = from(value);
+}
+
+fn no<T>() -> Result<T, String> {
+    Err("refused".into())
+}
+
+#[test]
+fn all_is_well_where_it_is() {
+    let results = evaluate(&well());
+    let not_well: Vec<_> = results
+        .iter()
+        .filter(|r| r.level != Level::Success)
+        .collect();
+    assert!(not_well.is_empty(), "{not_well:#?}");
+    assert_eq!(
+        results.len(),
+        RULES.len(),
+        "on this cluster nothing is skipped"
+    );
+    let details: Vec<_> = results
+        .iter()
+        .filter(|r| r.description.contains('\n'))
+        .collect();
+    assert_eq!(details[0].description, "Link resources are valid\n\t* east");
+}
+
+type Change = fn(&mut Facts);
+
+/// Check, what is changed, and what the check then says: level and text (a part of it).
+#[rustfmt::skip]
+const CASES: &[(&str, Change, Level, &str)] = &[
+    ("multicluster extension Namespace exists", |f| f.extension_namespaces = no(), Level::Error, "cannot list Namespaces: refused"),
+    ("multicluster extension Namespace exists", |f| f.extension_namespaces = Ok(vec![]), Level::Error, "no Namespace has the label linkerd.io/extension=multicluster"),
+    ("Link CRD exists", |f| f.serves_links = no(), Level::Error, "refused"),
+    ("Link CRD exists", |f| f.serves_links = Ok(false), Level::Error, "Link is not there"),
+    ("Link CRD exists", |f| f.may_list_links = no(), Level::Error, "refused"),
+    ("Link CRD exists", |f| f.may_list_links = Ok(false), Level::Error, "not permitted to list Links"),
+    ("Link CRD is up to date", |f| f.crd = no(), Level::Warning, "cannot read the CRD: refused"),
+    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "it lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.observedGeneration, columns for kubectl"),
+    ("Link resources are valid", |f| f.survey.links = no(), Level::Error, "cannot list Links: refused"),
+    ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Level::Error, "Link linkerd-multicluster/east: spec.targetClusterName \"\" is no DNS label"),
+    ("Link resources are valid", |f| east(f).link.spec.cluster_credentials_secret.clear(), Level::Error, "spec.clusterCredentialsSecret is empty"),
+    ("Link resources are valid", |f| east(f).link.spec.gateway_port = "0".into(), Level::Error, "spec.gatewayPort \"0\" is no port number"),
+    ("Link resources are valid", |f| f.survey.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
+    ("Link and CLI versions match", |f| f.version = "1.2.4".into(), Level::Warning, "Link linkerd-multicluster/east was made by version 1.2.3 (this is 1.2.4)"),
+    ("Link and CLI versions match", |f| east(f).link.metadata.annotations = None, Level::Warning, "unable to determine version"),
+    ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
+    ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| east(f).remote = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| remote(f).denied = no(), Level::Error, "east: cannot ask what is permitted: refused"),
+    ("remote cluster access credentials are valid", |f| remote(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires in 7d0h, on 2026-11-28 12:00 UTC; make new credentials"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires in 3h, on"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token has expired on 2026-11-21 12:00 UTC"),
+    ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: also permitted: secrets (get list)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Level::Warning, "also permitted: services (delete)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Level::Warning, "also permitted: configmaps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Level::Warning, "also permitted: configmaps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "also permitted: everything (*)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "also permitted: deployments.apps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| remote(f).rules = no(), Level::Warning, "east: not known"),
+    ("clusters share trust anchors", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| f.survey.config = Ok(config("")), Level::Error, "trust anchors of this cluster: there is no certificate"),
+    ("clusters share trust anchors", |f| remote(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| remote(f).config = Ok(config("x")), Level::Error, "east: trust anchors: there is no certificate"),
+    ("clusters share trust anchors", |f| remote(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted here: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| f.survey.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted there: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| east(f).remote = Some(no()), Level::Warning, "east: not known"),
+    ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot tell: refused"),
+    ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services"),
+    ("service mirror controllers are running", |f| f.deployments = no(), Level::Error, "cannot list Deployments: refused"),
+    ("service mirror controllers are running", |f| f.deployments = Ok(vec![]), Level::Error, "Deployment linkerd-multicluster-controller is not there"),
+    ("service mirror controllers are running", |f| ours(f).available = 0, Level::Error, "linkerd-multicluster-controller has 0/1 replicas available"),
+    ("service mirror controllers are running", |f| { let copy = ours(f).clone(); f.deployments.as_mut().unwrap().push(copy); }, Level::Error, "there is more than one"),
+    ("extension is managing controllers", |f| second(f, "linkerd-service-mirror-east", "service-mirror", Some("east")), Level::Warning, "linkerd-service-mirror-east was made by the deprecated"),
+    ("no second service mirror is running for a Link", |f| second(f, "controller-east", "controller", Some("east")), Level::Error, "controller-east mirrors from east too"),
+    ("no second service mirror is running for a Link", |f| second(f, "controller-north", "controller", Some("north")), Level::Success, ""),
+    ("no second service mirror is running for a Link", |f| second(f, "linkerd-local-service-mirror", "local-service-mirror", None), Level::Error, "writes federated Services too"),
+    ("no second service mirror is running for a Link", |f| { second(f, "controller-east", "controller", Some("east")); ours(f).desired = 0; }, Level::Success, ""),
+    ("controller and CLI versions match", |f| ours(f).images = vec!["registry.example:5000/controller:v1.2.2".into()], Level::Warning, "the controller's image is v1.2.2, this is 1.2.3"),
+    ("Links are ready", |f| status(f, &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": "no answer", "lastTransitionTime": NOW}]})), Level::Error, "east: no answer"),
+    ("Links are ready", |f| east(f).link.status = None, Level::Error, "east: no controller has said anything about it yet"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.probes = no(), Level::Error, "east: cannot list probe Services: refused"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: its probe Service is not there"),
+    ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "more than one probe Service"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.endpoints = Ok(endpoints(&["web-east"])), Level::Error, "east: probe Service probe-east has no endpoints"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway is not alive"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {}})), Level::Error, "east: the gateway has not answered yet"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": null})), Level::Error, "east: the controller says nothing about the gateway"),
+    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
+    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": true}))), Level::Success, ""),
+    ("Linkerd reads EndpointSlices", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("all mirror services have endpoints", |f| f.mirrors = no(), Level::Error, "cannot list mirror services: refused"),
+    ("all mirror services have endpoints", |f| f.endpoints = no(), Level::Error, "cannot list EndpointSlices: refused"),
+    ("all mirror services have endpoints", |f| f.endpoints = Ok(Endpoints::default()), Level::Error, "Service shop/web-east has no endpoints"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is mirrored from north, which has no Link"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
+    ("no mirror service's name is taken", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
+    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("False", "MissingNamespace", ""))]})), Level::Warning, "east: shop/web: MissingNamespace"),
+    ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which the Link's status has no room for"),
+    ("all exported services are mirrored", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", ""))], "unhealthy": 1})), Level::Success, ""),
+    ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "LimitExceeded", "status": "True", "reason": "x", "message": "more than 5 Services", "lastTransitionTime": NOW}]})), Level::Warning, "east: more than 5 Services"),
+    ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Level::Warning, "east: shop/web: ports differ"),
+    ("multicluster extension proxies are healthy", |f| f.pods = no(), Level::Warning, "cannot list pods: refused"),
+    ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Level::Warning, "no pod of the extension has a proxy"),
+    ("multicluster extension proxies are healthy", |f| pod(f).phase = "Pending".into(), Level::Warning, "pod linkerd-multicluster/controller-1 is Pending"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy = None, Level::Warning, "pod linkerd-multicluster/controller-1 has no proxy"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().ready = false, Level::Warning, "is not ready"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().trust_anchors = Some(B.into()), Level::Warning, "has other trust anchors"),
+    ("multicluster extension proxies are healthy", |f| { let mut gone = pod(f).clone(); gone.phase = "Failed".into(); gone.reason = "NodeShutdown".into(); f.pods.as_mut().unwrap().push(gone); }, Level::Success, ""),
+    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy:edge-26.7.1".into(), Level::Warning, "is edge-26.7.1, the control plane's is edge-26.8.1"),
+    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
+    ("multicluster extension proxies are up-to-date", |f| f.survey.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
+];
+
+fn expire(facts: &mut Facts, at: &str) {
+    let expiry = Some(at.parse().unwrap());
+    east(facts).credentials = Some(Ok(Credentials {
+        expiry,
+        ..Credentials::default()
+    }));
+}
+
+fn permit(facts: &mut Facts, rule: AccessRule) {
+    remote(facts).rules.as_mut().unwrap().push(rule);
+}
+
+fn second(facts: &mut Facts, name: &str, component: &str, cluster: Option<&str>) {
+    let second = deployment(name, component, cluster);
+    facts.deployments.as_mut().unwrap().push(second);
+}
+
+fn find<'a>(results: &'a [CheckResult], description: &str) -> Option<&'a CheckResult> {
+    results
+        .iter()
+        .find(|result| result.description.lines().next() == Some(description))
+}
+
+#[test]
+fn each_rule_tells_what_is_wrong() {
+    for (description, change, level, text) in CASES {
+        let mut facts = well();
+        change(&mut facts);
+        let results = evaluate(&facts);
+        let result =
+            find(&results, description).unwrap_or_else(|| panic!("{description}: skipped"));
+        assert_eq!(
+            (result.level, result.error.is_empty()),
+            (*level, text.is_empty()),
+            "{result:?}"
+        );
+        assert!(result.error.contains(text), "{text:?} is not in {result:?}");
+    }
+}
+
+#[test]
+fn every_rule_has_a_case_that_fails() {
+    let failing: BTreeSet<_> = CASES
+        .iter()
+        .filter(|c| c.2 != Level::Success)
+        .map(|c| c.0)
+        .collect();
+    let missing: Vec<_> = RULES
+        .iter()
+        .map(|r| r.description)
+        .filter(|d| !failing.contains(d))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn what_does_not_apply_is_not_mentioned() {
+    let described = |change: Change| {
+        let mut facts = well();
+        change(&mut facts);
+        let results = evaluate(&facts);
+        results
+            .into_iter()
+            .map(|r| r.description)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        described(|f| {
+            f.survey.links = Ok(vec![]);
+            f.mirrors = Ok(vec![]);
+        }),
+        [
+            "multicluster extension Namespace exists",
+            "Link CRD exists",
+            "Link CRD is up to date",
+            "extension is managing controllers",
+            "controller and CLI versions match",
+            "Linkerd reads EndpointSlices",
+            "multicluster extension proxies are healthy",
+            "multicluster extension proxies are up-to-date",
+        ]
+    );
+    for (description, change) in [
+        (
+            "extension is managing controllers",
+            (|f| f.deployments = Ok(vec![])) as Change,
+        ),
+        ("controller and CLI versions match", |f| {
+            ours(f).images = vec!["controller@sha256:00".into()]
+        }),
+        ("Links are ready", |f| f.crd = Ok(Crd::default())),
+        (
+            "probe services able to communicate with all gateway mirrors",
+            |f| east(f).link.spec.gateway_address.clear(),
+        ),
+        ("multicluster extension proxies are up-to-date", |f| {
+            f.pods = no()
+        }),
+    ] {
+        assert!(
+            !described(change).iter().any(|d| d == description),
+            "{description}"
+        );
+    }
+}
+
+#[test]
+fn nothing_follows_a_fatal_failure() {
+    let mut facts = well();
+    facts.serves_links = Ok(false);
+    let results = evaluate(&facts);
+    assert_eq!(results.len(), 2);
+    assert_eq!(
+        results[1].hint.as_deref(),
+        Some("https://linkerd.io/2/checks/#l5d-multicluster-link-crd-exists")
+    );
+}
+
+#[test]
+fn a_long_list_is_cut_and_control_characters_are_harmless() {
+    let mut facts = well();
+    let orphans = (0..25).map(|n| {
+        service(
+            &format!("web-{n:02}"),
+            &[(labels::CLUSTER_NAME, "\u{1b}[2J")],
+            &[],
+        )
+    });
+    facts.mirrors = Ok(orphans.collect());
+    let results = evaluate(&facts);
+    let error = &find(&results, "all mirror services are part of a Link")
+        .unwrap()
+        .error;
+    assert_eq!(error.lines().count(), 11);
+    assert!(error.ends_with("… and 15 more"), "{error}");
+    assert!(!error.contains('\u{1b}'));
+}
+
+#[test]
+fn only_what_waiting_can_help_is_retried() {
+    let mut facts = well();
+    ours(&mut facts).available = 0;
+    east(&mut facts).remote = Some(no());
+    let retried: Vec<_> = evaluate(&facts)
+        .into_iter()
+        .filter(|r| r.retry)
+        .map(|r| r.description)
+        .collect();
+    assert_eq!(retried, ["service mirror controllers are running"]);
+}

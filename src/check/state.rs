@@ -1,0 +1,273 @@
+//! The state of one Link in few words, from what its controller has written into it. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::facts::LinkFacts;
+use crate::api::link::ServiceStatus;
+
+/// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkState {
+    /// Name of the target cluster.
+    pub cluster: String,
+    /// Namespace of the Link.
+    pub namespace: String,
+    /// Name of the Link.
+    pub name: String,
+    /// Whether everything is mirrored that can be.
+    pub ready: Option<bool>,
+    /// Whether the target cluster's API server answers.
+    pub connected: Option<bool>,
+    /// Whether the credentials can be used.
+    pub credentials_valid: Option<bool>,
+    /// The gateway; `null` when the Link has none.
+    pub gateway: Option<GatewayState>,
+    /// Number of Services that are mirrored.
+    pub mirrored: i64,
+    /// Number of Services that are members of federated Services.
+    pub federated: i64,
+    /// Number of Services that should be either and are not.
+    pub unhealthy: i64,
+    /// When anything of this last changed.
+    pub last_change: Option<Timestamp>,
+    /// What is wrong, as the controller says it.
+    pub message: Option<String>,
+}
+
+/// How the gateway of a target cluster is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayState {
+    /// Whether it answers probes.
+    pub alive: Option<bool>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// Latency of a probe, milliseconds, at some time not long ago.
+    pub latency_ms: Option<i64>,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+}
+
+impl LinkState {
+    /// The state of a Link.
+    pub fn of(link: &LinkFacts) -> Self {
+        let status = link.status().cloned().unwrap_or_default();
+        let gateway = link.has_gateway().then(|| {
+            let gateway = status.gateway.clone().unwrap_or_default();
+            GatewayState {
+                alive: gateway.alive,
+                since: gateway.since.map(|time| time.0),
+                latency_ms: gateway.latency_ms,
+                addresses: gateway.addresses,
+            }
+        });
+        let lists = [&status.mirror_services, &status.federated_services];
+        let services = lists.into_iter().flatten().flat_map(|s| &s.conditions);
+        let changes = status
+            .conditions
+            .iter()
+            .map(|condition| condition.last_transition_time.0)
+            .chain(services.map(|condition| condition.last_transition_time.0))
+            .chain(gateway.iter().filter_map(|gateway| gateway.since));
+        let listed = |done: bool| {
+            move |services: &[ServiceStatus]| {
+                services
+                    .iter()
+                    .filter(|s| is_done(s) == done)
+                    .count()
+                    .try_into()
+                    .unwrap_or(i64::MAX)
+            }
+        };
+        // The original's controller writes the lists and no counts.
+        let mirrored = status
+            .mirrored
+            .unwrap_or_else(|| listed(true)(&status.mirror_services));
+        let federated = status
+            .federated
+            .unwrap_or_else(|| listed(true)(&status.federated_services));
+        let unhealthy = status.unhealthy.unwrap_or_else(|| {
+            listed(false)(&status.mirror_services) + listed(false)(&status.federated_services)
+        });
+        Self {
+            cluster: link.cluster().to_owned(),
+            namespace: link.namespace().to_owned(),
+            name: link.name().to_owned(),
+            ready: holds(link, "Ready"),
+            connected: holds(link, "Connected"),
+            credentials_valid: holds(link, "CredentialsValid"),
+            last_change: changes.max(),
+            message: message(link),
+            gateway,
+            mirrored,
+            federated,
+            unhealthy,
+        }
+    }
+
+    /// Whether a condition of this name holds; `None` where that is unknown.
+    pub fn condition(&self, name: Condition) -> Option<bool> {
+        match name {
+            Condition::Ready => self.ready,
+            Condition::Connected => self.connected,
+            Condition::CredentialsValid => self.credentials_valid,
+            Condition::GatewayAlive => self.gateway.as_ref().and_then(|gateway| gateway.alive),
+        }
+    }
+}
+
+/// The conditions of a Link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Credentials valid, connected, and everything written that can be.
+    Ready,
+    /// The target cluster's API server answers.
+    Connected,
+    /// The credentials can be used.
+    CredentialsValid,
+    /// The gateway answers probes.
+    GatewayAlive,
+}
+
+fn is_done(service: &ServiceStatus) -> bool {
+    service
+        .conditions
+        .first()
+        .is_some_and(|c| c.status == "True")
+}
+
+fn holds(link: &LinkFacts, type_: &str) -> Option<bool> {
+    match link.condition(type_)?.0 {
+        "True" => Some(true),
+        "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// The message of the first condition that does not hold, causes before consequences.
+fn message(link: &LinkFacts) -> Option<String> {
+    ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
+        .iter()
+        .filter_map(|type_| link.condition(type_))
+        .find(|(status, message)| *status != "True" && !message.is_empty())
+        .map(|(_, message)| message.to_owned())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A Link to `cluster` with this status.
+    pub(crate) fn link(cluster: &str, status: &Value) -> LinkFacts {
+        LinkFacts {
+            link: serde_json::from_value(json!({
+                "apiVersion": "multicluster.linkerd.io/v1alpha3",
+                "kind": "Link",
+                "metadata": {"name": cluster, "namespace": "linkerd-multicluster"},
+                "spec": {
+                    "targetClusterName": cluster,
+                    "gatewayAddress": "192.0.2.1",
+                    "probeSpec": {"path": "/ready"},
+                },
+                "status": status,
+            }))
+            .unwrap(),
+            credentials: None,
+            remote: None,
+        }
+    }
+
+    /// A condition that took its value at `time`, seconds of the first minute of 2026.
+    pub(crate) fn condition(type_: &str, status: &str, message: &str, time: u8) -> Value {
+        json!({
+            "type": type_, "status": status, "reason": "Because", "message": message,
+            "lastTransitionTime": format!("2026-01-01T00:00:{time:02}Z"),
+        })
+    }
+
+    fn service(status: &str, time: u8) -> Value {
+        json!({
+            "controllerName": "linkerd.io/service-mirror",
+            "remoteRef": {"name": "web", "namespace": "shop"},
+            "conditions": [condition("Mirrored", status, "", time)],
+        })
+    }
+
+    #[test]
+    fn our_controllers_word_is_taken() {
+        let link = link(
+            "east",
+            &json!({
+                "mirrorServices": [service("False", 5)],
+                "conditions": [
+                    condition("Ready", "False", "not connected", 2),
+                    condition("Connected", "False", "no answer", 3),
+                    condition("CredentialsValid", "True", "fine", 1),
+                ],
+                "gateway": {"alive": false, "since": "2026-01-01T00:00:04Z", "latencyMs": 7, "addresses": ["192.0.2.1"]},
+                "mirrored": 700, "federated": 2, "unhealthy": 1,
+            }),
+        );
+        insta::assert_json_snapshot!(LinkState::of(&link), @r#"
+        {
+          "cluster": "east",
+          "namespace": "linkerd-multicluster",
+          "name": "east",
+          "ready": false,
+          "connected": false,
+          "credentialsValid": true,
+          "gateway": {
+            "alive": false,
+            "since": "2026-01-01T00:00:04Z",
+            "latencyMs": 7,
+            "addresses": [
+              "192.0.2.1"
+            ]
+          },
+          "mirrored": 700,
+          "federated": 2,
+          "unhealthy": 1,
+          "lastChange": "2026-01-01T00:00:05Z",
+          "message": "no answer"
+        }
+        "#);
+    }
+
+    #[test]
+    fn the_originals_lists_are_counted() {
+        let link = link(
+            "east",
+            &json!({
+                "mirrorServices": [service("True", 1), service("False", 2), service("True", 3)],
+                "federatedServices": [service("True", 1), service("False", 0)],
+            }),
+        );
+        let state = LinkState::of(&link);
+        assert_eq!(
+            (state.mirrored, state.federated, state.unhealthy),
+            (2, 1, 2)
+        );
+        assert_eq!((state.ready, state.connected), (None, None));
+        assert_eq!(
+            state.last_change,
+            Some("2026-01-01T00:00:03Z".parse().unwrap())
+        );
+        assert_eq!(state.gateway.unwrap().alive, None);
+    }
+
+    #[test]
+    fn a_link_that_nobody_has_looked_at_is_unknown() {
+        let mut link = link("east", &json!({}));
+        link.link.status = None;
+        link.link.spec.gateway_address.clear();
+        let state = LinkState::of(&link);
+        assert_eq!(
+            (state.ready, state.gateway, state.last_change),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! Asks one cluster for its Links, their credentials, and Linkerd's configuration. Reads only.
+//!
+//! Requests run at the same time, and each ends within the client's deadline: a cluster that does not answer
+//! costs one deadline, not one for each request.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, Config, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{
+    facts::{Credentials, Known, LinkFacts, Survey},
+    remote,
+};
+use crate::{
+    api::{
+        labels,
+        link::{Link, LinkerdConfig},
+    },
+    client::{Access, Identity, build, credentials_expiry, credentials_identity, explain},
+    manifests::yaml,
+};
+
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+/// Links that are looked into at the same time.
+const LINKS_AT_ONCE: usize = 32;
+
+/// A cluster that can be asked.
+#[derive(Clone)]
+pub struct Source {
+    /// What the user calls the cluster.
+    pub name: String,
+    /// Where its API server is.
+    pub identity: Identity,
+    /// Its client, for one-shot requests.
+    pub client: Client,
+    config: Config,
+    /// Time limit of a request, and of all requests to one target cluster together.
+    pub deadline: Duration,
+    /// Namespace of Linkerd's control plane.
+    pub linkerd_namespace: String,
+}
+
+impl Source {
+    /// Prepares to ask a cluster. Sends nothing yet.
+    pub async fn new(
+        name: &str,
+        access: &Access,
+        deadline: Duration,
+        linkerd_namespace: &str,
+    ) -> anyhow::Result<Self> {
+        let config = access.config().await?;
+        Ok(Self {
+            name: name.to_owned(),
+            identity: Identity::of(&config),
+            client: build(config.clone(), deadline)?,
+            config,
+            deadline,
+            linkerd_namespace: linkerd_namespace.to_owned(),
+        })
+    }
+
+    /// A client whose requests may be silent for as long as a watch may.
+    pub fn watch_client(&self) -> anyhow::Result<Client> {
+        build(self.config.clone(), WATCH + self.deadline)
+    }
+}
+
+/// How long the API server keeps a watch open, and thus how long a dead one is taken for a silent one.
+pub const WATCH: Duration = Duration::from_secs(60);
+
+/// How far to look into Links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The Links alone.
+    Links,
+    /// Also the credentials Secrets.
+    Credentials,
+    /// Also the target clusters, with these credentials.
+    Targets,
+}
+
+/// Asks a cluster.
+pub async fn survey(source: &Source, depth: Depth) -> Survey {
+    let (links, config) = futures::join!(
+        links(source, depth),
+        linkerd_config(&source.client, &source.linkerd_namespace)
+    );
+    Survey {
+        name: source.name.clone(),
+        identity: source.identity.clone(),
+        links,
+        config,
+    }
+}
+
+async fn links(source: &Source, depth: Depth) -> Known<Vec<LinkFacts>> {
+    let mut links: Vec<Link> = list(&Api::all(source.client.clone()), "")
+        .await
+        .map_err(|error| explain(&error))?;
+    links.sort_by(|a, b| {
+        let key = |link: &Link| (link.metadata.namespace.clone(), link.metadata.name.clone());
+        key(a).cmp(&key(b))
+    });
+    let facts = stream::iter(links)
+        .map(|link| link_facts(source, depth, link))
+        .buffered(LINKS_AT_ONCE);
+    Ok(facts.collect().await)
+}
+
+async fn link_facts(source: &Source, depth: Depth, link: Link) -> LinkFacts {
+    let mut facts = LinkFacts {
+        link,
+        credentials: None,
+        remote: None,
+    };
+    if depth == Depth::Links {
+        return facts;
+    }
+    match kubeconfig_of(source, &facts.link).await {
+        Err(why) => facts.credentials = Some(Err(why)),
+        Ok(kubeconfig) => {
+            let identity = credentials_identity(&kubeconfig).await;
+            let expiry = credentials_expiry(&kubeconfig);
+            facts.credentials = Some(
+                identity
+                    .map(|identity| Credentials { identity, expiry })
+                    .map_err(|error| error.to_string()),
+            );
+            if depth == Depth::Targets {
+                let namespace = &facts.link.spec.target_cluster_linkerd_namespace;
+                facts.remote = Some(remote::ask(&kubeconfig, namespace, source.deadline).await);
+            }
+        }
+    }
+    facts
+}
+
+/// The kubeconfig in a Link's credentials Secret. The error says nothing of its content.
+async fn kubeconfig_of(source: &Source, link: &Link) -> Known<Vec<u8>> {
+    let name = &link.spec.cluster_credentials_secret;
+    let namespace = link.metadata.namespace.as_deref().unwrap_or_default();
+    if name.is_empty() {
+        return Err("the Link names no credentials Secret".to_owned());
+    }
+    let api: Api<Secret> = Api::namespaced(source.client.clone(), namespace);
+    let secret = api
+        .get(name)
+        .await
+        .map_err(|error| format!("cannot read Secret {namespace}/{name}: {}", explain(&error)))?;
+    secret
+        .data
+        .and_then(|mut data| data.remove(labels::KUBECONFIG_KEY))
+        .map(|kubeconfig| kubeconfig.0)
+        .ok_or_else(|| {
+            format!(
+                "Secret {namespace}/{name} has no {}",
+                labels::KUBECONFIG_KEY
+            )
+        })
+}
+
+/// Linkerd's configuration in a cluster.
+pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
+    let namespace = match namespace {
+        "" => labels::LINKERD_NAMESPACE,
+        namespace => namespace,
+    };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let config = api
+        .get(labels::LINKERD_CONFIG)
+        .await
+        .map_err(|error| explain(&error))?;
+    let values = config
+        .data
+        .and_then(|mut data| data.remove(labels::LINKERD_CONFIG_KEY))
+        .ok_or_else(|| {
+            format!(
+                "ConfigMap {namespace}/{} has no {}",
+                labels::LINKERD_CONFIG,
+                labels::LINKERD_CONFIG_KEY
+            )
+        })?;
+    yaml::from_yaml(&values)
+        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))
+}
+
+/// Lists all objects that match a label selector, page by page.
+pub(super) async fn list<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut objects = Vec::new();
+    let mut page = ListParams::default().labels(selector).limit(PAGE);
+    loop {
+        let answer = match api.list(&page).await {
+            // The server forgot the list that we were reading: begin again, and take it whole.
+            Err(kube::Error::Api(status))
+                if status.code == 410 && page.continue_token.is_some() =>
+            {
+                objects.clear();
+                api.list(&ListParams::default().labels(selector)).await?
+            }
+            answer => answer?,
+        };
+        objects.extend(answer.items);
+        match answer.metadata.continue_ {
+            Some(token) if !token.is_empty() => page.continue_token = Some(token),
+            _ => return Ok(objects),
+        }
+    }
+}

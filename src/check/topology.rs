@@ -1,0 +1,315 @@
+//! Which cluster links to which: what several clusters say about one another, put together. Pure.
+//!
+//! A Link names its target; that the target is one of the clusters that were asked is found by the API server
+//! in its credentials, or by its name, or by the authority that vouches for the API server.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    anchors::{self, Anchors},
+    facts::{LinkFacts, Survey},
+    state::LinkState,
+};
+
+/// Clusters and the Links between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fleet {
+    /// Clusters: those that were asked, in that order, then those that Links name.
+    pub clusters: Vec<Cluster>,
+    /// Links, by source.
+    pub links: Vec<Edge>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// Its context, or the name that a Link gives it.
+    pub name: String,
+    /// Whether it was asked, and answered.
+    pub reachable: Option<bool>,
+    /// Why it did not answer.
+    pub error: Option<String>,
+    /// What it trusts: subjects and serial numbers; `null` where unknown.
+    pub trust_anchors: Option<Vec<String>>,
+}
+
+/// A Link from one cluster to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Edge {
+    /// The cluster in which the Link is: it mirrors from the target.
+    pub source: String,
+    /// The target, as the clusters of this fleet are named.
+    pub target: String,
+    /// Whether the target has no Link back; `null` where unknown.
+    pub one_way: Option<bool>,
+    /// Whether both clusters have the same trust anchors; `null` where unknown.
+    pub shares_trust_anchors: Option<bool>,
+    /// The Link.
+    #[serde(flatten)]
+    pub link: LinkState,
+}
+
+/// Puts together what clusters say.
+pub fn fleet(surveys: &[Survey]) -> Fleet {
+    let trusted: Vec<_> = surveys.iter().map(trust_anchors).collect();
+    let mut clusters: Vec<_> = surveys
+        .iter()
+        .zip(&trusted)
+        .map(|(survey, trusted)| Cluster {
+            name: survey.name.clone(),
+            reachable: Some(survey.links.is_ok()),
+            error: survey.links.as_ref().err().cloned(),
+            trust_anchors: trusted
+                .as_ref()
+                .map(|anchors| anchors.iter().map(|der| anchors::describe(der)).collect()),
+        })
+        .collect();
+
+    let mut links = Vec::new();
+    for (source, survey) in surveys.iter().enumerate() {
+        for link in survey.links.iter().flatten() {
+            let target = target(link, surveys);
+            let name = match target {
+                Some(target) => surveys[target].name.as_str(),
+                None => link.cluster(),
+            };
+            if target.is_none() && !clusters.iter().any(|cluster| cluster.name == name) {
+                clusters.push(Cluster {
+                    name: name.to_owned(),
+                    ..Cluster::default()
+                });
+            }
+            links.push(Edge {
+                source: survey.name.clone(),
+                target: name.to_owned(),
+                one_way: target.and_then(|target| is_one_way(source, target, surveys)),
+                shares_trust_anchors: target.and_then(|target| {
+                    Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
+                }),
+                link: LinkState::of(link),
+            });
+        }
+    }
+    Fleet { clusters, links }
+}
+
+impl Fleet {
+    /// What a person should know about it, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for cluster in &self.clusters {
+            if let Some(error) = &cluster.error {
+                notes.push(format!("{} cannot be asked: {error}", cluster.name));
+            }
+        }
+        notes.extend(self.one_way());
+        notes.extend(self.distrust());
+        notes
+    }
+
+    /// Links without one back.
+    pub fn one_way(&self) -> Vec<String> {
+        let one_way = self.links.iter().filter(|edge| edge.one_way == Some(true));
+        one_way
+            .map(|Edge { source, target, .. }| {
+                format!("{source} → {target} is one-way: {target} has no Link to {source}")
+            })
+            .collect()
+    }
+
+    /// Linked clusters with different trust anchors, each pair once.
+    pub fn distrust(&self) -> Vec<String> {
+        let mut pairs = BTreeMap::new();
+        for edge in self
+            .links
+            .iter()
+            .filter(|edge| edge.shares_trust_anchors == Some(false))
+        {
+            let mut pair = [edge.source.as_str(), edge.target.as_str()];
+            pair.sort_unstable();
+            pairs.insert(pair, ());
+        }
+        pairs
+            .into_keys()
+            .map(|[one, other]| format!("{one} and {other} have different trust anchors"))
+            .collect()
+    }
+}
+
+fn trust_anchors(survey: &Survey) -> Option<Anchors> {
+    let config = survey.config.as_ref().ok()?;
+    anchors::parse(&config.identity_trust_anchors_pem).ok()
+}
+
+/// Which of the clusters a Link leads to.
+fn target(link: &LinkFacts, surveys: &[Survey]) -> Option<usize> {
+    let identity = link
+        .credentials
+        .as_ref()
+        .and_then(|known| known.as_ref().ok());
+    let identity = identity.map(|credentials| &credentials.identity);
+    let by_server = || {
+        let server = &identity
+            .filter(|identity| !identity.server.is_empty())?
+            .server;
+        surveys
+            .iter()
+            .position(|survey| survey.identity.server == *server)
+    };
+    let by_name = || {
+        surveys
+            .iter()
+            .position(|survey| survey.name == link.cluster())
+    };
+    let by_authority = || {
+        let authorities = &identity
+            .filter(|identity| !identity.authorities.is_empty())?
+            .authorities;
+        let mut found =
+            (0..surveys.len()).filter(|&at| surveys[at].identity.authorities == *authorities);
+        // One authority may vouch for many clusters; then it tells nothing.
+        found.next().filter(|_| found.next().is_none())
+    };
+    by_server().or_else(by_name).or_else(by_authority)
+}
+
+fn is_one_way(source: usize, target: usize, surveys: &[Survey]) -> Option<bool> {
+    let links = surveys[target].links.as_ref().ok()?;
+    Some(
+        !links
+            .iter()
+            .any(|link| self::target(link, surveys) == Some(source)),
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        check::{
+            anchors::tests::{A, B},
+            facts::{Credentials, Known},
+            state::tests::{condition, link},
+        },
+        client::Identity,
+    };
+
+    fn identity(server: &str, authority: &str) -> Identity {
+        Identity {
+            server: server.into(),
+            authorities: [authority.as_bytes().to_vec()].into(),
+        }
+    }
+
+    fn survey(name: &str, anchors: &str, links: Known<Vec<LinkFacts>>) -> Survey {
+        Survey {
+            name: name.into(),
+            identity: identity(&format!("{name}.example:443"), name),
+            links,
+            config: Ok(
+                serde_json::from_value(json!({"identityTrustAnchorsPEM": anchors})).unwrap(),
+            ),
+        }
+    }
+
+    fn to(cluster: &str, server: &str, authority: &str) -> LinkFacts {
+        let status = json!({
+            "conditions": [condition("Connected", "True", "", 1), condition("Ready", "True", "", 1)],
+            "gateway": {"alive": true, "latencyMs": 3}, "mirrored": 12, "federated": 2, "unhealthy": 1,
+        });
+        let identity = identity(server, authority);
+        LinkFacts {
+            credentials: Some(Ok(Credentials {
+                identity,
+                expiry: None,
+            })),
+            ..link(cluster, &status)
+        }
+    }
+
+    /// Four contexts: east and west link to each other, west also to north (one way, other anchors), south is
+    /// dead, and north links to a cluster that is no context.
+    pub(crate) fn surveys() -> Vec<Survey> {
+        let elsewhere = "10.0.0.1:6443";
+        vec![
+            survey("east", A, Ok(vec![to("w", "west.example:443", "")])),
+            survey(
+                "west",
+                A,
+                Ok(vec![to("east", elsewhere, ""), to("n", elsewhere, "north")]),
+            ),
+            survey("north", B, Ok(vec![to("moon", elsewhere, "moon")])),
+            survey("south", A, Err("no answer".into())),
+        ]
+    }
+
+    #[test]
+    fn targets_are_found_by_server_name_and_authority() {
+        let fleet = fleet(&surveys());
+        let edges: Vec<_> = fleet
+            .links
+            .iter()
+            .map(|e| {
+                (
+                    e.source.as_str(),
+                    e.target.as_str(),
+                    e.one_way,
+                    e.shares_trust_anchors,
+                )
+            })
+            .collect();
+        assert_eq!(
+            edges,
+            [
+                ("east", "west", Some(false), Some(true)),
+                ("west", "east", Some(false), Some(true)),
+                ("west", "north", Some(true), Some(false)),
+                ("north", "moon", None, None),
+            ]
+        );
+        let clusters: Vec<_> = fleet
+            .clusters
+            .iter()
+            .map(|c| (c.name.as_str(), c.reachable))
+            .collect();
+        assert_eq!(
+            clusters,
+            [
+                ("east", Some(true)),
+                ("west", Some(true)),
+                ("north", Some(true)),
+                ("south", Some(false)),
+                ("moon", None)
+            ]
+        );
+        assert_eq!(
+            fleet.notes(),
+            [
+                "south cannot be asked: no answer",
+                "west → north is one-way: north has no Link to west",
+                "north and west have different trust anchors",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_authority_that_vouches_for_several_clusters_tells_nothing() {
+        let mut surveys = surveys();
+        surveys[2].identity.authorities = [b"shared".to_vec()].into();
+        surveys[3].identity.authorities = [b"shared".to_vec()].into();
+        assert_eq!(target(&to("n", "10.0.0.1:6443", "shared"), &surveys), None);
+    }
+
+    #[test]
+    fn nothing_is_said_about_a_way_back_from_a_cluster_that_cannot_be_asked() {
+        let mut surveys = surveys();
+        surveys[0].links = Ok(vec![to("south", "", "")]);
+        assert_eq!(fleet(&surveys).links[0].one_way, None);
+    }
+}

@@ -1,0 +1,241 @@
+//! Which clusters a command asks: the current context, those of `--context a,b`, or all.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use futures::future::join_all;
+
+use super::args::Global;
+use crate::{
+    check::{
+        facts::{Known, Survey},
+        survey::{Depth, Source, survey},
+    },
+    client::{Access, Identity},
+    hint::fail,
+};
+
+/// Which contexts to ask.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Contexts {
+    /// Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c
+    #[arg(long, conflicts_with = "context")]
+    pub(crate) all_contexts: bool,
+}
+
+/// A context, and its cluster or why there is no asking it.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) source: Known<Source>,
+}
+
+impl Contexts {
+    /// The clusters that the user means, at least one. Fails on a context that is not in the kubeconfig.
+    ///
+    /// Nothing is sent, but a kubeconfig may run a command for each context: they run at the same time.
+    pub(crate) async fn members(
+        self,
+        global: &Global,
+        deadline: Duration,
+    ) -> anyhow::Result<Vec<Member>> {
+        let access = global.access();
+        let names = self.names(&access)?;
+        let [name] = names.as_slice() else {
+            if access.api_addr.is_some() {
+                return Err(fail(
+                    "--api-addr is the address of one cluster, and several are asked",
+                    "leave it out, or name one context",
+                ));
+            }
+            let namespace = &global.linkerd_namespace;
+            let mut members = join_all(names.iter().map(|name| {
+                let access = access.with_context(name);
+                member(name.clone(), access, deadline, namespace.clone())
+            }))
+            .await;
+            if self.all_contexts {
+                drop_doubles(&mut members);
+            }
+            return Ok(members);
+        };
+        // With one cluster only, an error is the command's.
+        let access = match &access.context {
+            Some(_) => access.with_context(name),
+            None => access,
+        };
+        let source = Source::new(name, &access, deadline, &global.linkerd_namespace).await?;
+        Ok(vec![Member {
+            name: name.clone(),
+            source: Ok(source),
+        }])
+    }
+
+    fn names(self, access: &Access) -> anyhow::Result<Vec<String>> {
+        if self.all_contexts {
+            let contexts = access.kubeconfig()?.contexts;
+            let names: Vec<_> = contexts.into_iter().map(|context| context.name).collect();
+            if names.is_empty() {
+                return Err(fail(
+                    "the kubeconfig has no contexts",
+                    "is KUBECONFIG right?",
+                ));
+            }
+            return Ok(names);
+        }
+        let Some(wanted) = &access.context else {
+            // In a pod there is no kubeconfig, and the cluster has no name.
+            let current = access.kubeconfig().ok().and_then(|k| k.current_context);
+            return Ok(vec![current.unwrap_or_else(|| "this cluster".to_owned())]);
+        };
+        let kubeconfig = access.kubeconfig()?;
+        if kubeconfig
+            .contexts
+            .iter()
+            .any(|context| context.name == *wanted)
+        {
+            // A name may contain a comma.
+            return Ok(vec![wanted.clone()]);
+        }
+        let names = split(wanted);
+        for name in &names {
+            access.with_context(name).context_name(&kubeconfig)?;
+        }
+        if names.is_empty() {
+            return Err(fail("--context names no context", "pass --context a,b,c"));
+        }
+        Ok(names)
+    }
+}
+
+/// The names in `a,b,c`, each once.
+fn split(list: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+async fn member(name: String, access: Access, deadline: Duration, namespace: String) -> Member {
+    let runtime = tokio::runtime::Handle::current();
+    let context = name.clone();
+    // A kubeconfig's exec plugin blocks the thread that sets up the client.
+    let task = tokio::task::spawn_blocking(move || {
+        runtime.block_on(Source::new(&context, &access, deadline, &namespace))
+    });
+    let source = match task.await.context("a task ended early") {
+        Ok(source) => source.map_err(|error| format!("{error:#}")),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    Member { name, source }
+}
+
+/// Keeps the first of several contexts that lead to one cluster.
+fn drop_doubles(members: &mut Vec<Member>) {
+    let mut seen: Vec<Identity> = Vec::new();
+    members.retain(|member| match &member.source {
+        Err(_) => true,
+        Ok(source) if seen.contains(&source.identity) => false,
+        Ok(source) => {
+            seen.push(source.identity.clone());
+            true
+        }
+    });
+}
+
+/// Asks all clusters at the same time. Only when there are several are their credentials looked at, which say
+/// where their Links lead.
+pub(crate) async fn survey_all(members: &[Member]) -> Vec<Survey> {
+    let depth = if members.len() > 1 {
+        Depth::Credentials
+    } else {
+        Depth::Links
+    };
+    join_all(members.iter().map(async |member| match &member.source {
+        Ok(source) => survey(source, depth).await,
+        Err(why) => silent(&member.name, why),
+    }))
+    .await
+}
+
+/// What is known about a cluster that cannot be asked.
+pub(crate) fn silent(name: &str, why: &str) -> Survey {
+    Survey {
+        name: name.to_owned(),
+        identity: Identity::default(),
+        links: Err(why.to_owned()),
+        config: Err(why.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KUBECONFIG: &str = "
+contexts:
+- {name: east, context: {cluster: east}}
+- {name: west, context: {cluster: west}}
+- {name: 'east,west', context: {cluster: west}}
+- {name: east-again, context: {cluster: east}}
+- {name: broken, context: {cluster: nowhere}}
+clusters:
+- {name: east, cluster: {server: 'https://east.example'}}
+- {name: west, cluster: {server: 'https://west.example'}}
+current-context: west
+";
+
+    async fn names(context: Option<&str>, all_contexts: bool) -> anyhow::Result<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        std::fs::write(&path, KUBECONFIG).unwrap();
+        let global = Global {
+            kubeconfig: Some(path),
+            context: context.map(str::to_owned),
+            ..Global::default()
+        };
+        let contexts = Contexts { all_contexts };
+        let members = contexts.members(&global, Duration::from_secs(1)).await?;
+        Ok(members
+            .into_iter()
+            .map(|member| match member.source {
+                Ok(source) => source.name,
+                Err(_) => format!("{}!", member.name),
+            })
+            .collect())
+    }
+
+    #[tokio::test]
+    async fn contexts_are_one_some_or_all() {
+        for (context, all, expected) in [
+            (None, false, "west"),
+            (Some("east"), false, "east"),
+            (Some("east, west,,east"), false, "east west"),
+            (Some("west,broken"), false, "west broken!"),
+            (Some("east,west"), false, "east,west"),
+            (None, true, "east west broken!"),
+        ] {
+            let names = names(context, all).await.unwrap();
+            assert_eq!(names.join(" "), expected, "{context:?} {all}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_not_there_is_an_error_that_names_it() {
+        for (context, expected) in [
+            ("north", "context \"north\" is not in the kubeconfig"),
+            ("east,north", "context \"north\" is not in the kubeconfig"),
+            (" , ", "--context names no context"),
+        ] {
+            let error = names(Some(context), false).await.unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

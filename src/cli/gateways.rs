@@ -1,0 +1,249 @@
+//! `gateways`: whether the gateways of target clusters are alive, as the original prints it.
+
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{
+    args::{Global, duration},
+    cluster::block_on,
+    fleet::Contexts,
+    output,
+    progress::spin,
+};
+use crate::{
+    api::{k8s::Service, labels},
+    check::{
+        facts::{Known, LinkFacts, label},
+        gather, printable,
+        state::LinkState,
+        survey::{Depth, Source, survey},
+    },
+    hint::fail,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  # All gateways
+  linkerd-mc gateways
+
+  # Those that are dead, by name
+  linkerd-mc gateways -o json | jq -r '.[] | select(.alive | not) | .clusterName'";
+
+/// Show whether the gateways of target clusters are alive
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Gateways {
+    /// Only the gateway of this target cluster
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<String>,
+    /// Time limit of a request to the cluster
+    #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    wait: Duration,
+    /// `json`, or anything else for the table
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    output: String,
+}
+
+/// A gateway, with the fields of the original's JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gateway {
+    cluster_name: String,
+    alive: bool,
+    number_of_services: usize,
+    /// Milliseconds; 0 when unknown.
+    latency: u64,
+    #[serde(skip)]
+    has_latency: bool,
+}
+
+/// Shows the gateways.
+pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
+    block_on(async {
+        let contexts = Contexts {
+            all_contexts: false,
+        };
+        let members = contexts.members(global, args.wait).await?;
+        for member in &members {
+            let source = member
+                .source
+                .as_ref()
+                .map_err(|why| anyhow::anyhow!("{why}"))?;
+            let gateways = spin("asking for the gateways", ask(source, args)).await?;
+            output::data(&if args.output == "json" {
+                serde_json::to_string_pretty(&gateways)? + "\n"
+            } else {
+                table(&gateways)
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn ask(source: &Source, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
+    let (namespaces, survey, mirrors) = futures::join!(
+        gather::extension_namespaces(&source.client),
+        survey(source, Depth::Links),
+        gather::mirrors(&source.client)
+    );
+    let namespaces = known("Namespaces", namespaces)?;
+    if namespaces.is_empty() {
+        return Err(fail(
+            "the multicluster extension is not installed",
+            "install it: `linkerd-mc install | kubectl apply -f -`",
+        ));
+    }
+    let links = known("Links", survey.links)?;
+    let mirrors = known("mirror Services", mirrors)?;
+    Ok(gateways(&links, &mirrors, args.cluster_name.as_deref()))
+}
+
+fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
+    answer.map_err(|why| {
+        fail(
+            format!("cannot list {what}: {why}"),
+            "`linkerd-mc check` says what is missing",
+        )
+    })
+}
+
+/// Gateways of Links that have one, by cluster.
+fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec<Gateway> {
+    let mut services: BTreeMap<&str, usize> = BTreeMap::new();
+    for mirror in mirrors {
+        *services
+            .entry(label(&mirror.metadata, labels::CLUSTER_NAME))
+            .or_default() += 1;
+    }
+    let mut gateways: Vec<_> = links
+        .iter()
+        .filter(|link| only.is_none_or(|only| link.cluster() == only))
+        .filter_map(|link| {
+            let gateway = LinkState::of(link).gateway?;
+            let latency = gateway.latency_ms.and_then(|ms| u64::try_from(ms).ok());
+            Some(Gateway {
+                cluster_name: link.cluster().to_owned(),
+                // Unknown is not alive: the format has two words only.
+                alive: gateway.alive == Some(true),
+                number_of_services: services.get(link.cluster()).copied().unwrap_or_default(),
+                latency: latency.unwrap_or_default(),
+                has_latency: latency.is_some(),
+            })
+        })
+        .collect();
+    gateways.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    gateways
+}
+
+/// The original's table: two blanks follow each column, also the last.
+fn table(gateways: &[Gateway]) -> String {
+    let names: Vec<_> = gateways
+        .iter()
+        .map(|g| printable(&g.cluster_name))
+        .collect();
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or_default()
+        .max(7);
+    let mut table = format!(
+        "{:<width$}  {:<5}  {:>9}  {:>11}  \n",
+        "CLUSTER", "ALIVE", "NUM_SVC", "LATENCY"
+    );
+    for (gateway, name) in gateways.iter().zip(names) {
+        let (alive, latency) = match (gateway.alive, gateway.has_latency) {
+            (true, true) => ("True", format!("{}ms", gateway.latency)),
+            (true, false) => ("True", "-".to_owned()),
+            (false, _) => ("False", "-".to_owned()),
+        };
+        table.push_str(&format!(
+            "{name:<width$}  {alive:<5}  {:>9}  {latency:>11}  \n",
+            gateway.number_of_services
+        ));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::check::state::tests::link;
+
+    fn some() -> Vec<Gateway> {
+        let mut without = link("no-gateway", &json!({}));
+        without.link.spec.gateway_address.clear();
+        let links = [
+            link(
+                "west",
+                &json!({"gateway": {"alive": false, "latencyMs": 9}}),
+            ),
+            link(
+                "east-with-a-long-name",
+                &json!({"gateway": {"alive": true, "latencyMs": 12}}),
+            ),
+            link("new", &json!({})),
+            link("quick", &json!({"gateway": {"alive": true}})),
+            without,
+        ];
+        let mirrors: Vec<Service> = ["west", "west", "elsewhere"]
+            .iter()
+            .map(|cluster| {
+                serde_json::from_value(
+                    json!({"metadata": {"labels": {labels::CLUSTER_NAME: cluster}}}),
+                )
+                .unwrap()
+            })
+            .collect();
+        gateways(&links, &mirrors, None)
+    }
+
+    #[test]
+    fn the_table_is_the_originals() {
+        assert_eq!(
+            table(&some()),
+            "CLUSTER                ALIVE    NUM_SVC      LATENCY  \n\
+             east-with-a-long-name  True           0         12ms  \n\
+             new                    False          0            -  \n\
+             quick                  True           0            -  \n\
+             west                   False          2            -  \n"
+        );
+        assert_eq!(table(&[]), "CLUSTER  ALIVE    NUM_SVC      LATENCY  \n");
+    }
+
+    #[test]
+    fn the_json_is_the_originals_but_for_an_empty_list() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&some()[..1]).unwrap(), @r#"
+        [
+          {
+            "clusterName": "east-with-a-long-name",
+            "alive": true,
+            "numberOfServices": 0,
+            "latency": 12
+          }
+        ]
+        "#);
+        assert_eq!(
+            serde_json::to_string_pretty(&gateways(&[], &[], None)).unwrap(),
+            "[]"
+        );
+    }
+
+    #[test]
+    fn one_cluster_can_be_picked() {
+        let links = [link("west", &json!({})), link("east", &json!({}))];
+        let picked = gateways(&links, &[], Some("east"));
+        assert_eq!(picked.len(), 1);
+        assert_eq!(picked[0].cluster_name, "east");
+    }
+}

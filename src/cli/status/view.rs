@@ -1,0 +1,285 @@
+//! What `status` shows: facts → rows. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    check::{
+        state::GatewayState,
+        topology::{Edge, Fleet},
+    },
+    cli::{
+        age::age,
+        table::{Cell, Column, Table, Tone},
+    },
+};
+
+use super::services::ServiceRow;
+
+/// How much of a table is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Whether several clusters are asked.
+    pub(super) fleet: bool,
+    /// Whether all columns are shown.
+    pub(super) wide: bool,
+}
+
+/// Everything that `status` found out; its JSON is the documented output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Status {
+    /// Clusters and Links.
+    #[serde(flatten)]
+    pub(super) fleet: Fleet,
+    /// Mirrors and federated Services, when they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) services: Option<Vec<ServiceRow>>,
+}
+
+/// A row a Link.
+pub(super) fn links(fleet: &Fleet, shape: Shape, now: Timestamp) -> Table {
+    let columns = link_columns(shape);
+    let mut table = Table::new(
+        columns
+            .iter()
+            .map(|(column, _)| *column)
+            .collect::<Vec<_>>(),
+    );
+    for edge in &fleet.links {
+        table.push(columns.iter().map(|(_, cell)| cell(edge, now)).collect());
+    }
+    table
+}
+
+type ToCell = fn(&Edge, Timestamp) -> Cell;
+
+#[rustfmt::skip]
+fn link_columns(shape: Shape) -> Vec<(Column, ToCell)> {
+    let Shape { fleet, wide } = shape;
+    let columns: [(bool, Column, ToCell); 16] = [
+        (fleet, Column::elastic("SOURCE"), |e, _| (&e.source).into()),
+        (fleet, Column::elastic("TARGET"), |e, _| (&e.target).into()),
+        (!fleet || wide, Column::elastic("CLUSTER"), |e, _| (&e.link.cluster).into()),
+        (wide, Column::new("LINK"), |e, _| format!("{}/{}", e.link.namespace, e.link.name).into()),
+        (wide, Column::new("READY"), |e, _| known(e.link.ready)),
+        (true, Column::new("CONNECTED"), |e, _| known(e.link.connected)),
+        (wide, Column::new("CREDENTIALS"), |e, _| match e.link.credentials_valid {
+            Some(true) => Cell::toned("valid", Tone::Good),
+            Some(false) => Cell::toned("invalid", Tone::Bad),
+            None => Cell::toned("unknown", Tone::Doubtful),
+        }),
+        (true, Column::new("GATEWAY"), |e, _| gateway(e.link.gateway.as_ref())),
+        (!fleet || wide, Column::number("LATENCY"), |e, _| latency(e.link.gateway.as_ref()).into()),
+        (wide, Column::new("ADDRESSES"), |e, _| {
+            e.link.gateway.as_ref().map(|g| g.addresses.join(",")).unwrap_or_default().into()
+        }),
+        (true, Column::number("MIRRORED"), |e, _| e.link.mirrored.to_string().into()),
+        (true, Column::number("FEDERATED"), |e, _| e.link.federated.to_string().into()),
+        (true, Column::number("UNHEALTHY"), |e, _| match e.link.unhealthy {
+            0 => "0".into(),
+            n => Cell::toned(n.to_string(), Tone::Doubtful),
+        }),
+        (fleet && wide, Column::new("TRUST"), |e, _| match e.shares_trust_anchors {
+            Some(true) => Cell::toned("shared", Tone::Good),
+            Some(false) => Cell::toned("differs", Tone::Bad),
+            None => Cell::toned("unknown", Tone::Doubtful),
+        }),
+        (!fleet || wide, Column::new("CHANGED"), |e, now| age(now, e.link.last_change).into()),
+        (wide, Column::elastic("MESSAGE"), |e, _| e.link.message.as_deref().unwrap_or_default().into()),
+    ];
+    columns.into_iter().filter(|(shown, ..)| *shown).map(|(_, column, cell)| (column, cell)).collect()
+}
+
+fn known(value: Option<bool>) -> Cell {
+    match value {
+        Some(true) => Cell::toned("True", Tone::Good),
+        Some(false) => Cell::toned("False", Tone::Bad),
+        None => Cell::toned("Unknown", Tone::Doubtful),
+    }
+}
+
+fn gateway(gateway: Option<&GatewayState>) -> Cell {
+    match gateway.map(|gateway| gateway.alive) {
+        Some(Some(true)) => Cell::toned("alive", Tone::Good),
+        Some(Some(false)) => Cell::toned("dead", Tone::Bad),
+        Some(None) => Cell::toned("unknown", Tone::Doubtful),
+        None => "none".into(),
+    }
+}
+
+/// Latency of a gateway that is alive.
+pub(crate) fn latency(gateway: Option<&GatewayState>) -> String {
+    let alive = gateway.filter(|gateway| gateway.alive == Some(true));
+    alive
+        .and_then(|gateway| gateway.latency_ms)
+        .map_or_else(|| "-".to_owned(), |ms| format!("{ms}ms"))
+}
+
+/// What stands below the table: what is wrong, a sentence each.
+pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !shape.wide {
+        // The wide table has a column for it.
+        notes.extend(fleet.links.iter().filter_map(|edge| {
+            let message = edge.link.message.as_deref()?;
+            Some(if shape.fleet {
+                format!("{} → {}: {message}", edge.source, edge.target)
+            } else {
+                format!("{}: {message}", edge.link.cluster)
+            })
+        }));
+    }
+    if shape.fleet {
+        notes.extend(fleet.notes());
+    }
+    notes
+}
+
+/// A row a Service.
+pub(super) fn services(rows: &[ServiceRow], shape: Shape) -> Table {
+    let mut columns = vec![
+        Column::elastic("NAMESPACE"),
+        Column::elastic("SERVICE"),
+        Column::new("MODE"),
+        Column::elastic("FROM"),
+        Column::number("ENDPOINTS"),
+        Column::elastic("REASON"),
+    ];
+    if shape.fleet {
+        columns.insert(0, Column::elastic("CONTEXT"));
+    }
+    if shape.wide {
+        columns.push(Column::elastic("MESSAGE"));
+    }
+    let mut table = Table::new(columns);
+    for row in rows {
+        let endpoints = row
+            .endpoints
+            .map_or_else(String::new, |e| format!("{}/{}", e.ready, e.total));
+        let tone = match row.healthy {
+            Some(true) => Tone::Good,
+            Some(false) => Tone::Bad,
+            None => Tone::Plain,
+        };
+        let mut cells: Vec<Cell> = vec![
+            (&row.namespace).into(),
+            row.service.as_deref().unwrap_or_default().into(),
+            row.mode
+                .map(super::services::Mode::as_str)
+                .unwrap_or_default()
+                .into(),
+            row.from.join(",").into(),
+            endpoints.into(),
+            Cell::toned(row.reason.as_deref().unwrap_or_default(), tone),
+        ];
+        if shape.fleet {
+            cells.insert(0, (&row.context).into());
+        }
+        if shape.wide {
+            cells.push(row.message.as_deref().unwrap_or_default().into());
+        }
+        table.push(cells);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::{
+            facts::Survey,
+            state::tests::{condition, link},
+            topology::{fleet, tests::surveys},
+        },
+        client::Identity,
+    };
+    use serde_json::json;
+
+    const NOW: &str = "2026-01-01T00:05:00Z";
+
+    fn one() -> Fleet {
+        let links = vec![
+            link(
+                "east",
+                &json!({
+                    "conditions": [condition("Ready", "True", "", 1), condition("Connected", "True", "", 1), condition("CredentialsValid", "True", "", 1)],
+                    "gateway": {"alive": true, "latencyMs": 3, "addresses": ["192.0.2.1", "192.0.2.2"]},
+                    "mirrored": 1200, "federated": 12, "unhealthy": 0,
+                }),
+            ),
+            link(
+                "a-cluster-far-away-in-the-west",
+                &json!({
+                    "conditions": [condition("Connected", "False", "connection refused", 59), condition("CredentialsValid", "True", "", 1)],
+                    "gateway": {"alive": false, "since": "2026-01-01T00:00:30Z"},
+                    "mirrored": 3, "federated": 0, "unhealthy": 2,
+                }),
+            ),
+            link("new", &json!({})),
+        ];
+        fleet(&[Survey {
+            name: "here".into(),
+            identity: Identity::default(),
+            links: Ok(links),
+            config: Err("refused".into()),
+        }])
+    }
+
+    fn plain(table: &Table, width: Option<usize>) -> String {
+        anstream::adapter::strip_str(&table.render(width)).to_string()
+    }
+
+    fn shape(fleet: bool, wide: bool) -> Shape {
+        Shape { fleet, wide }
+    }
+
+    #[test]
+    fn one_cluster_fits_eighty_columns() {
+        let table = links(&one(), shape(false, false), NOW.parse().unwrap());
+        let text = plain(&table, Some(80));
+        insta::assert_snapshot!(text, @r"
+        CLUSTER     CONNECTED  GATEWAY  LATENCY  MIRRORED  FEDERATED  UNHEALTHY  CHANGED
+        east        True       alive        3ms      1200         12          0  4m59s
+        a-cluster…  False      dead           -         3          0          2  4m1s
+        new         Unknown    unknown        -         0          0          0  -
+        ");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+        assert_eq!(
+            notes(&one(), shape(false, false)),
+            ["a-cluster-far-away-in-the-west: connection refused"]
+        );
+    }
+
+    #[test]
+    fn the_wide_table_has_all() {
+        let table = links(&one(), shape(false, true), NOW.parse().unwrap());
+        insta::assert_snapshot!(plain(&table, None), @r"
+        CLUSTER                         LINK                                                 READY    CONNECTED  CREDENTIALS  GATEWAY  LATENCY  ADDRESSES            MIRRORED  FEDERATED  UNHEALTHY  CHANGED  MESSAGE
+        east                            linkerd-multicluster/east                            True     True       valid        alive        3ms  192.0.2.1,192.0.2.2      1200         12          0  4m59s    -
+        a-cluster-far-away-in-the-west  linkerd-multicluster/a-cluster-far-away-in-the-west  Unknown  False      valid        dead           -  -                           3          0          2  4m1s     connection refused
+        new                             linkerd-multicluster/new                             Unknown  Unknown    unknown      unknown        -  -                           0          0          0  -        -
+        ");
+        assert!(notes(&one(), shape(false, true)).is_empty());
+    }
+
+    #[test]
+    fn a_fleet_shows_who_links_to_whom() {
+        let fleet = fleet(&surveys());
+        let table = links(&fleet, shape(true, false), NOW.parse().unwrap());
+        let text = plain(&table, Some(80));
+        insta::assert_snapshot!(text, @r"
+        SOURCE  TARGET  CONNECTED  GATEWAY  MIRRORED  FEDERATED  UNHEALTHY
+        east    west    True       alive          12          2          1
+        west    east    True       alive          12          2          1
+        west    north   True       alive          12          2          1
+        north   moon    True       alive          12          2          1
+        ");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+        insta::assert_snapshot!(notes(&fleet, shape(true, false)).join("\n"), @r"
+        south cannot be asked: no answer
+        west → north is one-way: north has no Link to west
+        north and west have different trust anchors
+        ");
+    }
+}

@@ -1,0 +1,142 @@
+//! `status --watch`, and what tells it and `--wait` that something has changed.
+
+use std::{io::IsTerminal as _, pin::Pin, time::Duration};
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::{
+    Api,
+    runtime::{WatchStreamExt as _, watcher},
+};
+
+use super::{Format, StatusArgs, ask, render, view};
+use crate::{
+    api::link::Link,
+    check::{survey::WATCH, topology::Edge},
+    cli::{fleet::Member, output, table::terminal_width},
+    controller::clock,
+    hint::fail,
+};
+
+/// Changes that come this close together are one.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// Ages on a terminal grow, and mirrors get endpoints without their Link changing.
+const REDRAW: Duration = Duration::from_secs(5);
+
+/// Something that yields whenever a Link may have changed.
+pub(super) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
+
+/// The changes of all Links of all clusters. It never ends: a watch that breaks is opened again.
+pub(super) fn changes(members: &[Member]) -> anyhow::Result<Changes> {
+    let mut streams: Vec<Changes> = Vec::new();
+    for member in members {
+        let Ok(source) = &member.source else {
+            continue;
+        };
+        let api: Api<Link> = Api::all(source.watch_client()?);
+        let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
+        let events = watcher(api, watcher::Config::default().timeout(seconds));
+        // An error is a change too: the cluster can no longer be asked.
+        streams.push(events.default_backoff().map(|_| ()).boxed());
+    }
+    if streams.is_empty() {
+        return Err(fail(
+            "none of the clusters can be watched",
+            "`linkerd-mc status` without --watch says why",
+        ));
+    }
+    Ok(stream::select_all(streams).boxed())
+}
+
+/// Waits for the next change, and for those that come with it; no longer than [`REDRAW`].
+pub(super) async fn next(changes: &mut Changes) {
+    if tokio::time::timeout(REDRAW, changes.next()).await.is_ok() {
+        while tokio::time::timeout(TOGETHER, changes.next()).await.is_ok() {}
+    }
+}
+
+/// Shows the status again and again: on a terminal in place, elsewhere what is new as further lines.
+pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Result<()> {
+    let mut changes = changes(members)?;
+    let in_place =
+        std::io::stdout().is_terminal() && matches!(args.output, Format::Table | Format::Wide);
+    let mut log = Log::default();
+    loop {
+        let asked = ask(args, members).await;
+        match asked {
+            Ok(status) if in_place => {
+                let text = render(args, members, &status, clock::now(), terminal_width())?;
+                output::screen(&text)?;
+            }
+            Ok(status) => output::data(&log.news(args, members, &status)?)?,
+            // On a terminal it may scroll by: what is shown next is the truth again.
+            Err(error) => output::error(&error),
+        }
+        next(&mut changes).await;
+    }
+}
+
+/// What has been printed so far.
+#[derive(Default)]
+struct Log {
+    links: Vec<Edge>,
+    text: Option<String>,
+}
+
+impl Log {
+    /// What is to be printed now: everything at first, then the rows of Links that have changed.
+    fn news(
+        &mut self,
+        args: &StatusArgs,
+        members: &[Member],
+        status: &view::Status,
+    ) -> anyhow::Result<String> {
+        let whole = match args.output {
+            Format::Json => serde_json::to_string(status)? + "\n",
+            Format::Yaml => format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
+            Format::Table | Format::Wide if args.services => {
+                render(args, members, status, clock::now(), None)?
+            }
+            Format::Table | Format::Wide => return Ok(self.rows(args, members, status)),
+        };
+        if self.text.as_ref() == Some(&whole) {
+            return Ok(String::new());
+        }
+        self.text = Some(whole.clone());
+        Ok(whole)
+    }
+
+    fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
+        let first = self.text.is_none();
+        self.text = Some(String::new());
+        let links = &status.fleet.links;
+        let lines = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
+        let news = lines
+            .iter()
+            .skip(1)
+            .zip(links)
+            .filter(|(_, edge)| !self.links.contains(edge));
+        let header = lines.first().filter(|_| first);
+        let mut text: String = header
+            .into_iter()
+            .chain(news.map(|(line, _)| line))
+            .flat_map(|line| [line.as_str(), "\n"])
+            .collect();
+        for gone in self.links.iter().filter(|old| !is_there(old, links)) {
+            text.push_str(&format!("{} (deleted)\n", gone.link.cluster));
+        }
+        self.links.clone_from(links);
+        text
+    }
+}
+
+fn is_there(edge: &Edge, links: &[Edge]) -> bool {
+    let key = |edge: &Edge| {
+        let link = &edge.link;
+        (
+            edge.source.clone(),
+            link.namespace.clone(),
+            link.name.clone(),
+        )
+    };
+    links.iter().any(|other| key(other) == key(edge))
+}
