@@ -22,7 +22,8 @@ Examples:
   linkerd-mc link-gen --cluster-name east --service-account-name west
 
   # As little as a cluster needs that mirrors through the gateway only
-  linkerd-mc allow --service-account-name west --mode gateway | kubectl apply -f -";
+  linkerd-mc allow --service-account-name west --mode gateway \\
+    | kubectl apply -f -";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:

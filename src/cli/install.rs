@@ -28,7 +28,8 @@ Examples:
   linkerd-mc install --gateway=false | kubectl apply -f -
 
   # The image of the controller is where you pushed it
-  linkerd-mc install --set controller.image.name=registry.example.com/linkerd-mc | kubectl apply -f -
+  linkerd-mc install --set controller.image.name=registry.example.com/mc \\
+    | kubectl apply -f -
 
   # High availability, with more settings in a file
   linkerd-mc install --ha --values values.yaml | kubectl apply -f -

@@ -28,10 +28,12 @@ Examples:
 
   # See what there is, and delete it by hand
   linkerd-mc unlink --cluster-name east
-  linkerd-mc unlink --cluster-name east | kubectl delete --ignore-not-found -f -
+  linkerd-mc unlink --cluster-name east \\
+    | kubectl delete --ignore-not-found -f -
 
   # Only what Linkerd's own `multicluster link` and `controllers` left behind
-  linkerd-mc unlink --cluster-name east --only-controller | kubectl delete -f -";
+  linkerd-mc unlink --cluster-name east --only-controller \\
+    | kubectl delete -f -";
 
 /// Time between two looks at mirrors that are on their way out.
 const RETRY: Duration = Duration::from_millis(500);

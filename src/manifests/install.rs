@@ -143,9 +143,11 @@ pub fn allow(
 }
 
 /// The same objects by name, to delete them. Without the Namespace, which others share.
+///
+/// The last made comes first: with its ServiceAccount a token Secret goes by itself, and would be missed.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
     let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects();
-    identity::manifest(allowed.iter().filter_map(Identity::of))
+    identity::manifest(allowed.iter().rev().filter_map(Identity::of))
 }
 
 fn context<'a>(

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod allow;
+mod help;
 mod install;
 mod link_gen;
 mod program;
+mod unlink;

@@ -223,10 +223,10 @@ fn access_for_a_gateway_is_less_than_full_access() {
 fn revoking_names_what_allowing_made_but_the_namespace() {
     let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
     insta::assert_snapshot!(manifest.to_json(), @r#"
-    {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"}}
-    {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
-    {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
     {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
+    {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
+    {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
+    {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"}}
     "#);
 }
 
