@@ -173,9 +173,7 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
 
     let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
-    insta::assert_snapshot!(printed.stderr, @r"
-    note: the federated Service shop/both-federated has other members; the controller takes this one out
-    ");
+    insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller takes this one out");
     insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
     Link linkerd-multicluster/east
     Secret linkerd-multicluster/cluster-credentials-east
@@ -225,9 +223,7 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
         "{}",
         done.stderr
     );
-    insta::assert_snapshot!(done.stderr, @r"
-    the link to north is gone, and so are its mirrors
-    ");
+    insta::assert_snapshot!(done.stderr, @"the link to north is gone, and so are its mirrors");
 
     let uninstall = run(kubeconfig, &["uninstall", "-o=json"]).data();
     insta::assert_snapshot!(names(&uninstall).join("\n"), @r"
