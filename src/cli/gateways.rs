@@ -29,7 +29,8 @@ Examples:
   linkerd-mc gateways
 
   # Those that are dead, by name
-  linkerd-mc gateways -o json | jq -r '.[] | select(.alive | not) | .clusterName'";
+  linkerd-mc gateways -o json \\
+    | jq -r '.[] | select(.alive | not) | .clusterName'";
 
 /// Show whether the gateways of target clusters are alive
 #[derive(Clone, Debug, Args)]
