@@ -160,9 +160,12 @@ impl Identity {
     /// The identity of the cluster that a configuration leads to.
     pub fn of(config: &Config) -> Self {
         let url = &config.cluster_url;
-        let port = url.port_u16().unwrap_or(match url.scheme_str() {
-            Some("http") => 80,
-            _ => 443,
+        let port = url.port_u16().unwrap_or_else(|| {
+            if url.scheme_str() == Some("http") {
+                80
+            } else {
+                443
+            }
         });
         let host = url.host().unwrap_or_default().to_ascii_lowercase();
         Self {

@@ -76,7 +76,7 @@ enum Format {
     Short,
     /// A JSON object, as `linkerd check -o json` has it
     Json,
-    /// JUnit's XML
+    /// An XML report for CI
     Junit,
 }
 
@@ -116,7 +116,7 @@ async fn check_all(members: &[Member], wait: Duration) -> Vec<Checked> {
     let end = Instant::now() + wait;
     join_all(members.iter().map(async |member| {
         loop {
-            let checked = spin("checking", check(member)).await;
+            let checked = spin("checking", Box::pin(check(member))).await;
             let awaited: Vec<_> = checked.results.iter().filter(|r| r.retry).collect();
             let fatal = checked
                 .results
@@ -143,7 +143,8 @@ async fn check(member: &Member) -> Checked {
             results: vec![rules::unreachable(why)],
         },
         Ok(source) => {
-            let facts = gather::facts(source, clock::now(), env!("CARGO_PKG_VERSION")).await;
+            let facts = gather::facts(source, clock::now(), env!("CARGO_PKG_VERSION"));
+            let facts = Box::pin(facts).await;
             let results = evaluate(&facts);
             Checked {
                 survey: facts.survey,

@@ -425,7 +425,7 @@ fn what_does_not_apply_is_not_mentioned() {
             (|f| f.deployments = Ok(vec![])) as Change,
         ),
         ("controller and CLI versions match", |f| {
-            ours(f).images = vec!["controller@sha256:00".into()]
+            ours(f).images = vec!["controller@sha256:00".into()];
         }),
         ("Links are ready", |f| f.crd = Ok(Crd::default())),
         (
@@ -433,7 +433,7 @@ fn what_does_not_apply_is_not_mentioned() {
             |f| east(f).link.spec.gateway_address.clear(),
         ),
         ("multicluster extension proxies are up-to-date", |f| {
-            f.pods = no()
+            f.pods = no();
         }),
     ] {
         assert!(

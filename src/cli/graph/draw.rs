@@ -89,12 +89,12 @@ pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
         .filter(|cluster| cluster.reachable.is_some())
     {
         lines.push(heading(cluster));
-        let links: Vec<_> = links_of(fleet, cluster).collect();
-        if links.is_empty() && cluster.error.is_none() {
+        let edges: Vec<_> = links_of(fleet, cluster).collect();
+        if edges.is_empty() && cluster.error.is_none() {
             lines.push("└─ no Links".to_owned());
         }
-        for (at, edge) in links.iter().enumerate() {
-            let branch = if at + 1 == links.len() {
+        for (at, edge) in edges.iter().enumerate() {
+            let branch = if at + 1 == edges.len() {
                 "└─▶"
             } else {
                 "├─▶"
@@ -114,12 +114,18 @@ pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
         lines.push(String::new());
         lines.extend(notes.iter().map(|note| one_line(note)));
     }
+    if let Some(width) = width {
+        for line in &mut lines {
+            *line = truncate_str(line, width, "…").into_owned();
+        }
+    }
+    joined(&lines)
+}
+
+fn joined(lines: &[String]) -> String {
     lines
         .iter()
-        .map(|line| {
-            let line = width.map_or_else(|| line.into(), |width| truncate_str(line, width, "…"));
-            format!("{line}\n")
-        })
+        .flat_map(|line| [line.as_str(), "\n"])
         .collect()
 }
 
@@ -156,13 +162,13 @@ fn ids(fleet: &Fleet) -> BTreeMap<&str, String> {
 pub(super) fn mermaid(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('"', "#quot;").replace('<', "#lt;");
-    let mut text = String::from("flowchart LR\n");
+    let mut lines = vec!["flowchart LR".to_owned()];
     for cluster in &fleet.clusters {
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
-        text.push_str(&match cluster.reachable {
-            Some(true) => format!("  {id}[\"{name}\"]\n"),
-            Some(false) => format!("  {id}[\"{name} (no answer)\"]\n"),
-            None => format!("  {id}(\"{name}\")\n"),
+        lines.push(match cluster.reachable {
+            Some(true) => format!("  {id}[\"{name}\"]"),
+            Some(false) => format!("  {id}[\"{name} (no answer)\"]"),
+            None => format!("  {id}(\"{name}\")"),
         });
     }
     for edge in &fleet.links {
@@ -172,26 +178,28 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
             _ => "-->",
         };
         let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
-        text.push_str(&format!(
-            "  {source} {arrow}|\"{}\"| {target}\n",
+        lines.push(format!(
+            "  {source} {arrow}|\"{}\"| {target}",
             label.join("<br/>")
         ));
     }
-    text
+    joined(&lines)
 }
 
 /// A Graphviz digraph. Colours are those of the text; dashed is what does not work or was not asked.
 pub(super) fn dot(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
-    let mut text = String::from("digraph clusters {\n  rankdir=LR;\n  node [shape=box];\n");
+    let mut lines = ["digraph clusters {", "  rankdir=LR;", "  node [shape=box];"]
+        .map(str::to_owned)
+        .to_vec();
     for cluster in &fleet.clusters {
         let style = match cluster.reachable {
             Some(true) => "solid",
             Some(false) | None => "dashed",
         };
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
-        text.push_str(&format!("  {id} [label=\"{name}\", style={style}];\n"));
+        lines.push(format!("  {id} [label=\"{name}\", style={style}];"));
     }
     for edge in &fleet.links {
         let (color, style) = match Health::of(&edge.link) {
@@ -200,15 +208,15 @@ pub(super) fn dot(fleet: &Fleet) -> String {
             Health::Bad => ("red", "dashed"),
         };
         let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
-        text.push_str(&format!(
-            "  {} -> {} [label=\"{}\", color={color}, style={style}];\n",
+        lines.push(format!(
+            "  {} -> {} [label=\"{}\", color={color}, style={style}];",
             ids[edge.source.as_str()],
             ids[edge.target.as_str()],
             label.join("\\n")
         ));
     }
-    text.push_str("}\n");
-    text
+    lines.push("}".to_owned());
+    joined(&lines)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kube::{
 use super::{Format, StatusArgs, ask, render, view};
 use crate::{
     api::link::Link,
-    check::{survey::WATCH, topology::Edge},
+    check::{printable, survey::WATCH, topology::Edge},
     cli::{fleet::Member, output, table::terminal_width},
     controller::clock,
     hint::fail,
@@ -108,24 +108,21 @@ impl Log {
     fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
-        let links = &status.fleet.links;
-        let lines = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
-        let news = lines
+        let edges = &status.fleet.links;
+        let table = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
+        let header = table.first().filter(|_| first).cloned();
+        let rows = table.iter().skip(1).zip(edges);
+        let news = rows
+            .filter(|(_, edge)| !self.links.contains(edge))
+            .map(|(row, _)| row.clone());
+        let gone = self.links.iter().filter(|old| !is_there(old, edges));
+        let gone = gone.map(|edge| format!("{} (deleted)", printable(&edge.link.cluster)));
+        let lines: Vec<_> = header.into_iter().chain(news).chain(gone).collect();
+        self.links.clone_from(edges);
+        lines
             .iter()
-            .skip(1)
-            .zip(links)
-            .filter(|(_, edge)| !self.links.contains(edge));
-        let header = lines.first().filter(|_| first);
-        let mut text: String = header
-            .into_iter()
-            .chain(news.map(|(line, _)| line))
             .flat_map(|line| [line.as_str(), "\n"])
-            .collect();
-        for gone in self.links.iter().filter(|old| !is_there(old, links)) {
-            text.push_str(&format!("{} (deleted)\n", gone.link.cluster));
-        }
-        self.links.clone_from(links);
-        text
+            .collect()
     }
 }
 
