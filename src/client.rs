@@ -188,9 +188,12 @@ pub fn explain(error: &kube::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause
-        .to_string()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    let text = cause.to_string();
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.split_once(" (os error") {
+        Some((line, _)) => line.to_lowercase(),
+        // The words of the timers that sit between us and the socket.
+        None if line == "deadline has elapsed" => "no answer in time".to_owned(),
+        None => line,
+    }
 }

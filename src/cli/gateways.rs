@@ -110,7 +110,7 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
     answer.map_err(|why| {
         fail(
             format!("cannot list {what}: {why}"),
-            "`linkerd-mc check` says what is missing",
+            "is the cluster up, and are you permitted to list this? `linkerd-mc check` says more",
         )
     })
 }

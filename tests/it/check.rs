@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration, time::Instant};
 
 use assert_cmd::Command;
 use control_plane::{ControlPlane, LinkerdOptions, eventually, trust_anchor};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Secret, Service},
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -236,15 +233,16 @@ async fn two_linked_clusters_from_the_first_look_to_the_loss_of_one() {
 
     planes.mirror().await;
     planes.set_status(false).await;
-    all_is_shown_as_it_is(&planes).await;
+    all_is_shown_as_it_is(&planes);
     waiting_ends_with_the_change(&planes).await;
     all_is_checked(&planes).await;
     linkerd_can_call_it(&planes);
     a_fleet_is_put_together(&planes).await;
+    the_examples_of_the_help_work(&planes);
     a_dead_cluster_costs_one_timeout(&planes);
 }
 
-async fn all_is_shown_as_it_is(planes: &Planes) {
+fn all_is_shown_as_it_is(planes: &Planes) {
     assert_eq!(
         planes.run(&["gateways"]).data(),
         format!(
@@ -330,19 +328,8 @@ async fn waiting_ends_with_the_change(planes: &Planes) {
 }
 
 async fn all_is_checked(planes: &Planes) {
-    // The token controller fills the Secret of the account that nobody uses here; it is none of the check's.
-    let secrets = Api::<Secret>::namespaced(planes.east.client(), NAMESPACE);
-    assert!(
-        !secrets
-            .list(&kube::api::ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
-
     let before = planes.west.audit().unwrap().len();
-    let (results, took) = planes.check(&[]);
+    let (results, _) = planes.check(&[]);
     assert_eq!(
         failing(&results),
         [
@@ -371,7 +358,6 @@ async fn all_is_checked(planes: &Planes) {
         expiry.starts_with("east: the token expires in "),
         "{expiry}"
     );
-    println!("check of {MIRRORS} mirrors: {took:?}");
 
     // One list of each kind, in pages; no request for a mirror.
     let events = planes.west.audit().unwrap();
@@ -491,7 +477,7 @@ async fn a_fleet_is_put_together(planes: &Planes) {
     let graph = planes.run(&["graph", "--all-contexts"]).data();
     assert_eq!(
         graph,
-        "west\n└─▶ east  connected, gateway 3ms, 600 mirrored, 1 federated, 1 unhealthy, one-way\n\
+        "west\n└─▶ east  connected, gateway 3ms, 600 mirrored, 1 federated, 1 unhealthy\n\
          east\n└─ no Links\n\nwest → east is one-way: east has no Link to west\n"
     );
     let other = LinkerdOptions {
@@ -532,6 +518,25 @@ async fn a_fleet_is_put_together(planes: &Planes) {
         .unwrap();
 }
 
+fn the_examples_of_the_help_work(planes: &Planes) {
+    for command in ["check", "gateways", "status", "graph"] {
+        let help = planes.run(&[command, "--help"]).data();
+        let examples = help
+            .lines()
+            .filter_map(|line| line.strip_prefix("  linkerd-mc "));
+        let examples: Vec<_> = examples
+            .map(|e| e.split(['|', '>']).next().unwrap())
+            .collect();
+        assert!(!examples.is_empty(), "{help}");
+        for example in examples {
+            let args: Vec<_> = example.split_whitespace().collect();
+            let outcome = planes.run(&args);
+            assert_eq!(outcome.stderr, "", "{example}");
+            assert!(!outcome.stdout.is_empty(), "{example}");
+        }
+    }
+}
+
 fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
     planes.east.pause_api_server().unwrap();
     let (results, took) = planes.check(&["--timeout", "3s"]);
@@ -541,7 +546,7 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
         access["error"]
             .as_str()
             .unwrap()
-            .starts_with("east: cannot reach the cluster: "),
+            .starts_with("east: cannot reach the cluster: no answer"),
         "{access}"
     );
     assert_eq!(
@@ -564,7 +569,9 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
         outcome.stdout
     );
     assert!(
-        outcome.stdout.contains("\neast cannot be asked: "),
+        outcome
+            .stdout
+            .contains("\neast cannot be asked: no answer in time\n"),
         "{}",
         outcome.stdout
     );
@@ -573,7 +580,7 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
         .run(&["status", "--context=east", "--request-timeout=1s"])
         .failure();
     assert!(
-        alone.starts_with("error: cannot list the Links of east: "),
+        alone.starts_with("error: cannot list the Links of east: no answer in time\nhint: "),
         "{alone}"
     );
     planes.east.resume_api_server().unwrap();

@@ -77,11 +77,10 @@ fn expires(now: Timestamp, at: Timestamp) -> Option<String> {
     Some(if left <= SignedDuration::ZERO {
         format!("the token has expired on {day}")
     } else {
-        let (days, hours) = (left.as_hours() / 24, left.as_hours() % 24);
-        let left = if days > 0 {
-            format!("{days}d{hours}h")
-        } else {
-            format!("{hours}h")
+        let (hours, minutes) = (left.as_hours(), left.as_mins() % 60);
+        let left = match (hours / 24, hours % 24) {
+            (0, hours) => format!("{hours}h{minutes}m"),
+            (days, hours) => format!("{days}d{hours}h"),
         };
         format!("the token expires in {left}, on {day}")
     })

@@ -69,10 +69,19 @@ fn facts(edge: &Edge) -> Vec<String> {
             facts.push(format!("{count} {what}"));
         }
     }
-    if edge.one_way == Some(true) {
-        facts.push("one-way".to_owned());
-    }
     facts
+}
+
+/// What is said of a Link in a drawing, which has no room below for notes.
+fn label(edge: &Edge) -> Vec<String> {
+    let mut label = facts(edge);
+    if edge.one_way == Some(true) {
+        label.push("one-way".to_owned());
+    }
+    if edge.shares_trust_anchors == Some(false) {
+        label.push("different trust anchors".to_owned());
+    }
+    label
 }
 
 /// A tree for each cluster that was asked, then what else a person should know.
@@ -177,7 +186,7 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
             Health::Bad => "-.->",
             _ => "-->",
         };
-        let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
+        let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
         lines.push(format!(
             "  {source} {arrow}|\"{}\"| {target}",
             label.join("<br/>")
@@ -207,7 +216,7 @@ pub(super) fn dot(fleet: &Fleet) -> String {
             Health::Unknown => ("orange", "solid"),
             Health::Bad => ("red", "dashed"),
         };
-        let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
+        let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
         lines.push(format!(
             "  {} -> {} [label=\"{}\", color={color}, style={style}];",
             ids[edge.source.as_str()],
@@ -240,7 +249,7 @@ mod tests {
         └─▶ west   connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
         west
         ├─▶ east   not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
-        └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy, one-way
+        └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy
         north
         └─▶ moon   connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealthy
         south  cannot be asked: no answer
@@ -273,7 +282,7 @@ mod tests {
           c4("moon")
           c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c1
           c1 -.->|"not connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c0
-          c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way"| c2
+          c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way<br/>different trust anchors"| c2
           c2 -->|"connected<br/>gateway unknown<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c4
         "#);
         insta::assert_snapshot!(dot(&drawn()), @r#"
@@ -287,7 +296,7 @@ mod tests {
           c4 [label="moon", style=dashed];
           c0 -> c1 [label="connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=darkgreen, style=solid];
           c1 -> c0 [label="not connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=red, style=dashed];
-          c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way", color=darkgreen, style=solid];
+          c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way\ndifferent trust anchors", color=darkgreen, style=solid];
           c2 -> c4 [label="connected\ngateway unknown\n12 mirrored\n2 federated\n1 unhealthy", color=orange, style=solid];
         }
         "#);

@@ -8,7 +8,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 
-use super::{Format, StatusArgs, ask, render, view};
+use super::{Format, NO_LINKS, StatusArgs, ask, render, view};
 use crate::{
     api::link::Link,
     check::{printable, survey::WATCH, topology::Edge},
@@ -57,14 +57,16 @@ pub(super) async fn next(changes: &mut Changes) {
 /// Shows the status again and again: on a terminal in place, elsewhere what is new as further lines.
 pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Result<()> {
     let mut changes = changes(members)?;
-    let in_place =
-        std::io::stdout().is_terminal() && matches!(args.output, Format::Table | Format::Wide);
+    let in_place = std::io::stdout().is_terminal() && args.is_table();
     let mut log = Log::default();
     loop {
         let asked = ask(args, members).await;
         match asked {
             Ok(status) if in_place => {
-                let text = render(args, members, &status, clock::now(), terminal_width())?;
+                let mut text = render(args, members, &status, clock::now(), terminal_width())?;
+                if text.is_empty() {
+                    text.push_str(NO_LINKS);
+                }
                 output::screen(&text)?;
             }
             Ok(status) => output::data(&log.news(args, members, &status)?)?,
