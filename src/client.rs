@@ -4,10 +4,12 @@
 //! back, and no text of a credentials Secret can reach an error message.
 
 mod credentials;
+mod multiplexed;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
+use http::header::{HeaderValue, USER_AGENT};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -15,7 +17,9 @@ use kube::{
 
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
+    watcher_from_credentials,
 };
+pub use self::multiplexed::multiplexed;
 use crate::hint::{HintExt as _, fail};
 
 /// How long a connection may take to open.
@@ -144,7 +148,14 @@ pub fn build(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     config.write_timeout = Some(deadline);
     config.reset_reader_on_write = true;
     config.default_retry = false;
+    introduce(&mut config);
     Client::try_from(config).context("failed to set up a client")
+}
+
+/// Says who asks: API servers write it into their audit logs.
+fn introduce(config: &mut Config) {
+    let agent = HeaderValue::from_static(concat!("linkerd-mc/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
 }
 
 /// What tells one cluster from another without asking it: where its API server is, and what vouches for it.

@@ -116,3 +116,5 @@ pub const REMOTE_ACCESS_ACCOUNT: &str = "linkerd-service-mirror-remote-access-de
 pub const CONTROLLER_NAME: &str = "linkerd-multicluster-controller";
 /// Name of a Link's credentials Secret: this and the cluster's name.
 pub const CREDENTIALS_PREFIX: &str = "cluster-credentials-";
+/// Source of Events about a target cluster: this, `-` and the cluster's name.
+pub const EVENT_SOURCE_PREFIX: &str = "linkerd-service-mirror";

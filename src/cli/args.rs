@@ -111,6 +111,15 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the name of an object such as a ServiceAccount: DNS labels joined by dots.
+pub(crate) fn object_name(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(is_dns_label) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has lower-case letters, digits, and dashes and dots between them".to_owned())
+    }
+}
+
 /// Parses a duration such as `30s` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_go_duration(text)

@@ -8,6 +8,7 @@ use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
     output,
+    values::ValueArgs,
 };
 use crate::{
     api::{labels, link::LinkerdConfig},
@@ -18,13 +19,22 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Examples for the end of the help text.
-pub(crate) const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   # Install into the cluster of the current context
   linkerd-mc install | kubectl apply -f -
 
   # A cluster that only mirrors from others needs no gateway
   linkerd-mc install --gateway=false | kubectl apply -f -
+
+  # The image of the controller is where you pushed it
+  linkerd-mc install --set controller.image.name=registry.example.com/linkerd-mc | kubectl apply -f -
+
+  # High availability, with more settings in a file
+  linkerd-mc install --ha --values values.yaml | kubectl apply -f -
+
+  # Start a values file
+  linkerd-mc install --print-values > values.yaml
 
   # Render without a cluster, as one JSON object a line
   linkerd-mc install --ignore-cluster -o json";
@@ -35,6 +45,7 @@ Examples:
 /// changes nothing by itself.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Install {
     /// Namespace of the extension
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
@@ -60,24 +71,48 @@ pub(crate) struct Install {
     /// Make the ServiceAccount that controllers of other clusters use
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     service_mirror_credentials: bool,
+    /// More replicas of everything, spread over nodes and zones where there are enough
+    #[arg(long)]
+    ha: bool,
+    /// Registry of the controller's image, in place of the one in controller.image.name
+    #[arg(
+        long,
+        value_name = "REGISTRY",
+        env = "LINKERD_DOCKER_REGISTRY",
+        hide_env_values = true
+    )]
+    registry: Option<String>,
     /// Do not ask the cluster for anything
     #[arg(long)]
     ignore_cluster: bool,
     /// Wait this long for Linkerd to be installed, such as 5m
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = args::duration)]
     wait: Duration,
+    /// Print all values with their meanings and defaults, and nothing else
+    #[arg(long)]
+    print_values: bool,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    values: ValueArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
+    if args.print_values {
+        return output::data(&Values::default().documented()?);
+    }
     let config = if args.ignore_cluster {
         None
     } else {
         Some(block_on(linkerd_config(global, args.wait))?)
     };
-    let values = values(global, args, config.as_ref());
+    let mut values = args.values.over(&values(global, args, config.as_ref()))?;
+    if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
+        values.use_registry(registry);
+    }
+    // What the cluster says of itself is true whatever a values file says.
+    values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
     output::data(&args.output.format(&install(&args.namespace, &values)?))
 }
 
@@ -99,7 +134,9 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
         values
             .identity_trust_domain
             .clone_from(&config.identity_trust_domain);
-        values.cni_enabled = config.cni_enabled;
+    }
+    if args.ha {
+        values.make_highly_available();
     }
     values
 }

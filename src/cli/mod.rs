@@ -1,9 +1,11 @@
 //! What the user typed → calls into the layers below. The only place that prints.
 
 mod age;
+mod allow;
 mod args;
 mod check;
 mod cluster;
+mod completions;
 mod fleet;
 mod gateways;
 mod graph;
@@ -11,16 +13,18 @@ mod install;
 mod link_gen;
 mod output;
 mod progress;
+mod run_controller;
 mod status;
 mod table;
+mod values;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Links Kubernetes clusters: mirrors Services between them for Linkerd.
 #[derive(Debug, Parser)]
-#[command(name = "linkerd-mc", version, about, propagate_version = true)]
+#[command(name = "linkerd-mc", version = env!("LINKERD_MC_VERSION"), about, propagate_version = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
@@ -33,6 +37,11 @@ struct Cli {
 enum Command {
     Install(install::Install),
     LinkGen(Box<link_gen::LinkGen>),
+    RunController(Box<run_controller::RunController>),
+    Allow(allow::Allow),
+    Revoke(allow::Revoke),
+    Completions(completions::Completions),
+    Man(completions::Man),
     Check(check::Check),
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
@@ -61,6 +70,11 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
+        Command::RunController(args) => run_controller::run(&cli.global, args)?,
+        Command::Allow(args) => allow::allow(&cli.global, args)?,
+        Command::Revoke(args) => allow::revoke(args)?,
+        Command::Completions(args) => completions::completions(Cli::command(), args)?,
+        Command::Man(args) => completions::man(Cli::command(), args)?,
         Command::Check(args) => return check::run(&cli.global, args),
         Command::Gateways(args) => return gateways::run(&cli.global, args),
         Command::Status(args) => return status::run(&cli.global, args),

@@ -11,7 +11,7 @@ use kube::{
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
 };
 
-use super::{Identity, build};
+use super::{Identity, build, multiplexed};
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -54,6 +54,12 @@ pub async fn from_credentials(
 /// Which cluster a credentials Secret leads to. Asks nobody.
 pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, CredentialsError> {
     Ok(Identity::of(&config(kubeconfig_bytes).await?))
+}
+
+/// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`].
+pub async fn watcher_from_credentials(kubeconfig_bytes: &[u8]) -> Result<Client, CredentialsError> {
+    let config = config(kubeconfig_bytes).await?;
+    multiplexed(config).map_err(|_| CredentialsError::Unusable)
 }
 
 async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {

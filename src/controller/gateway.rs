@@ -18,21 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::answers::Name;
 use super::clock::jitter;
+use crate::mirror::Host;
 
 /// Usual time between two lookups. The original looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
 /// Limit of one lookup. The system's resolver goes on for longer in its thread, but not as long as the
 /// period, so threads do not pile up.
 const LOOKUP: Duration = Duration::from_secs(5);
-/// One item of a Link's gateway address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Host {
-    /// An IP address.
-    Ip(IpAddr),
-    /// A host name.
-    Name(String),
-}
-
 /// What is known of a gateway's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
@@ -47,19 +39,6 @@ pub enum Resolution {
 pub struct Resolver {
     fixed: BTreeSet<IpAddr>,
     names: BTreeMap<String, Name>,
-}
-
-/// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored.
-///
-/// The original does not trim, so that `a, b` fails for `b`.
-pub fn parse_hosts(text: &str) -> Vec<Host> {
-    let items = text.split(',').map(str::trim).filter(|i| !i.is_empty());
-    let host = |item: &str| {
-        item.parse()
-            .map_or_else(|_| Host::Name(item.to_owned()), Host::Ip)
-    };
-    let hosts: BTreeSet<_> = items.map(host).collect();
-    hosts.into_iter().collect()
 }
 
 /// The addresses of a gateway that has no host names, sorted and without duplicates: nothing is to be looked
@@ -207,7 +186,7 @@ mod tests {
             ),
             ("192.0.2.256", vec![name("192.0.2.256")]),
         ] {
-            assert_eq!(parse_hosts(text), hosts, "{text:?}");
+            assert_eq!(Host::parse_list(text), hosts, "{text:?}");
         }
     }
 
@@ -218,7 +197,7 @@ mod tests {
             fixed(&[Host::Ip(ip(2)), Host::Ip(ip(1)), Host::Ip(ip(2))]),
             Some(vec![ip(1), ip(2)])
         );
-        assert_eq!(fixed(&parse_hosts("192.0.2.1,gw.example")), None);
+        assert_eq!(fixed(&Host::parse_list("192.0.2.1,gw.example")), None);
     }
 
     #[tokio::test]
@@ -228,7 +207,7 @@ mod tests {
             "empty" => Ok(BTreeSet::new()),
             _ => Err(io::Error::other("no such name")),
         };
-        let of = |text: &str| Resolver::new(&parse_hosts(text));
+        let of = |text: &str| Resolver::new(&Host::parse_list(text));
         for (hosts, resolution) in [
             (
                 "good,bad,192.0.2.9",
@@ -269,7 +248,7 @@ mod tests {
         };
         let reports = Rc::new(RefCell::new(Vec::new()));
         let sink = |report| reports.borrow_mut().push(report);
-        let hosts = parse_hosts("gw");
+        let hosts = Host::parse_list("gw");
         let watching = watch(&hosts, PERIOD, lookup, sink);
         assert!(timeout(PERIOD * 10, watching).await.is_err());
         assert_eq!(
@@ -294,7 +273,7 @@ mod tests {
         let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
         let running = tokio::spawn(async move {
             let sink = |report| send.send(report).unwrap();
-            let hosts = parse_hosts("192.0.2.1");
+            let hosts = Host::parse_list("192.0.2.1");
             run(&hosts, PERIOD, sink, CancellationToken::new()).await;
         });
         // Ends by itself, and may be spawned.

@@ -130,6 +130,12 @@ impl Fence {
         Self(None)
     }
 
+    /// A fence that never holds, for a replica that stands by.
+    pub fn closed() -> Self {
+        let (base, nanos) = (Instant::now(), AtomicU64::new(0));
+        Self(Some(Arc::new(Until { base, nanos })))
+    }
+
     /// Whether one may write now.
     pub fn holds(&self) -> bool {
         self.0.as_ref().is_none_or(|until| {

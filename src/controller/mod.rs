@@ -3,9 +3,21 @@
 //! What should be is decided in `mirror`; nothing in this module decides it.
 
 pub mod admin;
+mod apply;
 pub mod clock;
+mod engine;
+mod events;
 pub mod gateway;
 pub mod lease;
 pub mod metrics;
 pub mod probe;
+mod queue;
+mod run;
+mod session;
 mod trouble;
+mod watch;
+
+pub use self::{
+    engine::Settings,
+    run::{Options, run},
+};

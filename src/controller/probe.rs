@@ -20,26 +20,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
+use crate::mirror::{Liveness, Probe};
 
 /// How much of an answer's body is read, bytes. Linkerd's gateways answer with a few.
 const BODY: usize = 16 * 1024;
 /// How long the body of an answer is waited for. The status has come by then, and it alone decides.
 const BODY_TIME: Duration = Duration::from_millis(100);
-
-/// How a gateway is probed. Parsed from a Link elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeSettings {
-    /// Path, with its leading slash.
-    pub path: String,
-    /// TCP port.
-    pub port: u16,
-    /// Time between the starts of two probes; up to a tenth is added at random.
-    pub period: Duration,
-    /// Limit of one probe, from the first packet to the answer's status.
-    pub timeout: Duration,
-    /// Consecutive failures after which the gateway is dead; 0 counts as 1.
-    pub threshold: u32,
-}
 
 /// Where probes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,18 +34,6 @@ pub struct ProbeTarget {
     pub address: String,
     /// Path, with its leading slash.
     pub path: String,
-}
-
-/// What is known of a gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Liveness {
-    /// Not enough probes yet. What was known before holds on.
-    #[default]
-    Unknown,
-    /// The last probe succeeded, or too few have failed since one did.
-    Alive,
-    /// As many probes in a row as the threshold says have failed.
-    Dead,
 }
 
 /// What a probe worker has to tell.
@@ -111,7 +85,7 @@ impl Tracker {
 pub async fn run(
     cluster: &str,
     target: &ProbeTarget,
-    settings: &ProbeSettings,
+    settings: &Probe,
     metrics: &Metrics,
     sink: impl Fn(ProbeReport),
     stop: CancellationToken,
@@ -124,7 +98,7 @@ pub async fn run(
 async fn work(
     cluster: &str,
     target: &ProbeTarget,
-    settings: &ProbeSettings,
+    settings: &Probe,
     metrics: &Metrics,
     sink: impl Fn(ProbeReport),
 ) {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    identity::{self, Identity},
     render::{Manifest, Template, render},
     values::{VERSION, Values},
 };
@@ -124,6 +125,24 @@ pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     render(&templates, &CRD_PARTS, &context)
 }
 
+/// The objects that let a controller of another cluster in, one set for each name in `accounts`.
+pub fn allow(
+    namespace: &str,
+    accounts: &[String],
+    access: RemoteAccess,
+) -> anyhow::Result<Manifest> {
+    let values = Values::default();
+    let context = context(namespace, &values, accounts, access);
+    render(&[NAMESPACE, REMOTE_ACCESS], &[], &context)
+}
+
+/// The same objects by name, to delete them. Without the Namespace, which others share.
+pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
+    let mut allowed = allow(namespace, accounts, RemoteAccess::Full)?.into_objects();
+    allowed.retain(|object| object["kind"] != "Namespace");
+    identity::manifest(allowed.iter().filter_map(Identity::of))
+}
+
 fn context<'a>(
     namespace: &'a str,
     values: &'a Values,
@@ -212,6 +231,28 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     if values.enable_namespace_creation {
         args.push("--enable-namespace-creation".to_owned());
     }
+    if controller.enable_headless_services {
+        args.push("--enable-headless-services".to_owned());
+    }
+    let federation = &values.federation;
+    if federation.enabled {
+        args.push(format!(
+            "--federated-service-selector={}",
+            federation.selector
+        ));
+        for (flag, keys) in [
+            ("--excluded-labels", &federation.excluded_labels),
+            ("--excluded-annotations", &federation.excluded_annotations),
+        ] {
+            if !keys.is_empty() {
+                args.push(format!("{flag}={}", keys.join(",")));
+            }
+        }
+    } else {
+        args.push("--no-local-federation".to_owned());
+    }
+    // Also with one replica: a rolling update has two for a while.
+    args.push("--leader-elect".to_owned());
     args
 }
 
@@ -289,8 +330,175 @@ mod tests {
         );
         assert_eq!(
             container["args"].as_array().unwrap().last(),
-            Some(&json!("--enable-namespace-creation"))
+            Some(&json!("--leader-elect"))
         );
+        assert!(
+            container["args"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("--enable-namespace-creation"))
+        );
+    }
+
+    #[test]
+    fn federation_and_headless_reach_the_controller() {
+        let args = |change: fn(&mut Values)| {
+            let mut values = Values::default();
+            change(&mut values);
+            controller_args("ns", &values)[6..].join(" ")
+        };
+        for (change, expected) in [
+            (
+                (|_| ()) as fn(&mut Values),
+                "--federated-service-selector=mirror.linkerd.io/federated=member --leader-elect",
+            ),
+            (
+                |values| values.federation.enabled = false,
+                "--no-local-federation --leader-elect",
+            ),
+            (
+                |values| {
+                    values.controller.enable_headless_services = true;
+                    values.federation.excluded_labels = vec!["a".into(), "b/*".into()];
+                    values.federation.excluded_annotations = vec!["c".into()];
+                },
+                "--enable-headless-services --federated-service-selector=mirror.linkerd.io/federated=member \
+                 --excluded-labels=a,b/* --excluded-annotations=c --leader-elect",
+            ),
+        ] {
+            assert_eq!(args(change), expected);
+        }
+    }
+
+    #[test]
+    fn high_availability_can_be_scheduled_on_one_node() {
+        let manifest = rendered(Values::make_highly_available);
+        for (name, replicas) in [
+            ("linkerd-gateway", 3),
+            ("linkerd-multicluster-controller", 2),
+        ] {
+            let deployment = find(&manifest, "Deployment", name).unwrap();
+            assert_eq!(deployment["spec"]["replicas"], replicas);
+            let pod = &deployment["spec"]["template"];
+            let apart = &pod["spec"]["affinity"]["podAntiAffinity"];
+            assert_eq!(
+                apart["requiredDuringSchedulingIgnoredDuringExecution"],
+                Value::Null
+            );
+            let preferred = &apart["preferredDuringSchedulingIgnoredDuringExecution"];
+            assert_eq!(preferred.as_array().map(Vec::len), Some(2));
+            let budget = find(&manifest, "PodDisruptionBudget", name).unwrap();
+            assert_eq!(budget["spec"]["maxUnavailable"], 1);
+            for wanted in [
+                &budget["spec"]["selector"]["matchLabels"],
+                &deployment["spec"]["selector"]["matchLabels"],
+            ] {
+                for (key, value) in wanted.as_object().unwrap() {
+                    assert_eq!(&pod["metadata"]["labels"][key], value, "{name}: {key}");
+                }
+            }
+        }
+        insta::assert_snapshot!(
+            "install-ha-controller",
+            super::super::yaml::to_yaml(
+                find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
+            )
+            .unwrap()
+            .replace(VERSION, "VERSION")
+        );
+    }
+
+    #[test]
+    fn every_value_of_a_pod_reaches_it() {
+        let manifest = rendered(|values| {
+            let node = || [("disk".to_owned(), "ssd".to_owned())].into();
+            let tolerations: Vec<k8s_openapi::api::core::v1::Toleration> =
+                serde_json::from_value(json!([{ "key": "a", "operator": "Exists" }])).unwrap();
+            values.gateway.node_selector = node();
+            values.gateway.tolerations.clone_from(&tolerations);
+            values.gateway.termination_grace_period_seconds = Some(60);
+            values.gateway.deployment_annotations =
+                [("linkerd.io/inject".into(), "ingress".into())].into();
+            values.controller.node_selector = node();
+            values.controller.tolerations = tolerations;
+            values.controller.resources.limits = [("cpu".into(), "1".into())].into();
+            values.controller.additional_env =
+                serde_json::from_value(json!([{ "name": "A", "value": "on" }])).unwrap();
+            values.controller.image.pull_policy = "Always".into();
+            values.controller.metrics_port = 9000;
+            values.pod_annotations = [("note".into(), "a: b".into())].into();
+            values.image_pull_secrets = serde_json::from_value(json!([{ "name": "s" }])).unwrap();
+            values.node_affinity = serde_json::from_value(
+                json!({ "preferredDuringSchedulingIgnoredDuringExecution": [] }),
+            )
+            .ok();
+        });
+        let pod = |name: &str| &find(&manifest, "Deployment", name).unwrap()["spec"]["template"];
+        for name in ["linkerd-gateway", "linkerd-multicluster-controller"] {
+            let spec = &pod(name)["spec"];
+            assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd" }));
+            assert_eq!(
+                spec["tolerations"],
+                json!([{ "key": "a", "operator": "Exists" }])
+            );
+            assert!(spec["affinity"]["nodeAffinity"].is_object());
+            let account = find(&manifest, "ServiceAccount", name).unwrap();
+            assert_eq!(account["imagePullSecrets"], json!([{ "name": "s" }]));
+        }
+        let gateway = pod("linkerd-gateway");
+        assert_eq!(gateway["spec"]["terminationGracePeriodSeconds"], 60);
+        assert_eq!(
+            gateway["metadata"]["annotations"]["linkerd.io/inject"],
+            "ingress"
+        );
+        let controller = pod("linkerd-multicluster-controller");
+        assert_eq!(controller["metadata"]["annotations"]["note"], "a: b");
+        let container = &controller["spec"]["containers"][0];
+        assert_eq!(container["resources"], json!({ "limits": { "cpu": "1" } }));
+        assert_eq!(container["env"], json!([{ "name": "A", "value": "on" }]));
+        assert_eq!(container["imagePullPolicy"], "Always");
+        assert_eq!(container["ports"][0]["containerPort"], 9000);
+        assert_eq!(container["args"][2], "--admin-addr=0.0.0.0:9000");
+    }
+
+    #[test]
+    fn access_for_a_gateway_is_less_than_full_access() {
+        let accounts = ["reader".to_owned(), "writer".to_owned()];
+        let rules = |access| {
+            let manifest = allow("mc", &accounts, access).unwrap();
+            assert_eq!(manifest.objects().len(), 1 + 4 * accounts.len());
+            find(&manifest, "ClusterRole", "writer").unwrap()["rules"].to_string()
+        };
+        let (gateway, full) = (rules(RemoteAccess::Gateway), rules(RemoteAccess::Full));
+        assert!(gateway.contains("endpointslices") && gateway.contains("services"));
+        for more in ["pods", "replicasets", "servers", "events", "jobs"] {
+            assert!(full.contains(more), "{more}");
+            assert!(!gateway.contains(more), "{more}");
+        }
+    }
+
+    #[test]
+    fn revoking_names_what_allowing_made_but_the_namespace() {
+        let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
+        insta::assert_snapshot!(manifest.to_json(), @r#"
+        {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"}}
+        {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
+        {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
+        {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
+        "#);
+    }
+
+    #[test]
+    fn another_registry_keeps_the_name_of_the_image() {
+        for (before, after) in [
+            ("linkerd-mc", "reg.example:5000/l5d/linkerd-mc"),
+            ("a.example/b/mc", "reg.example:5000/l5d/mc"),
+        ] {
+            let mut values = Values::default();
+            values.controller.image.name = before.into();
+            values.use_registry("reg.example:5000/l5d/");
+            assert_eq!(values.controller.image.name, after);
+        }
     }
 
     #[test]

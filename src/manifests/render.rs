@@ -27,6 +27,11 @@ impl Manifest {
         &self.objects
     }
 
+    /// The objects, taken out.
+    pub fn into_objects(self) -> Vec<Value> {
+        self.objects
+    }
+
     /// The objects as a YAML stream.
     pub fn to_yaml(&self) -> String {
         self.text.clone()

@@ -30,6 +30,6 @@ pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
 pub use selector::{Selector, SelectorError};
-pub use store::Objects;
+pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};
 pub use world::{Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Remote, World};

@@ -24,7 +24,7 @@ pub struct Plan {
 }
 
 /// A Service of a target cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RemoteRef {
     /// Target cluster.
     pub cluster: String,

@@ -63,6 +63,26 @@ pub enum Host {
     Name(String),
 }
 
+impl Host {
+    /// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored,
+    /// sorted, without duplicates. The original does not trim, so that `a, b` fails for `b`.
+    pub fn parse_list(text: &str) -> Vec<Self> {
+        let items = text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
+        let mut hosts: Vec<Self> = items
+            .map(|item| {
+                item.parse()
+                    .map_or_else(|_| Self::Name(item.to_owned()), Self::Ip)
+            })
+            .collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
 /// How a gateway is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
@@ -177,19 +197,7 @@ pub(super) fn is_dns_label(text: &str) -> bool {
 
 fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
     let spec = &link.spec;
-    let items = spec
-        .gateway_address
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty());
-    let mut hosts: Vec<Host> = items
-        .map(|item| {
-            item.parse()
-                .map_or_else(|_| Host::Name(item.to_owned()), Host::Ip)
-        })
-        .collect();
-    hosts.sort();
-    hosts.dedup();
+    let hosts = Host::parse_list(&spec.gateway_address);
     if hosts.is_empty() {
         return Ok(None);
     }

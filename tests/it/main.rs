@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod check;
+mod fleet;
 mod install;
 mod link_gen;
+mod mirroring;
 mod program;

@@ -124,7 +124,7 @@ fn probing(address: &str, limit: Duration) -> Probing {
         address: address.to_owned(),
         path: "/ready".to_owned(),
     };
-    let settings = ProbeSettings {
+    let settings = Probe {
         path: "/ready".to_owned(),
         port: 0,
         period: Duration::from_millis(20),

@@ -3,12 +3,21 @@
 //! Keys are those of Linkerd's chart where they still mean something, so that a values file of the
 //! original works. A new key needs a line in the schema; a test holds both together.
 
+mod kind;
+mod layers;
+mod obsolete;
+mod schema;
+mod set;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::labels;
+
+pub use layers::UserValues;
+pub use set::Typing;
 
 /// Version of this program, which is that of the image it asks for.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -202,6 +211,27 @@ pub struct Resources {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub requests: BTreeMap<String, String>,
+}
+
+impl Values {
+    /// All values as a commented values file.
+    pub fn documented(&self) -> anyhow::Result<String> {
+        schema::documented(self)
+    }
+
+    /// Values for high availability: more replicas than one of everything, spread out.
+    pub fn make_highly_available(&mut self) {
+        self.gateway.replicas = 3;
+        self.controller.replicas = 2;
+        self.enable_pod_anti_affinity = true;
+    }
+
+    /// Takes our image from another registry: the name stays, all before its last slash is replaced.
+    pub fn use_registry(&mut self, registry: &str) {
+        let image = &mut self.controller.image.name;
+        let name = image.rsplit('/').next().unwrap_or_default();
+        *image = format!("{}/{name}", registry.trim_end_matches('/'));
+    }
 }
 
 impl Default for Values {

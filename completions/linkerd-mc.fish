@@ -1,0 +1,164 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_linkerd_mc_global_optspecs
+    string join \n kubeconfig= context= as= as-group= api-addr= L/linkerd-namespace= verbose= h/help V/version
+end
+
+function __fish_linkerd_mc_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_linkerd_mc_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_linkerd_mc_using_subcommand
+    set -l cmd (__fish_linkerd_mc_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l namespace -d 'Namespace of the extension' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway -d 'Install the gateway that other clusters send traffic to' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway-port -d 'Port of the gateway for mirrored traffic' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway-probe-seconds -d 'Time between two probes of the gateway from other clusters, in seconds' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway-probe-port -d 'Port of the gateway for probes' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway-service-type -d 'Type of the gateway\'s Service' -r -f -a "LoadBalancer\t''
+NodePort\t''
+ClusterIP\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway-healthcheck-nodeport -d 'Node port of the load balancer\'s health check of the gateway; 0 for none' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l service-mirror-credentials -d 'Make the ServiceAccount that controllers of other clusters use' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l registry -d 'Registry of the controller\'s image, in place of the one in controller.image.name' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l wait -d 'Wait this long for Linkerd to be installed, such as 5m' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s f -l values -d 'Set values from a YAML file; - is stdin (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l set -d 'Set values, such as gateway.replicas=2,podLabels.team=mesh (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l set-string -d 'Like --set, but all values are text (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l set-file -d 'Like --set, but values are what is in these files (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l ha -d 'More replicas of everything, spread over nodes and zones where there are enough'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l ignore-cluster -d 'Do not ask the cluster for anything'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l print-values -d 'Print all values with their meanings and defaults, and nothing else'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l cluster-name -d 'Name that the target cluster gets; part of the name of each mirror' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l namespace -d 'Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l api-server-address -d 'Address of the target\'s API server as the source cluster reaches it [default: the kubeconfig\'s]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l service-account-name -d 'ServiceAccount in the target cluster that the source cluster uses' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l token-duration -d 'Mint a token that expires, such as after 24h, instead of using the ServiceAccount\'s token Secret' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l gateway -d 'Link through the target\'s gateway; without it only pod-to-pod mirrors and federated Services' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l gateway-name -d 'Name of the gateway\'s Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l gateway-namespace -d 'Namespace of the gateway\'s Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l gateway-addresses -d 'Addresses of the gateway, comma-separated [default: those of its load balancer]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l gateway-port -d 'Port of the gateway; 0 for that of its Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s l -l selector -d 'Services to mirror through the gateway' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l remote-discovery-selector -d 'Services to mirror pod to pod' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l federated-service-selector -d 'Services that are members of federated Services' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l exclude-annotations -d 'Annotations that mirrors do not get: keys, or prefixes such as example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l exclude-labels -d 'Labels that mirrors do not get: keys, or prefixes such as example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l enable-headless-services -d 'Mirror headless Services as headless'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l service-account-name -d 'Name of the ServiceAccount; several with commas' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l namespace -d 'Namespace of the ServiceAccount' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l mode -d 'What the account may do' -r -f -a "gateway\t'Read what mirroring through the gateway needs'
+full\t'Read what pod-to-pod mirroring and federated Services need as well'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l ignore-cluster -d 'Print it also when there is such a ServiceAccount, and without asking the cluster'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l service-account-name -d 'Name of the ServiceAccount; several with commas' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l namespace -d 'Namespace of the ServiceAccount' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l directory -d 'Write all pages to this directory, instead of the main one to stdout' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,0 +1,128 @@
+//! `linkerd-mc completions` and `linkerd-mc man`: what shells and `man` want to know of the command line.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Command, ValueEnum};
+use clap_complete::{generate, shells};
+
+use super::output;
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  # bash, in ~/.bashrc
+  source <(linkerd-mc completions bash)
+
+  # zsh, once, in a folder of $fpath
+  linkerd-mc completions zsh > ~/.zfunc/_linkerd-mc
+
+  # fish, once
+  linkerd-mc completions fish > ~/.config/fish/completions/linkerd-mc.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  # Read the manual
+  linkerd-mc man | man -l -
+
+  # Install all pages
+  linkerd-mc man --directory /usr/local/share/man/man1";
+
+/// Print a script that makes a shell complete this program's flags
+#[derive(Debug, Args)]
+#[command(after_long_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct Completions {
+    /// Shell
+    shell: Shell,
+}
+
+/// Print the manual, or write a page for each command
+#[derive(Debug, Args)]
+#[command(after_long_help = MAN_EXAMPLES)]
+pub(crate) struct Man {
+    /// Write all pages to this directory, instead of the main one to stdout
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+}
+
+/// A shell that we have a script for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// Runs `completions`.
+pub(crate) fn completions(command: Command, args: &Completions) -> anyhow::Result<()> {
+    output::data(&script(command, args.shell)?)
+}
+
+fn script(mut command: Command, shell: Shell) -> anyhow::Result<String> {
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    match shell {
+        Shell::Bash => generate(shells::Bash, &mut command, name, &mut script),
+        Shell::Zsh => generate(shells::Zsh, &mut command, name, &mut script),
+        Shell::Fish => generate(shells::Fish, &mut command, name, &mut script),
+    }
+    String::from_utf8(script).context("the script is no text")
+}
+
+/// Runs `man`.
+pub(crate) fn man(command: Command, args: &Man) -> anyhow::Result<()> {
+    let Some(directory) = &args.directory else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page)?;
+        return output::data(&String::from_utf8(page).context("the manual is no text")?);
+    };
+    write_pages(command, directory)
+        .with_context(|| format!("cannot write manual pages to {}", directory.display()))
+}
+
+fn write_pages(command: Command, directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(command, directory)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_kept_scripts_are_what_the_command_prints() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("completions");
+        for (shell, file) in [
+            (Shell::Bash, "linkerd-mc.bash"),
+            (Shell::Zsh, "_linkerd-mc"),
+            (Shell::Fish, "linkerd-mc.fish"),
+        ] {
+            let printed = script(super::super::Cli::command(), shell).unwrap();
+            let kept = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+            let name = format!("{shell:?}").to_lowercase();
+            assert!(
+                kept == printed,
+                "completions/{file} is out of date: cargo run -- completions {name} > completions/{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_manual_page() {
+        let folder = tempfile::tempdir().unwrap();
+        write_pages(super::super::Cli::command(), folder.path()).unwrap();
+        for name in [
+            "linkerd-mc.1",
+            "linkerd-mc-install.1",
+            "linkerd-mc-link-gen.1",
+        ] {
+            let page = std::fs::read_to_string(folder.path().join(name)).unwrap();
+            assert!(page.contains(".TH linkerd-mc"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `run-controller`: the mirroring loop, in the cluster or on a desk.
+
+use std::{io::IsTerminal as _, net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::args::{self, Global};
+use crate::{
+    api::labels,
+    client::multiplexed,
+    controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
+    hint::HintExt as _,
+    manifests::selector::parse_selector,
+    mirror::{Config, Exclusions, Selector},
+};
+
+/// Mirror Services of all linked clusters into this one, until stopped
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct RunController {
+    /// Namespace of Links and their credentials
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    namespace: String,
+    /// Where to serve /metrics, /ready, /live and /ping
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:9999")]
+    admin_addr: SocketAddr,
+    /// Objects that are written at the same time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    max_in_flight_writes: u16,
+    /// Services of one target cluster that are mirrored, at most
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_services_per_link: u32,
+    /// Create namespaces that exported Services need
+    #[arg(long)]
+    enable_namespace_creation: bool,
+    /// Mirror headless Services as headless ones, where a Link does not say otherwise
+    #[arg(long)]
+    enable_headless_services: bool,
+    /// Which Services of this cluster are members of federated Services
+    #[arg(
+        long,
+        value_name = "SELECTOR",
+        default_value = "mirror.linkerd.io/federated=member"
+    )]
+    federated_service_selector: String,
+    /// Leave Services of this cluster out of federated Services
+    #[arg(long)]
+    no_local_federation: bool,
+    /// Labels of local members that federated Services do not get, such as a,example.com/*
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        alias = "exclude-labels"
+    )]
+    excluded_labels: Vec<String>,
+    /// Annotations of local members that federated Services do not get
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        alias = "exclude-annotations"
+    )]
+    excluded_annotations: Vec<String>,
+    /// Probe gateways at this address instead of at their probe Services
+    #[arg(long, value_name = "HOST:PORT")]
+    probe_address: Option<String>,
+    /// Hold the lease before writing, so that replicas never write at the same time
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    leader_elect: bool,
+    /// This replica's name in the lease [default: the host's name]
+    #[arg(long, value_name = "NAME", env = "HOSTNAME", hide_env_values = true)]
+    identity: Option<String>,
+    /// How much to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Plain)]
+    log_format: LogFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  # On a desk, against the cluster of a context, without waiting for a lease
+  linkerd-mc --context west run-controller --leader-elect=false --admin-addr 127.0.0.1:9999
+
+In a cluster the Deployment that `linkerd-mc install` prints runs this command.";
+
+/// Levels of Linkerd's controllers; those above `error` mean `error`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogLevel {
+    #[value(aliases = ["panic", "fatal"])]
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Plain,
+    Json,
+}
+
+/// Worker threads: the engine is one task, the rest is I/O. More would cost memory and bring nothing.
+const THREADS: usize = 2;
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
+    log(args);
+    let settings = settings(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .context("failed to start the async runtime")?;
+    let access = global.access();
+    let ended = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        stop_on_signals(stop.clone())?;
+        let client = multiplexed(access.config().await?)?;
+        let lease = match (args.leader_elect, &args.identity) {
+            (false, _) => None,
+            (true, Some(identity)) => Some(LeaseSettings::new(&args.namespace, identity)),
+            (true, None) => Some(LeaseSettings::new(&args.namespace, host_name())),
+        };
+        let options = Options {
+            settings,
+            admin: args.admin_addr,
+            lease,
+        };
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+        let ended = run_controller(client, options, stop).await;
+        tracing::info!("stopped");
+        ended
+    });
+    // Lookups that hang in the system's resolver are not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    ended
+}
+
+fn settings(args: &RunController) -> anyhow::Result<Settings> {
+    let selector = || -> anyhow::Result<Option<Selector>> {
+        let parsed = parse_selector(&args.federated_service_selector)?;
+        Ok(Selector::parse(Some(&parsed))?)
+    };
+    let members = selector().hint(
+        || {
+            format!(
+                "--federated-service-selector {:?} is no selector",
+                args.federated_service_selector
+            )
+        },
+        || "selectors look like mirror.linkerd.io/federated=member".into(),
+    )?;
+    Ok(Settings {
+        config: Config {
+            namespace: args.namespace.clone(),
+            create_namespaces: args.enable_namespace_creation,
+            local_members: members.filter(|_| !args.no_local_federation),
+            local_exclusions: Exclusions::new(&args.excluded_labels, &args.excluded_annotations),
+        },
+        headless: args.enable_headless_services,
+        max_in_flight: args.max_in_flight_writes.into(),
+        max_services: usize::try_from(args.max_services_per_link).unwrap_or(usize::MAX),
+        probe_address: args.probe_address.clone(),
+    })
+}
+
+fn log(args: &RunController) {
+    let level = match args.log_level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    // Libraries speak only of what goes wrong, and the client not even of that: its callers do.
+    let filter = EnvFilter::new(format!("off,linkerd_mc={level},kube_runtime=error"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match args.log_format {
+        LogFormat::Plain => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}
+
+/// SIGTERM and SIGINT stop the controller; a second one ends the process at once.
+fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("failed to listen to SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen to SIGINT")?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.is_cancelled() {
+                #[expect(
+                    clippy::exit,
+                    reason = "the polite way was asked for before and takes too long"
+                )]
+                std::process::exit(130);
+            }
+            tracing::info!("stopping");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}
+
+/// A pod's host name is its name. Elsewhere it is at least this machine's.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let name = name.trim();
+    let process = std::process::id();
+    if name.is_empty() {
+        format!("linkerd-mc-{process}")
+    } else {
+        format!("{name}-{process}")
+    }
+}

@@ -1,0 +1,405 @@
+//! The one place that changes the cluster: executes plans, write by write.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{Endpoints, Namespace};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions},
+    core::{ObjectMeta, PartialObjectMeta, Status},
+};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{
+    lease::Fence,
+    metrics::{Kind as MetricKind, Metrics, Outcome, Verb},
+    watch::explain,
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{Kind, Object, Owner, Patch, Write, owner},
+};
+
+/// Longest time that one request may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Writes to the local cluster, as long as the lease is held.
+#[derive(Clone)]
+pub(super) struct Writer {
+    pub(super) client: Client,
+    pub(super) fence: Fence,
+    pub(super) metrics: Metrics,
+}
+
+/// What a write brought about, to be put where the watch will report it a moment later.
+#[derive(Clone, Debug)]
+pub(super) enum Written {
+    /// A Service, as the API server has it now.
+    Service(Arc<Service>),
+    /// An EndpointSlice, as the API server has it now.
+    Slice(Arc<EndpointSlice>),
+    /// A namespace that was created.
+    Namespace(String),
+    /// An object that is gone.
+    Gone(Kind, String, String),
+}
+
+/// Why a plan was not executed to its end.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The object is not what the plan was made from: look again, plan again. With what is there instead, if
+    /// that was seen.
+    Outdated(Option<Box<Written>>),
+    /// The name belongs to an object that is not ours.
+    Foreign {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// Whose it is.
+        who: String,
+    },
+    /// The namespace is missing or on its way out.
+    NoNamespace,
+    /// The lease is not held any more.
+    Fenced,
+    /// The API server said no, or nothing. With the time it wants to be left alone for.
+    Refused {
+        /// One sentence.
+        message: String,
+        /// From `Retry-After`.
+        wait: Option<Duration>,
+    },
+}
+
+impl Writer {
+    /// Executes writes in order, up to the first that fails. Returns what was done, and why it ended.
+    pub(super) async fn apply(&self, writes: Vec<Write>) -> (Vec<Written>, Result<(), Failure>) {
+        let mut written = Vec::with_capacity(writes.len());
+        let mut uids = BTreeMap::new();
+        for write in writes {
+            if !self.fence.holds() {
+                return (written, Err(Failure::Fenced));
+            }
+            let (verb, kind) = series(&write);
+            let done = self.one(write, &mut uids).await;
+            let outcome = match &done {
+                Ok(_) => Outcome::Ok,
+                Err(Failure::Outdated(_) | Failure::Foreign { .. }) => Outcome::Conflict,
+                Err(_) => Outcome::Error,
+            };
+            if !matches!(done, Ok(None)) {
+                self.metrics.write(verb, kind, outcome);
+            }
+            match done {
+                Ok(done) => written.extend(done),
+                Err(failure) => return (written, Err(failure)),
+            }
+        }
+        (written, Ok(()))
+    }
+
+    async fn one(&self, write: Write, uids: &mut Uids) -> Result<Option<Written>, Failure> {
+        match write {
+            Write::Create(Object::Namespace { name, labels }) => {
+                let metadata = ObjectMeta {
+                    name: Some(name.clone()),
+                    labels: Some(labels),
+                    ..ObjectMeta::default()
+                };
+                let namespace = Namespace {
+                    metadata,
+                    ..Namespace::default()
+                };
+                let api: Api<Namespace> = Api::all(self.client.clone());
+                match request(api.create(&PostParams::default(), &namespace)).await {
+                    Ok(_) => {}
+                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {}
+                    Err(answer) => return Err(answer.failure("create namespace")),
+                }
+                Ok(Some(Written::Namespace(name)))
+            }
+            Write::Create(Object::Service(service)) => {
+                let (namespace, name) = id(&service.metadata);
+                let api: Api<Service> = Api::namespaced(self.client.clone(), &namespace);
+                match request(api.create(&PostParams::default(), &service)).await {
+                    Ok(answer) => {
+                        uids.insert(name, answer.uid().unwrap_or_default());
+                        Ok(Some(Written::Service(Arc::new(answer))))
+                    }
+                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                        let live = self.look(&namespace, &name).await?;
+                        Err(judge(namespace, name, live, &service))
+                    }
+                    Err(answer) => Err(answer.failure("create mirror service")),
+                }
+            }
+            Write::Create(Object::EndpointSlice(mut slice)) => {
+                own(slice.metadata.owner_references.iter_mut().flatten(), uids)?;
+                let (namespace, name) = id(&slice.metadata);
+                let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &namespace);
+                match request(api.create(&PostParams::default(), &slice)).await {
+                    Ok(answer) => Ok(Some(Written::Slice(Arc::new(answer)))),
+                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                        let live = match request(api.get(&name)).await {
+                            Ok(live) => live,
+                            Err(Answer::Status(status)) if status.code == 404 => {
+                                return Err(Failure::Outdated(None));
+                            }
+                            Err(answer) => return Err(answer.failure("get mirror endpoints")),
+                        };
+                        if annotation(&live.metadata, l::MANAGED_BY) == Some(l::MANAGER) {
+                            let live = Written::Slice(Arc::new(live));
+                            return Err(Failure::Outdated(Some(Box::new(live))));
+                        }
+                        let message = format!(
+                            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and is not ours"
+                        );
+                        Err(Failure::Refused {
+                            message,
+                            wait: None,
+                        })
+                    }
+                    Err(answer) => Err(answer.failure("create mirror endpoints")),
+                }
+            }
+            Write::Patch(patch) => self.patch(patch, uids).await.map(Some),
+            Write::Delete {
+                kind,
+                namespace,
+                name,
+                uid,
+            } => {
+                let parameters = DeleteParams::background().preconditions(Preconditions {
+                    uid: Some(uid),
+                    resource_version: None,
+                });
+                let client = self.client.clone();
+                let answer = match kind {
+                    Kind::EndpointSlice => {
+                        let api: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+                        request(api.delete(&name, &parameters)).await.map(|_| ())
+                    }
+                    Kind::Service | Kind::Namespace => {
+                        let api: Api<Service> = Api::namespaced(client, &namespace);
+                        request(api.delete(&name, &parameters)).await.map(|_| ())
+                    }
+                };
+                match answer {
+                    Ok(()) => {}
+                    Err(Answer::Status(status)) if status.code == 404 => {}
+                    Err(answer) => return Err(answer.failure("delete mirror")),
+                }
+                Ok(Some(Written::Gone(kind, namespace, name)))
+            }
+            Write::RetireEndpoints {
+                namespace,
+                name,
+                cluster,
+            } => {
+                self.retire(&namespace, &name, &cluster).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn patch(&self, mut patch: Patch, uids: &Uids) -> Result<Written, Failure> {
+        if let Some(owners) = patch.body.pointer_mut("/metadata/ownerReferences") {
+            let mut references: Vec<
+                k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+            > = serde_json::from_value(owners.take()).unwrap_or_default();
+            own(references.iter_mut(), uids)?;
+            *owners = serde_json::to_value(references).unwrap_or(Value::Null);
+        }
+        let Patch {
+            kind,
+            namespace,
+            name,
+            body,
+        } = patch;
+        let parameters = PatchParams::default();
+        let client = self.client.clone();
+        let answer = match kind {
+            Kind::EndpointSlice => {
+                let api: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+                let body = KubePatch::Merge(&body);
+                request(api.patch(&name, &parameters, &body))
+                    .await
+                    .map(|s| Written::Slice(Arc::new(s)))
+            }
+            Kind::Service | Kind::Namespace => {
+                let api: Api<Service> = Api::namespaced(client, &namespace);
+                let body = KubePatch::Merge(&body);
+                request(api.patch(&name, &parameters, &body))
+                    .await
+                    .map(|s| Written::Service(Arc::new(s)))
+            }
+        };
+        answer.map_err(|answer| match answer {
+            Answer::Status(status) if matches!(status.code, 404 | 409) => Failure::Outdated(None),
+            answer => answer.failure(match kind {
+                Kind::EndpointSlice => "update mirror endpoints",
+                Kind::Service | Kind::Namespace => "update mirror service",
+            }),
+        })
+    }
+
+    /// A Service as it is right now, whoever it belongs to; `None` if there is none.
+    pub(super) async fn look(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Service>, Failure> {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), namespace);
+        match request(api.get(name)).await {
+            Ok(service) => Ok(Some(service)),
+            Err(Answer::Status(status)) if status.code == 404 => Ok(None),
+            Err(answer) => Err(answer.failure("get mirror service")),
+        }
+    }
+
+    /// Deletes the v1 Endpoints of a mirror that Linkerd's own service mirror made.
+    async fn retire(&self, namespace: &str, name: &str, cluster: &str) -> Result<(), Failure> {
+        let api: Api<PartialObjectMeta<Endpoints>> =
+            Api::namespaced(self.client.clone(), namespace);
+        let endpoints = match request(api.get_metadata(name)).await {
+            Ok(endpoints) => endpoints,
+            Err(Answer::Status(status)) if status.code == 404 => return Ok(()),
+            Err(answer) => return Err(answer.failure("get endpoints")),
+        };
+        let label = |key: &str| endpoints.labels().get(key).map(String::as_str);
+        if label(l::CLUSTER_NAME) != Some(cluster) {
+            return Ok(());
+        }
+        let api: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = DeleteParams::background().preconditions(Preconditions {
+            uid: endpoints.uid(),
+            resource_version: None,
+        });
+        match request(api.delete(name, &parameters)).await {
+            Ok(_) => Ok(()),
+            Err(Answer::Status(status)) if status.code == 404 => Ok(()),
+            Err(answer) => Err(answer.failure("delete endpoints")),
+        }
+    }
+}
+
+/// UIDs of Services created by this plan, by name.
+type Uids = BTreeMap<String, String>;
+
+/// Fills in the owner UIDs that the plan could not know.
+fn own<'a>(
+    references: impl Iterator<
+        Item = &'a mut k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+    >,
+    uids: &Uids,
+) -> Result<(), Failure> {
+    for reference in references.filter(|reference| reference.uid.is_empty()) {
+        let uid = uids.get(&reference.name).ok_or(Failure::Outdated(None))?;
+        reference.uid.clone_from(uid);
+    }
+    Ok(())
+}
+
+/// What a Service found under the name of one to be created means.
+fn judge(namespace: String, name: String, live: Option<Service>, wanted: &Service) -> Failure {
+    let Some(live) = live else {
+        return Failure::Outdated(None); // gone again
+    };
+    let same_origin = annotation(&live.metadata, l::MANAGED_BY) == Some(l::MANAGER)
+        && annotation(&live.metadata, l::REMOTE_FQ_NAME)
+            == annotation(&wanted.metadata, l::REMOTE_FQ_NAME);
+    if owner(&live.metadata) != Owner::Foreign || same_origin {
+        return Failure::Outdated(Some(Box::new(Written::Service(Arc::new(live)))));
+    }
+    Failure::Foreign {
+        namespace,
+        name,
+        who: "a Service that is not a mirror".to_owned(),
+    }
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn id(metadata: &ObjectMeta) -> (String, String) {
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn series(write: &Write) -> (Verb, MetricKind) {
+    let kind = |kind: Kind| match kind {
+        Kind::Namespace => MetricKind::Namespace,
+        Kind::Service => MetricKind::Service,
+        Kind::EndpointSlice => MetricKind::EndpointSlice,
+    };
+    match write {
+        Write::Create(object) => (Verb::Create, kind(object.kind())),
+        Write::Patch(patch) => (Verb::Patch, kind(patch.kind)),
+        Write::Delete { kind: of, .. } => (Verb::Delete, kind(*of)),
+        Write::RetireEndpoints { .. } => (Verb::Delete, MetricKind::Endpoints),
+    }
+}
+
+/// What came instead of the answer that was asked for.
+pub(super) enum Answer {
+    /// The API server said no.
+    Status(Box<Status>),
+    /// There was no answer.
+    None(String),
+}
+
+impl Answer {
+    fn failure(self, what: &str) -> Failure {
+        match self {
+            Self::Status(status) if is_no_namespace(&status) => Failure::NoNamespace,
+            Self::Status(status) if status.code == 409 => Failure::Outdated(None),
+            Self::Status(status) => {
+                let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+                let wait = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                Failure::Refused {
+                    message: format!("Failed to {what}: {}", status.message),
+                    wait,
+                }
+            }
+            Self::None(message) => Failure::Refused {
+                message: format!("Failed to {what}: {message}"),
+                wait: None,
+            },
+        }
+    }
+}
+
+/// Kubernetes answers so when a namespace is missing (404) or being deleted (403 with this cause).
+fn is_no_namespace(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    let terminating = details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    });
+    terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
+}
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn request<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Answer> {
+    match timeout(DEADLINE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(Answer::Status(status)),
+        Ok(Err(error)) => Err(Answer::None(explain(&error))),
+        Err(_) => Err(Answer::None(format!(
+            "no answer within {} s",
+            DEADLINE.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,335 @@
+//! The main loop: what is seen goes into the [`World`], keys that it concerns into the queue, plans out to
+//! the API server, and what came of them into the status of Links.
+//!
+//! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
+//! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
+//! time, and never two for one key.
+
+mod done;
+mod links;
+mod local;
+mod remote;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::Client;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(super) use self::local::{Local, watch_local};
+use self::{done::Done, links::LinkState, links::Signal};
+use super::{
+    admin::{Liveliness, Readiness},
+    apply::Writer,
+    events::{self, News},
+    lease::Fence,
+    metrics::{Cache, LOCAL, Metrics},
+    queue::Queue,
+    session,
+};
+use crate::mirror::{self, Config, Key, Objects, World};
+
+/// What the engine is told at its start.
+pub struct Settings {
+    /// What the core has to know.
+    pub config: Config,
+    /// Whether headless Services are mirrored as such where a Link does not say.
+    pub headless: bool,
+    /// Keys that are worked on at once.
+    pub max_in_flight: usize,
+    /// Services of one Link that are mirrored, at most.
+    pub max_services: usize,
+    /// Where gateways are probed instead of at the probe Service, `host:port`.
+    pub probe_address: Option<String>,
+}
+
+/// Messages that wait for the engine, at most. Senders beyond that wait themselves.
+const INBOX: usize = 1024;
+/// Messages taken in before the queue is looked at again.
+const BATCH: usize = 256;
+/// Events that wait to be written, at most; more are dropped.
+const NEWS: usize = 256;
+/// Time between two looks at names that were found to belong to others.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The loop goes round at least so often: it is what the liveness probe sees.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// All state of the controller.
+pub(super) struct Engine {
+    settings: Settings,
+    writer: Writer,
+    metrics: Metrics,
+    leading: bool,
+    world: World,
+    queue: Queue,
+    links: BTreeMap<String, LinkState>,
+    /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
+    secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
+    tasks: JoinSet<Done>,
+    look_again: BTreeMap<(String, String), Instant>,
+    sessions: u64,
+    outbox: session::Outbox,
+    signals: mpsc::UnboundedSender<(String, u64, Signal)>,
+    news: mpsc::Sender<News>,
+}
+
+/// What the engine listens to.
+struct Inbox {
+    local: mpsc::Receiver<Local>,
+    remote: mpsc::Receiver<(String, u64, session::Report)>,
+    signals: mpsc::UnboundedReceiver<(String, u64, Signal)>,
+    /// Until it has come.
+    elected: Option<oneshot::Receiver<Fence>>,
+}
+
+/// What the outside is told of the engine.
+#[derive(Clone, Default)]
+pub(super) struct Health {
+    /// All local stores are synced.
+    pub(super) ready: Readiness,
+    /// The loop goes round.
+    pub(super) alive: Liveliness,
+}
+
+/// Runs the engine until `stop`. All local stores synced sets `ready`; every pass beats `alive`.
+///
+/// `local` brings the changes of the local cluster. Returns early only when its sender is gone or the lease is
+/// not held any more; then everything that it had started has been ended.
+///
+/// Until `elected` brings a fence it stands by: it follows the local cluster, and does nothing else.
+pub(super) async fn run(
+    settings: Settings,
+    writer: Writer,
+    local: mpsc::Receiver<Local>,
+    elected: oneshot::Receiver<Fence>,
+    health: &Health,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let (outbox, remote) = mpsc::channel(INBOX);
+    let (signals, signalled) = mpsc::unbounded_channel();
+    let (news, told) = mpsc::channel(NEWS);
+    let events = tokio::spawn(events::run(writer.client.clone(), told));
+    let mut engine = Engine {
+        world: World {
+            config: settings.config.clone(),
+            ..World::default()
+        },
+        settings,
+        metrics: writer.metrics.clone(),
+        writer,
+        leading: false,
+        queue: Queue::default(),
+        links: BTreeMap::new(),
+        secrets: None,
+        tasks: JoinSet::new(),
+        look_again: BTreeMap::new(),
+        sessions: 0,
+        outbox,
+        signals,
+        news,
+    };
+    let mut inbox = Inbox {
+        local,
+        remote,
+        signals: signalled,
+        elected: Some(elected),
+    };
+    let ended = engine.turn(&mut inbox, health, stop).await;
+    engine.tasks.shutdown().await;
+    events.abort();
+    ended
+}
+
+/// A channel for changes of the local cluster.
+pub(super) fn local_channel() -> (mpsc::Sender<Local>, mpsc::Receiver<Local>) {
+    mpsc::channel(INBOX)
+}
+
+impl Engine {
+    async fn turn(
+        &mut self,
+        inbox: &mut Inbox,
+        health: &Health,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        loop {
+            health.alive.beat();
+            let complete = self.world.is_complete() && self.secrets.is_some();
+            health.ready.set(complete);
+            if complete && self.leading {
+                self.dispatch();
+                self.write_statuses();
+                self.look_at_foreign();
+            }
+            self.measure();
+            let wake = self.next_wake();
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                fence = elected(&mut inbox.elected) => {
+                    let Some(fence) = fence else { anyhow::bail!("leader election has ended") };
+                    inbox.elected = None;
+                    self.lead(fence);
+                }
+                Some(done) = self.tasks.join_next() => {
+                    let done = done?;
+                    if self.finish(done) {
+                        anyhow::bail!("the lease is not held any more");
+                    }
+                }
+                local = inbox.local.recv() => {
+                    let Some(local) = local else {
+                        anyhow::bail!("the watches of the local cluster have ended");
+                    };
+                    self.local(local);
+                    for _ in 0..BATCH {
+                        let Ok(local) = inbox.local.try_recv() else { break };
+                        self.local(local);
+                    }
+                }
+                Some((link, id, report)) = inbox.remote.recv() => {
+                    self.report(&link, id, report);
+                    for _ in 0..BATCH {
+                        let Ok((link, id, report)) = inbox.remote.try_recv() else { break };
+                        self.report(&link, id, report);
+                    }
+                }
+                Some((link, id, signal)) = inbox.signals.recv() => self.signal(&link, id, signal),
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// From now on this replica writes, probes and watches target clusters.
+    fn lead(&mut self, fence: Fence) {
+        self.writer.fence = fence;
+        self.leading = true;
+        let names: Vec<String> = self.links.keys().cloned().collect();
+        names.iter().for_each(|name| self.watch_gateway(name));
+        self.check_duplicates();
+        self.check_sessions();
+        self.mark_all(self.world.keys());
+    }
+
+    /// Starts work on keys, as many as may be under way.
+    fn dispatch(&mut self) {
+        let now = Instant::now();
+        while self.queue.running() < self.settings.max_in_flight {
+            let Some(key) = self.queue.pop(now) else {
+                break;
+            };
+            self.work(key);
+        }
+    }
+
+    fn work(&mut self, key: Key) {
+        let started = Instant::now();
+        let plan = mirror::plan(&self.world, &key);
+        self.metrics.planned(started.elapsed());
+        if plan.writes.is_empty() {
+            self.said(&plan.report);
+            self.settle(&key);
+            self.queue.done(&key);
+            return;
+        }
+        let mut asked = Vec::new();
+        for remote in &plan.confirm {
+            let client = self
+                .links
+                .values()
+                .find_map(|link| link.client_of(&remote.cluster));
+            let target = self
+                .world
+                .link(&remote.cluster)
+                .map(|(target, _)| target.clone());
+            let (Some(client), Some(target)) = (client, target) else {
+                // Nobody to ask: the session was just replaced. Its successor marks the key again.
+                self.queue.failed(&key, started, None);
+                return;
+            };
+            asked.push((client, target, remote.clone()));
+        }
+        let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+        self.tasks.spawn(async move {
+            let done = done::execute(&writer, key, plan, asked).await;
+            metrics.applied(started.elapsed());
+            done
+        });
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = Instant::now();
+        let statuses = self.links.values().filter_map(LinkState::next_status);
+        let foreign = self.look_again.values().copied();
+        let keys = self.queue.next_due().filter(|_| self.world.is_complete());
+        if !self.leading {
+            return now + HEARTBEAT;
+        }
+        statuses
+            .chain(foreign)
+            .chain(keys)
+            .fold(now + HEARTBEAT, Instant::min)
+    }
+
+    /// Looks whether names that belonged to others are free now. Reads, not writes.
+    fn look_at_foreign(&mut self) {
+        let now = Instant::now();
+        let due: Vec<_> = self
+            .look_again
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for (namespace, name) in due {
+            self.look_again
+                .insert((namespace.clone(), name.clone()), now + LOOK_AGAIN);
+            let writer = self.writer.clone();
+            self.tasks.spawn(async move {
+                let found = writer.look(&namespace, &name).await;
+                Done::Looked {
+                    namespace,
+                    name,
+                    found,
+                }
+            });
+        }
+    }
+
+    fn mark_all(&mut self, keys: impl IntoIterator<Item = Key>) {
+        keys.into_iter().for_each(|key| self.queue.mark(key));
+    }
+
+    fn measure(&self) {
+        self.metrics.queue_depth(self.queue.len());
+        self.metrics.in_flight(self.queue.running());
+        let services = self.world.mirrors.as_ref().map_or(0, Objects::len);
+        let slices = self.world.slices.as_ref().map_or(0, Objects::len);
+        let namespaces = self.world.namespaces.as_ref().map_or(0, BTreeMap::len);
+        self.metrics.cache_size(Cache::Services, LOCAL, services);
+        self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
+        self.metrics
+            .cache_size(Cache::Namespaces, LOCAL, namespaces);
+    }
+
+    /// The client of the local cluster.
+    fn client(&self) -> Client {
+        self.writer.client.clone()
+    }
+}
+
+async fn elected(receiver: &mut Option<oneshot::Receiver<Fence>>) -> Option<Fence> {
+    match receiver {
+        Some(receiver) => receiver.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Names of Services whose slices no watch sees.
+type Names = BTreeSet<(String, String)>;

@@ -1,0 +1,338 @@
+//! Changes of the local cluster: into the world, and what they concern into the queue.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Client, ResourceExt as _,
+    core::{DeserializeGuard, PartialObjectMeta},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::Engine;
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        link::Link,
+    },
+    controller::{
+        trouble::Trouble,
+        watch::{Change, Contact, Listener, Watched, watch},
+    },
+    mirror::{Config, Grouped, Inserted, Key, NamespacePhase, Objects},
+};
+
+/// A change of the local cluster.
+pub(in crate::controller) enum Local {
+    Namespaces(Change<PartialObjectMeta<Namespace>>),
+    Mirrors(Change<Service>),
+    Slices(Change<EndpointSlice>),
+    Probes(Change<Service>),
+    ProbeSlices(Change<EndpointSlice>),
+    Members(Change<Service>),
+    Links(Change<DeserializeGuard<Link>>),
+    Secrets(Change<Secret>),
+}
+
+/// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
+/// listens.
+pub(in crate::controller) fn watch_local(
+    client: &Client,
+    config: &Config,
+    outbox: &mpsc::Sender<Local>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let namespace = config.namespace.as_str();
+    let mirrored = format!("{}=true", l::MIRRORED_SERVICE);
+    let gateways = format!("{}=true", l::MIRRORED_GATEWAY);
+    let all = || client.clone();
+    let tell = |what, wrap| Teller {
+        outbox: outbox.clone(),
+        wrap,
+        trouble: trouble(what),
+    };
+    tasks.spawn(watch(
+        Watched::all(Api::all(all())),
+        Teller {
+            outbox: outbox.clone(),
+            wrap: Local::Namespaces,
+            trouble: trouble("Namespaces"),
+        },
+    ));
+    tasks.spawn(watch(
+        Watched::all(Api::all(all())).labels(mirrored.clone()),
+        tell("mirror Services", Local::Mirrors),
+    ));
+    tasks.spawn(watch(
+        Watched::all(Api::namespaced(all(), namespace)).labels(gateways.clone()),
+        tell("probe Services", Local::Probes),
+    ));
+    let tell = |what, wrap| Teller {
+        outbox: outbox.clone(),
+        wrap,
+        trouble: trouble(what),
+    };
+    tasks.spawn(watch(
+        Watched::all(Api::all(all())).labels(mirrored),
+        tell("mirror EndpointSlices", Local::Slices),
+    ));
+    tasks.spawn(watch(
+        Watched::all(Api::namespaced(all(), namespace)).labels(gateways),
+        tell("probe EndpointSlices", Local::ProbeSlices),
+    ));
+    tasks.spawn(watch(
+        Watched::all(Api::namespaced(all(), namespace)),
+        Teller {
+            outbox: outbox.clone(),
+            wrap: Local::Links,
+            trouble: trouble("Links"),
+        },
+    ));
+    tasks.spawn(watch(
+        Watched::all(Api::namespaced(all(), namespace))
+            .fields(format!("type={}", l::CREDENTIALS_TYPE)),
+        Teller {
+            outbox: outbox.clone(),
+            wrap: Local::Secrets,
+            trouble: trouble("Secrets"),
+        },
+    ));
+    let members = config
+        .local_members
+        .as_ref()
+        .map(crate::mirror::Selector::query);
+    let outbox = outbox.clone();
+    let api = Api::all(all());
+    tasks.spawn(async move {
+        let mut teller = Teller {
+            outbox,
+            wrap: Local::Members,
+            trouble: trouble("federated members"),
+        };
+        match members {
+            Some(selector) => watch(Watched::all(api).labels(selector), teller).await,
+            None => {
+                teller
+                    .tell(Change::List {
+                        objects: Vec::new(),
+                        more: false,
+                    })
+                    .await;
+                std::future::pending().await
+            }
+        }
+    });
+    tasks
+}
+
+fn trouble(what: &str) -> Trouble {
+    Trouble::new(format!("watch {what} of the local cluster"))
+}
+
+struct Teller<T> {
+    outbox: mpsc::Sender<Local>,
+    wrap: fn(Change<T>) -> Local,
+    trouble: Trouble,
+}
+
+impl<T: Send + Sync> Listener<T> for Teller<T> {
+    async fn tell(&mut self, change: Change<T>) -> bool {
+        self.outbox.send((self.wrap)(change)).await.is_ok()
+    }
+
+    async fn contact(&mut self, contact: Contact) {
+        match contact {
+            Contact::Alive => self.trouble.clear(),
+            Contact::Lost(message) => self.trouble.set(&message),
+        };
+    }
+}
+
+/// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
+///
+/// `ours`: the store also takes what our own writes answered, so a single change may be old news.
+pub(super) fn absorb<T: Grouped>(
+    store: &mut Option<Objects<T>>,
+    change: Change<T>,
+    ours: bool,
+) -> Vec<Arc<T>> {
+    let mut touched = Vec::new();
+    match change {
+        Change::List { objects, .. } => {
+            let known = store.get_or_insert_default();
+            let listed: BTreeSet<_> = objects
+                .iter()
+                .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+                .collect();
+            for object in objects {
+                let before = known.put(object.clone());
+                let version = |object: &T| object.resource_version();
+                let same = before
+                    .as_deref()
+                    .is_some_and(|b| version(b) == version(&object));
+                if !same {
+                    touched.extend(before);
+                    touched.push(object);
+                }
+            }
+            touched.extend(known.retain_listed(&listed));
+        }
+        Change::Apply(object) => {
+            let Some(known) = store else { return touched };
+            let taken = if ours {
+                known.insert(object.clone())
+            } else {
+                Inserted::Taken(known.put(object.clone()))
+            };
+            if let Inserted::Taken(before) = taken {
+                touched.extend(before);
+                touched.push(object);
+            }
+        }
+        Change::Delete(object) => {
+            let Some(known) = store else { return touched };
+            touched.extend(known.remove(&object));
+        }
+    }
+    touched
+}
+
+impl Engine {
+    /// Takes in a change of the local cluster.
+    pub(super) fn local(&mut self, local: Local) {
+        let was_complete = self.world.is_complete();
+        let world = &mut self.world;
+        let mut keys: Vec<Key> = Vec::new();
+        match local {
+            Local::Mirrors(change) => {
+                let touched = absorb(&mut world.mirrors, change, true);
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|service| world.keys_of_local(service)),
+                );
+            }
+            Local::Probes(change) => {
+                let touched = absorb(&mut world.probes, change, true);
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|service| world.keys_of_local(service)),
+                );
+            }
+            Local::Slices(change) => {
+                let touched = absorb(&mut world.slices, change, true);
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|slice| world.keys_of_local_slice(slice)),
+                );
+            }
+            Local::ProbeSlices(change) => {
+                let touched = absorb(&mut world.probe_slices, change, true);
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|slice| world.keys_of_local_slice(slice)),
+                );
+            }
+            Local::Members(change) => {
+                let touched = absorb(&mut world.members, change, false);
+                keys.extend(touched.iter().map(|service| {
+                    Key::federated(
+                        &service.namespace().unwrap_or_default(),
+                        &service.name_any(),
+                    )
+                }));
+            }
+            Local::Namespaces(change) => {
+                let names = namespaces(&mut world.namespaces, change);
+                keys.extend(names.iter().flat_map(|name| world.keys_of_namespace(name)));
+            }
+            Local::Links(change) => self.links_changed(change),
+            Local::Secrets(change) => {
+                secrets(&mut self.secrets, change);
+                self.check_sessions();
+            }
+        }
+        match (was_complete, self.world.is_complete()) {
+            (true, true) => self.mark_all(keys),
+            (false, true) => self.mark_all(self.world.keys()),
+            _ => {}
+        }
+    }
+}
+
+fn namespaces(
+    known: &mut Option<BTreeMap<String, NamespacePhase>>,
+    change: Change<PartialObjectMeta<Namespace>>,
+) -> BTreeSet<String> {
+    let phase = |namespace: &PartialObjectMeta<Namespace>| {
+        if namespace.metadata.deletion_timestamp.is_some() {
+            NamespacePhase::Terminating
+        } else {
+            NamespacePhase::Active
+        }
+    };
+    match change {
+        Change::List { objects, .. } => {
+            let now: BTreeMap<_, _> = objects
+                .iter()
+                .map(|object| (object.name_any(), phase(object)))
+                .collect();
+            let before = known.replace(now.clone()).unwrap_or_default();
+            let differs = |name: &&String| before.get(*name) != now.get(*name);
+            before
+                .keys()
+                .chain(now.keys())
+                .filter(differs)
+                .cloned()
+                .collect()
+        }
+        Change::Apply(object) => {
+            let (name, phase) = (object.name_any(), phase(&object));
+            let before = known
+                .as_mut()
+                .and_then(|known| known.insert(name.clone(), phase));
+            if before == Some(phase) {
+                BTreeSet::new()
+            } else {
+                [name].into()
+            }
+        }
+        Change::Delete(object) => {
+            let name = object.name_any();
+            let before = known.as_mut().and_then(|known| known.remove(&name));
+            before.map(|_| name).into_iter().collect()
+        }
+    }
+}
+
+fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Change<Secret>) {
+    let kubeconfig = |secret: &Secret| {
+        let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
+        Some(Arc::from(data.0.as_slice()))
+    };
+    match change {
+        Change::List { objects, .. } => {
+            *known = Some(
+                objects
+                    .iter()
+                    .map(|s| (s.name_any(), kubeconfig(s)))
+                    .collect(),
+            );
+        }
+        Change::Apply(secret) => {
+            known
+                .get_or_insert_default()
+                .insert(secret.name_any(), kubeconfig(&secret));
+        }
+        Change::Delete(secret) => {
+            known.get_or_insert_default().remove(&secret.name_any());
+        }
+    }
+}

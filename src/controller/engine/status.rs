@@ -1,0 +1,230 @@
+//! The one writer of Link status: compares with what it sent last, and writes at most every two seconds.
+
+use std::time::Duration;
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Engine, done::Done, links::LinkState};
+use crate::{
+    api::link::{Link, LinkStatus},
+    controller::{
+        apply::{Answer, request},
+        clock,
+        metrics::{Kind, LinkCounts, Outcome, Verb},
+    },
+    mirror::status::status,
+};
+
+/// Time between two writes for one Link.
+const EVERY: Duration = Duration::from_secs(2);
+/// News wait this long, so that those that come together are written together.
+const GATHER: Duration = Duration::from_millis(100);
+/// Longest delay after a failure.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Latency alone is a reason to write after this time, if it moved by more than half.
+const LATENCY_EVERY: Duration = Duration::from_secs(600);
+
+/// Where the status of one Link stands.
+pub(super) struct StatusState {
+    /// What was sent last; at first what the Link had. Never what is read back: a CRD that does not know our
+    /// fields prunes them, and must not make us write for ever.
+    last: LinkStatus,
+    /// When news are due to be written.
+    due: Option<Instant>,
+    not_before: Instant,
+    writing: bool,
+    failures: u32,
+    latency_written: Option<Instant>,
+}
+
+impl StatusState {
+    pub(super) fn seeded(link: &Link) -> Self {
+        Self {
+            last: link.status.clone().unwrap_or_default(),
+            due: None,
+            not_before: Instant::now(),
+            writing: false,
+            failures: 0,
+            latency_written: None,
+        }
+    }
+
+    /// Something may have changed.
+    pub(super) fn touch(&mut self) {
+        let at = (Instant::now() + GATHER).max(self.not_before);
+        self.due.get_or_insert(at);
+    }
+
+    /// Takes in a latency: told if it moved by more than half and the last one was told long ago.
+    pub(super) fn latency(&mut self, told: &mut Option<i64>, now: i64) {
+        let moved = told.is_none_or(|told| (now - told).abs() * 2 > told);
+        let old = self
+            .latency_written
+            .is_none_or(|at| at.elapsed() >= LATENCY_EVERY);
+        if told.is_none() || (moved && old) {
+            *told = Some(now);
+            self.latency_written = Some(Instant::now());
+            self.touch();
+        }
+    }
+
+    /// Whether the Link said to be ready before this process looked at it.
+    fn was_ready(&self) -> bool {
+        self.last
+            .conditions
+            .iter()
+            .any(|c| c.type_ == "Ready" && c.status == "True")
+    }
+}
+
+impl LinkState {
+    /// When the status has to be looked at next.
+    pub(super) fn next_status(&self) -> Option<Instant> {
+        self.status
+            .due
+            .filter(|_| !self.status.writing && !self.holds_back())
+    }
+
+    /// After a restart nothing is said until as much is known as before, or something is known to be wrong:
+    /// counts would only go down and up again.
+    fn holds_back(&self) -> bool {
+        let well = self.facts.invalid.is_none()
+            && self.facts.duplicate_of.is_none()
+            && !matches!(self.facts.credentials, Some(Err(_)))
+            && !matches!(self.facts.connected, Some(Err(_)));
+        well && !self.facts.settled && self.status.was_ready()
+    }
+}
+
+impl Engine {
+    /// Writes the statuses that are due.
+    pub(super) fn write_statuses(&mut self) {
+        let now = Instant::now();
+        let client = self.client();
+        let namespace = self.world.config.namespace.clone();
+        for (name, state) in &mut self.links {
+            if state.next_status().is_none_or(|due| due > now) {
+                continue;
+            }
+            let (mirrored, federated, unhealthy) = state.ledger.counts();
+            let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
+            self.metrics.link_counts(
+                name,
+                LinkCounts {
+                    mirrored,
+                    federated,
+                    unhealthy,
+                },
+            );
+            self.metrics.link_ready(name, ready);
+            state.status.due = None;
+            let sent = status(
+                &state.status.last,
+                &state.facts,
+                &state.ledger,
+                clock::now(),
+            );
+            if sent == state.status.last {
+                continue;
+            }
+            if !self.writer.fence.holds() {
+                return;
+            }
+            state.status.writing = true;
+            let api: Api<Link> = Api::namespaced(client.clone(), &namespace);
+            let (link, metrics) = (name.clone(), self.metrics.clone());
+            let before = state.status.last.clone();
+            self.tasks.spawn(async move {
+                let body = body(&before, &sent);
+                let patch = Patch::Merge(&body);
+                let parameters = PatchParams::default();
+                let answer = request(api.patch_status(&link, &parameters, &patch)).await;
+                let outcome = if answer.is_ok() {
+                    Outcome::Ok
+                } else {
+                    Outcome::Error
+                };
+                metrics.write(Verb::Patch, Kind::Link, outcome);
+                let ended = match answer {
+                    Ok(_) => Ok(()),
+                    // The Link is gone, or its CRD has no status: either way there is nothing to write to.
+                    Err(Answer::Status(status)) if status.code == 404 => Ok(()),
+                    Err(Answer::Status(status)) => Err(status.message.clone()),
+                    Err(Answer::None(message)) => Err(message),
+                };
+                Done::Status {
+                    link,
+                    sent: Box::new(sent),
+                    ended,
+                }
+            });
+        }
+    }
+
+    /// Takes in the end of a write.
+    pub(super) fn status_written(
+        &mut self,
+        link: &str,
+        sent: LinkStatus,
+        ended: Result<(), String>,
+    ) {
+        let Some(state) = self.links.get_mut(link) else {
+            return;
+        };
+        let status = &mut state.status;
+        status.writing = false;
+        let delay = match ended {
+            Ok(()) => {
+                status.last = sent;
+                status.failures = 0;
+                EVERY
+            }
+            Err(message) => {
+                tracing::warn!(link, "failed to write the status of the Link: {message}");
+                status.failures = status.failures.saturating_add(1);
+                let delay = EVERY
+                    .saturating_mul(1 << status.failures.min(6))
+                    .min(LONGEST);
+                status.due.get_or_insert(Instant::now() + delay);
+                delay
+            }
+        };
+        status.not_before = Instant::now() + delay;
+        status.due = status.due.map(|due| due.max(status.not_before));
+    }
+}
+
+/// The merge patch from one status to the next: fields that fell away are cleared by name.
+fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
+    let mut body = json!({ "status": now });
+    for (gone, pointer) in [(before.gateway.is_some() && now.gateway.is_none(), "gateway")] {
+        if gone {
+            body["status"][pointer] = serde_json::Value::Null;
+        }
+    }
+    if let (Some(before), Some(now)) = (&before.gateway, &now.gateway) {
+        let gateway = &mut body["status"]["gateway"];
+        for (gone, field) in [
+            (before.alive.is_some() && now.alive.is_none(), "alive"),
+            (before.since.is_some() && now.since.is_none(), "since"),
+            (
+                before.latency_ms.is_some() && now.latency_ms.is_none(),
+                "latencyMs",
+            ),
+            (
+                !before.addresses.is_empty() && now.addresses.is_empty(),
+                "addresses",
+            ),
+        ] {
+            if gone {
+                gateway[field] = serde_json::Value::Null;
+            }
+        }
+    }
+    body
+}

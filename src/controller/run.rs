@@ -1,0 +1,102 @@
+//! Wiring: starts the parts of the controller, and ends them in the right order.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    admin,
+    apply::Writer,
+    engine::{self, Health, Settings},
+    lease::{self, Fence, LeaseSettings},
+    metrics::Metrics,
+};
+
+/// What `run-controller` is told.
+pub struct Options {
+    /// What the engine is told.
+    pub settings: Settings,
+    /// Where `/metrics`, `/ready`, `/live` and `/ping` are served.
+    pub admin: SocketAddr,
+    /// The lease to hold before anything is written; `None`: this is the only replica.
+    pub lease: Option<LeaseSettings>,
+}
+
+/// Runs the controller until `stop`, or until it must not go on: when the lease is lost, or a part that should
+/// never end has ended. Then the error says so, and the process is to be started anew.
+///
+/// On `stop` what is being written is cut short, the lease is released, and all is ended within seconds.
+pub async fn run(client: Client, options: Options, stop: CancellationToken) -> anyhow::Result<()> {
+    let Options {
+        settings,
+        admin,
+        lease,
+    } = options;
+    let metrics = Metrics::new();
+    let health = Health::default();
+    let admin = admin::bind(admin).await?;
+    tracing::info!(address = %admin.local_addr(), "admin server");
+    let closing = CancellationToken::new();
+    let served = tokio::spawn(admin.serve(
+        health.ready.clone(),
+        health.alive.clone(),
+        metrics.clone(),
+        closing.clone(),
+    ));
+    let (outbox, inbox) = engine::local_channel();
+    let mut watches = engine::watch_local(&client, &settings.config, &outbox);
+    drop(outbox);
+    let (elect, elected) = oneshot::channel();
+    let writer = Writer {
+        client: client.clone(),
+        fence: Fence::closed(),
+        metrics: metrics.clone(),
+    };
+    let engine = engine::run(settings, writer, inbox, elected, &health, &stop);
+    // The engine has ended, and with it all writing, before the lease is released.
+    let ended = tokio::select! {
+        ended = lead(client, lease, elect, engine, &metrics, &stop) => ended,
+        _ = watches.join_next() => Err(anyhow::anyhow!("a watch of the local cluster has ended")),
+    };
+    watches.shutdown().await;
+    closing.cancel();
+    served.await.context("the admin server died")?;
+    ended
+}
+
+/// Runs the engine, and beside it the election that lets it write.
+async fn lead(
+    client: Client,
+    lease: Option<LeaseSettings>,
+    elect: oneshot::Sender<Fence>,
+    engine: impl Future<Output = anyhow::Result<()>>,
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(settings) = lease else {
+        metrics.leader(true);
+        let _ = elect.send(Fence::always());
+        return engine.await;
+    };
+    metrics.leader(false);
+    tokio::pin!(engine);
+    let acquired = tokio::select! {
+        acquired = lease::acquire(client, settings, stop.clone()) => acquired?,
+        ended = &mut engine => return ended,
+    };
+    let Some(mut leadership) = acquired else {
+        return engine.await;
+    };
+    metrics.leader(true);
+    let _ = elect.send(leadership.fence());
+    let ended = tokio::select! {
+        ended = &mut engine => ended,
+        why = leadership.lost() => bail!("the lease is lost: {why:#}"),
+    };
+    metrics.leader(false);
+    leadership.release().await;
+    ended
+}

@@ -1,0 +1,257 @@
+//! What a value may be, and what is wrong with one that may not.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{Resources, set::Path};
+use crate::manifests::selector::{is_dns_label, is_label_key, is_label_value, parse_selector};
+
+/// Labels that selectors of ours rely on.
+const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number, from at least the one given.
+    Number(u32),
+    /// A whole number, or nothing.
+    OptionalNumber,
+    /// A port.
+    Port,
+    /// A port, or nothing.
+    OptionalPort,
+    /// Text, which may be empty.
+    Text,
+    /// Text that is not empty.
+    Word,
+    /// A DNS label.
+    Name,
+    /// An absolute URL path.
+    UrlPath,
+    /// A label selector.
+    Selector,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Labels of our objects, without those that are ours.
+    Labels,
+    /// Labels of nodes.
+    NodeLabels,
+    /// Annotations.
+    Annotations,
+    /// A list of texts.
+    List,
+    /// A list of texts, or one text with commas.
+    TextOrList,
+    /// Something that Kubernetes defines; a function that finds what is wrong with it.
+    Kubernetes(&'static str, fn(&Value) -> Result<(), String>),
+}
+
+impl Kind {
+    /// Completes "must be …".
+    pub(super) fn expected(self) -> String {
+        match self {
+            Self::Bool => "true or false".into(),
+            Self::Number(0) => "a whole number".into(),
+            Self::Number(least) => format!("a whole number from {least}"),
+            Self::OptionalNumber => "a whole number, or null".into(),
+            Self::Port => "a port from 1 to 65535".into(),
+            Self::OptionalPort => "a port from 1 to 65535, or null".into(),
+            Self::Text => "text".into(),
+            Self::Word => "text that is not empty".into(),
+            Self::Name => {
+                "a DNS label: at most 63 lower-case letters, digits and inner dashes".into()
+            }
+            Self::UrlPath => "a path that begins with /".into(),
+            Self::Selector => "a label selector such as a=b,c in (d,e)".into(),
+            Self::OneOf(words) => {
+                let words: Vec<_> = words
+                    .iter()
+                    .map(|word| if word.is_empty() { "\"\"" } else { word })
+                    .collect();
+                format!("one of {}", words.join(", "))
+            }
+            Self::Labels | Self::NodeLabels => "a map of labels, whose values are text".into(),
+            Self::Annotations => "a map of annotations, whose values are text".into(),
+            Self::List => "a list of texts".into(),
+            Self::TextOrList => "text, or a list of texts".into(),
+            Self::Kubernetes(what, _) => what.into(),
+        }
+    }
+
+    /// Finds what is wrong with a value; an empty reason when it is simply something else.
+    pub(super) fn check(self, value: &Value) -> Result<(), String> {
+        let wrong = || Err(String::new());
+        let good = |good: bool| if good { Ok(()) } else { wrong() };
+        let text = value.as_str();
+        let number = value.as_u64();
+        match self {
+            Self::Bool => good(value.is_boolean()),
+            Self::Number(least) => {
+                good(number.is_some_and(|n| (least.into()..=u32::MAX.into()).contains(&n)))
+            }
+            Self::OptionalNumber => good(
+                number.is_some_and(|n| n <= u32::MAX.into())
+                    || text.is_some_and(|text| text.is_empty() || text.parse::<u32>().is_ok()),
+            ),
+            Self::Port => good(number.is_some_and(|n| (1..=u16::MAX.into()).contains(&n))),
+            Self::OptionalPort => good(number.is_some_and(|n| n <= u16::MAX.into())),
+            Self::Text => good(text.is_some()),
+            Self::Word => good(text.is_some_and(|text| !text.is_empty())),
+            Self::Name => good(text.is_some_and(is_dns_label)),
+            Self::UrlPath => good(text.is_some_and(|text| text.starts_with('/'))),
+            Self::Selector => match text {
+                Some(text) => parse_selector(text)
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
+                None => wrong(),
+            },
+            Self::OneOf(words) => good(text.is_some_and(|text| words.contains(&text))),
+            Self::Labels => {
+                entries(value, |value| value.as_str().is_some_and(is_label_value))?;
+                match OUR_LABELS
+                    .into_iter()
+                    .find(|label| value.get(label).is_some())
+                {
+                    Some(label) => Err(format!("the label {label} is not free to set")),
+                    None => Ok(()),
+                }
+            }
+            Self::NodeLabels => entries(value, |value| value.as_str().is_some_and(is_label_value)),
+            Self::Annotations => entries(value, Value::is_string),
+            Self::List => good(is_list_of_texts(value)),
+            Self::TextOrList => good(text.is_some() || is_list_of_texts(value)),
+            Self::Kubernetes(_, check) => check(value),
+        }
+    }
+}
+
+fn is_list_of_texts(value: &Value) -> bool {
+    value
+        .as_array()
+        .is_some_and(|items| items.iter().all(Value::is_string))
+}
+
+fn entries(value: &Value, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
+    let map = value.as_object().ok_or_else(String::new)?;
+    for (key, value) in map {
+        if !is_label_key(key) {
+            return Err(format!("{key:?} is no key of a label or annotation"));
+        }
+        if !value.is_null() && !fits(value) {
+            return Err(format!("{key} is {value}, which is no text that fits"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value is a `T` of Kubernetes, and has no field that `T` lacks.
+pub(super) fn fits<T: DeserializeOwned + Serialize>(value: &Value) -> Result<(), String> {
+    let typed: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+    let back = serde_json::to_value(typed).map_err(|error| error.to_string())?;
+    lost(&Path::default(), value, &back)
+        .map_or(Ok(()), |field| Err(format!("there is no field {field:?}")))
+}
+
+pub(super) fn fits_resources(value: &Value) -> Result<(), String> {
+    serde_json::from_value::<Resources>(value.clone())
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// The first field of `before` that is not in `after`.
+fn lost(path: &Path, before: &Value, after: &Value) -> Option<String> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => before
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .find_map(|(key, value)| match after.get(key) {
+                Some(after) => lost(&path.key(key), value, after),
+                None => Some(path.key(key).to_string()),
+            }),
+        (Value::Array(before), Value::Array(after)) => before
+            .iter()
+            .zip(after)
+            .find_map(|(before, after)| lost(path, before, after)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::manifests::values::schema::{Found, find};
+
+    #[test]
+    fn values_are_checked_by_kind() {
+        let check = |path: &str, value: Value| match find(path) {
+            Found::Key(key) => key.kind.check(&value),
+            _ => Err(format!("{path} is no key")),
+        };
+        for (path, good, bad) in [
+            ("gateway.enabled", json!(false), json!("false")),
+            ("gateway.replicas", json!(0), json!(-1)),
+            ("gateway.probe.seconds", json!(1), json!(0)),
+            ("gateway.port", json!(65535), json!(65536)),
+            ("gateway.nodePort", json!(0), json!("30000")),
+            ("gateway.name", json!("gw"), json!("GW")),
+            ("gateway.probe.path", json!("/r"), json!("r")),
+            (
+                "gateway.serviceType",
+                json!("NodePort"),
+                json!("ExternalName"),
+            ),
+            (
+                "gateway.terminationGracePeriodSeconds",
+                json!("30"),
+                json!("soon"),
+            ),
+            (
+                "gateway.loadBalancerSourceRanges",
+                json!(["10.0.0.0/8"]),
+                json!("10.0.0.0/8"),
+            ),
+            (
+                "gateway.serviceAnnotations",
+                json!({ "a.b/c": "any thing" }),
+                json!({ "a": 1 }),
+            ),
+            (
+                "gateway.nodeSelector",
+                json!({ "a": "b" }),
+                json!({ "a": true }),
+            ),
+            (
+                "gateway.tolerations",
+                json!([{ "key": "a", "operator": "Exists" }]),
+                json!([{ "kye": "a" }]),
+            ),
+            (
+                "commonLabels",
+                json!({ "team": "a" }),
+                json!({ "component": "a" }),
+            ),
+            ("podLabels", json!({ "team": "" }), json!({ "team": "a b" })),
+            ("nodeAffinity", json!({}), json!({ "require": [] })),
+            (
+                "controller.resources",
+                json!({ "limits": { "cpu": 1 } }),
+                json!({ "cpu": { "limit": 1 } }),
+            ),
+            (
+                "controller.additionalEnv",
+                json!([{ "name": "A", "value": "b" }]),
+                json!([{ "nam": "b" }]),
+            ),
+            ("federation.selector", json!("a=b"), json!("a>1")),
+            ("federation.excludedLabels", json!("a,b"), json!([1])),
+            ("imagePullSecrets", json!([{ "name": "a" }]), json!(["a"])),
+        ] {
+            assert_eq!(check(path, good), Ok(()), "{path}");
+            assert!(check(path, bad.clone()).is_err(), "{path}: {bad}");
+        }
+    }
+}

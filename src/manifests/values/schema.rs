@@ -1,0 +1,280 @@
+//! The keys of `install`'s values: what each means and what it takes.
+//!
+//! Defaults are not here but in [`Values`]. A test holds that both name the same keys.
+
+use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
+use serde_json::Map;
+
+use super::{
+    Values,
+    kind::{Kind, fits, fits_resources},
+};
+use crate::manifests::yaml;
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    /// Dotted path.
+    pub(super) path: &'static str,
+    /// What it takes.
+    pub(super) kind: Kind,
+    /// What it means; a sentence without a period.
+    pub(super) doc: &'static str,
+}
+
+const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
+    Key { path, kind, doc }
+}
+
+/// Keys that only hold other keys.
+const GROUPS: [(&str, &str); 5] = [
+    ("gateway", "The gateway that other clusters send traffic to"),
+    (
+        "gateway.probe",
+        "What it tells other clusters about probing it",
+    ),
+    (
+        "controller",
+        "The controller that mirrors Services from other clusters",
+    ),
+    ("controller.image", "Its image"),
+    (
+        "federation",
+        "Services of this cluster that are members of federated Services",
+    ),
+];
+
+const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<Toleration>>);
+
+/// All keys, in the order in which they are shown. Keys of a group stand together.
+#[rustfmt::skip] // a table: one key a line
+pub(super) const KEYS: &[Key] = &[
+    key("gateway.enabled", Kind::Bool, "Whether to install it"),
+    key("gateway.replicas", Kind::Number(0), "Number of pods"),
+    key("gateway.name", Kind::Name, "Name of its Deployment, Service and ServiceAccount"),
+    key("gateway.port", Kind::Port, "Port of mirrored traffic"),
+    key("gateway.serviceType", Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"]), "Type of its Service"),
+    key("gateway.nodePort", Kind::OptionalPort, "Fixed node port of mirrored traffic"),
+    key("gateway.healthCheckNodePort", Kind::OptionalPort, "Fixed node port of the load balancer's health check"),
+    key("gateway.probe.path", Kind::UrlPath, "Path"),
+    key("gateway.probe.port", Kind::Port, "Port"),
+    key("gateway.probe.nodePort", Kind::OptionalPort, "Fixed node port"),
+    key("gateway.probe.seconds", Kind::Number(1), "Time between two probes, in seconds"),
+    key("gateway.serviceAnnotations", Kind::Annotations, "Annotations of its Service"),
+    key("gateway.serviceExternalTrafficPolicy", Kind::OneOf(&["", "Cluster", "Local"]), "externalTrafficPolicy of its Service"),
+    key("gateway.deploymentAnnotations", Kind::Annotations, "Annotations of its pods"),
+    key("gateway.loadBalancerClass", Kind::Text, "loadBalancerClass of its Service"),
+    key("gateway.loadBalancerIP", Kind::Text, "loadBalancerIP of its Service"),
+    key("gateway.loadBalancerSourceRanges", Kind::List, "Client networks that the load balancer lets in"),
+    key("gateway.terminationGracePeriodSeconds", Kind::OptionalNumber, "Grace period of its pods, in seconds"),
+    key("gateway.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
+    key("gateway.tolerations", TOLERATIONS, "Tolerations of its pods"),
+    key("gateway.pauseImage", Kind::Word, "Image of the idle container next to its proxy"),
+    key("gateway.UID", Kind::Number(1), "User of that container"),
+    key("gateway.GID", Kind::Number(1), "Group of that container"),
+    key("controller.replicas", Kind::Number(0), "Number of pods; one works, the others stand by"),
+    key("controller.image.name", Kind::Word, "Registry and name; set it to where you pushed the image"),
+    key("controller.image.version", Kind::Word, "Tag"),
+    key("controller.image.pullPolicy", Kind::OneOf(&["", "Always", "IfNotPresent", "Never"]), "Pull policy; empty for imagePullPolicy"),
+    key("controller.logLevel", Kind::OneOf(&["error", "warn", "info", "debug", "trace"]), "Least severe messages that are logged"),
+    key("controller.logFormat", Kind::OneOf(&["plain", "json"]), "Format of the log"),
+    key("controller.metricsPort", Kind::Port, "Port of metrics and of the kubelet's probes"),
+    key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, where a Link does not say"),
+    key("controller.maxInFlightWrites", Kind::Number(1), "Writes to the API server at the same time"),
+    key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Resources, as requests and limits"),
+    key("controller.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
+    key("controller.tolerations", TOLERATIONS, "Tolerations of its pods"),
+    key("controller.additionalEnv", Kind::Kubernetes("a list of environment variables", fits::<Vec<EnvVar>>), "Environment variables of its container"),
+    key("controller.UID", Kind::Number(1), "User of its container"),
+    key("controller.GID", Kind::Number(1), "Group of its container"),
+    key("federation.enabled", Kind::Bool, "Whether Services of this cluster join federated Services"),
+    key("federation.selector", Kind::Selector, "Which of them do"),
+    key("federation.excludedLabels", Kind::TextOrList, "Labels that a federated Service does not get from them: keys, or prefixes such as example.com/*"),
+    key("federation.excludedAnnotations", Kind::TextOrList, "Annotations that a federated Service does not get from them"),
+    key("remoteMirrorServiceAccount", Kind::Bool, "Whether to make the ServiceAccounts that controllers of other clusters use"),
+    key("remoteMirrorServiceAccountName", Kind::TextOrList, "Names of these ServiceAccounts: one, or several with commas or as a list"),
+    key("linkerdNamespace", Kind::Name, "Namespace of Linkerd's control plane; --linkerd-namespace sets it too"),
+    key("identityTrustDomain", Kind::Word, "Trust domain of workload identities; read from the cluster unless --ignore-cluster"),
+    key("cniEnabled", Kind::Bool, "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster"),
+    key("enableNamespaceCreation", Kind::Bool, "Whether the controller creates namespaces that a mirror needs"),
+    key("enablePodAntiAffinity", Kind::Bool, "Whether replicas prefer different nodes and zones, with a disruption budget; --ha sets it"),
+    key("nodeAffinity", Kind::Kubernetes("a node affinity", fits::<NodeAffinity>), "Node affinity of all pods"),
+    key("revisionHistoryLimit", Kind::Number(0), "Old ReplicaSets that are kept"),
+    key("commonLabels", Kind::Labels, "Labels of all objects but the Namespace and pods"),
+    key("podLabels", Kind::Labels, "Labels of all pods"),
+    key("podAnnotations", Kind::Annotations, "Annotations of the controller's pods"),
+    key("imagePullPolicy", Kind::OneOf(&["Always", "IfNotPresent", "Never"]), "Pull policy of images"),
+    key("imagePullSecrets", Kind::Kubernetes("a list of Secret names, each as {name: …}", fits::<Vec<LocalObjectReference>>), "Pull secrets of all ServiceAccounts"),
+];
+
+/// Where a path leads to.
+pub(super) enum Found {
+    /// To a key.
+    Key(Key),
+    /// To a group of keys.
+    Group,
+    /// Nowhere.
+    Nothing,
+}
+
+/// Looks a path up.
+pub(super) fn find(path: &str) -> Found {
+    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+        return Found::Key(*key);
+    }
+    if GROUPS.iter().any(|(group, _)| *group == path) {
+        return Found::Group;
+    }
+    Found::Nothing
+}
+
+/// The key that someone who wrote `path` most likely meant.
+pub(super) fn nearest(path: &str) -> Option<&'static str> {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_lowercase();
+    let by_path = KEYS
+        .iter()
+        .map(|key| (distance(path, key.path), key.path))
+        .min()
+        .filter(|(distance, _)| *distance <= 2.max(path.len() / 4))
+        .map(|(_, path)| path);
+    by_path.or_else(|| {
+        KEYS.iter()
+            .map(|key| (distance(&last(path), &last(key.path)), key.path))
+            .min()
+            .filter(|(distance, _)| *distance <= 2.min(last(path).len() / 4))
+            .map(|(_, path)| path)
+    })
+}
+
+/// Number of letters to add, drop or replace to get from one text to the other, in any case.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// All keys as a values file: what each means and takes, and its default.
+pub(super) fn documented(values: &Values) -> anyhow::Result<String> {
+    let values = serde_json::to_value(values)?;
+    let mut text = String::from(
+        "# All values of `linkerd-mc install` with their defaults.\n\
+         # Give your own with --values FILE, or one by one with --set key=value.\n",
+    );
+    let mut open: Vec<&str> = Vec::new();
+    for key in KEYS {
+        let segments: Vec<&str> = key.path.split('.').collect();
+        let (name, groups) = segments
+            .split_last()
+            .map_or(("", &[][..]), |(last, rest)| (*last, rest));
+        let common = open.iter().zip(groups).take_while(|(a, b)| a == b).count();
+        open.truncate(common);
+        for group in &groups[common..] {
+            open.push(group);
+            let path = open.join(".");
+            let doc = GROUPS
+                .iter()
+                .find(|(group, _)| *group == path)
+                .map_or("", |(_, doc)| doc);
+            let indent = "  ".repeat(open.len() - 1);
+            text.extend(["\n", &indent, "# ", doc, ".\n", &indent, group, ":\n"]);
+        }
+        let indent = "  ".repeat(open.len());
+        let mut one = Map::new();
+        let default = values.pointer(&format!("/{}", key.path.replace('.', "/")));
+        one.insert(name.to_owned(), default.cloned().unwrap_or_default());
+        if open.is_empty() {
+            text.push('\n');
+        }
+        text.extend([
+            &indent,
+            "# ",
+            key.doc,
+            ". Takes ",
+            &key.kind.expected(),
+            ".\n",
+        ]);
+        for line in yaml::to_yaml(&one)?.lines() {
+            text.extend([&indent, line, "\n"]);
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn leaves(path: &str, value: &Value, into: &mut BTreeSet<String>) {
+        match value.as_object() {
+            Some(map) if matches!(find(path), Found::Group) || path.is_empty() => {
+                for (key, value) in map {
+                    let path = if path.is_empty() {
+                        key.clone()
+                    } else {
+                        format!("{path}.{key}")
+                    };
+                    leaves(&path, value, into);
+                }
+            }
+            _ => {
+                into.insert(path.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn schema_and_values_name_the_same_keys_and_defaults_fit() {
+        let values = serde_json::to_value(Values::default()).unwrap();
+        let mut typed = BTreeSet::new();
+        leaves("", &values, &mut typed);
+        let named: BTreeSet<_> = KEYS.iter().map(|key| key.path.to_owned()).collect();
+        assert_eq!(named, typed);
+        assert_eq!(named.len(), KEYS.len(), "no key twice");
+        for key in KEYS {
+            let default = &values
+                .pointer(&format!("/{}", key.path.replace('.', "/")))
+                .unwrap();
+            if !default.is_null() {
+                assert_eq!(key.kind.check(default), Ok(()), "{}", key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_documented_values_are_the_defaults() {
+        let text = documented(&Values::default()).unwrap();
+        let read: Values = yaml::from_yaml(&text).unwrap();
+        assert_eq!(read, Values::default());
+        insta::assert_snapshot!(text.replace(super::super::VERSION, "VERSION"));
+    }
+
+    #[test]
+    fn a_slip_leads_to_the_key_that_was_meant() {
+        for (typed, meant) in [
+            ("gateway.prot", Some("gateway.port")),
+            ("gatway.port", Some("gateway.port")),
+            ("gateway.servicetype", Some("gateway.serviceType")),
+            ("controller.replica", Some("controller.replicas")),
+            ("commonLables", Some("commonLabels")),
+            ("probe.seconds", Some("gateway.probe.seconds")),
+            ("logLevel", Some("controller.logLevel")),
+            ("somethingElse", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(typed), meant, "{typed}");
+        }
+    }
+}

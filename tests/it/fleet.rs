@@ -1,0 +1,211 @@
+//! Linked control planes, and controllers that run on them as real processes.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use control_plane::{ControlPlane, LinkerdOptions, eventually};
+use k8s_openapi::api::core::v1::{Secret, Service};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::program::run;
+
+/// Namespace of the extension.
+pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
+/// How long anything may take that takes a moment.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
+
+/// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
+pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
+    let plane = ControlPlane::shared(name).await.unwrap();
+    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
+    let printed = run(plane.kubeconfig(), &["install"]).data();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": gateway }] } } });
+    Api::<Service>::namespaced(plane.client(), NAMESPACE)
+        .patch_status(
+            "linkerd-gateway",
+            &PatchParams::default(),
+            &Patch::Merge(status),
+        )
+        .await
+        .unwrap();
+    let tokens = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
+    eventually("the token Secret to be filled", SOON, async || {
+        let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
+        Ok(secret.data.and_then(|data| data.get("token").cloned()))
+    })
+    .await
+    .unwrap();
+    plane
+}
+
+/// What `link-gen` prints for `target` under the name `cluster`.
+pub(crate) fn link_gen(target: &ControlPlane, cluster: &str, flags: &[&str]) -> String {
+    let mut args = vec![
+        "link-gen",
+        "--cluster-name",
+        cluster,
+        "--api-server-address",
+        target.url(),
+    ];
+    args.extend(flags);
+    let outcome = run(target.kubeconfig(), &args);
+    // It warns that others do not reach loopback; these do.
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    outcome.stdout
+}
+
+/// Links `source` to `target`.
+pub(crate) async fn link(
+    source: &ControlPlane,
+    target: &ControlPlane,
+    cluster: &str,
+    flags: &[&str],
+) {
+    let printed = link_gen(target, cluster, flags);
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+}
+
+/// A controller: a process of the program. Ended when dropped.
+pub(crate) struct Controller {
+    child: Child,
+    admin: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Controller {
+    /// Starts a controller on `plane`, without leader election, and waits until its admin server listens.
+    pub(crate) fn start(plane: &ControlPlane, flags: &[&str]) -> Self {
+        let mut args = vec!["--leader-elect=false"];
+        args.extend(flags);
+        Self::start_as(plane.kubeconfig(), &args)
+    }
+
+    /// Starts a controller with this kubeconfig and these flags.
+    pub(crate) fn start_as(kubeconfig: &Path, flags: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .args([
+                "run-controller",
+                "--admin-addr",
+                "127.0.0.1:0",
+                "--log-level",
+                "debug",
+            ])
+            .args(flags)
+            .env("KUBECONFIG", kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(String::new()));
+        let admin = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                log.lock().unwrap().push_str(&format!("{line}\n"));
+                let (_, address) = line.split_once("admin server address=")?;
+                Some(address.trim().to_owned())
+            })
+            .unwrap_or_else(|| panic!("the controller has ended: {}", log.lock().unwrap()));
+        let sink = log.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                sink.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        Self { child, admin, log }
+    }
+
+    /// Everything that it has logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Answer of its admin server: status and body.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        use http_body_util::{BodyExt as _, Empty};
+        use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+        let client: Client<_, Empty<hyper::body::Bytes>> =
+            Client::builder(TokioExecutor::new()).build_http();
+        let answer = client
+            .get(format!("http://{}{path}", self.admin).parse()?)
+            .await?;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await?.to_bytes();
+        Ok((status, String::from_utf8(body.to_vec())?))
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM and waits for the end. Returns the exit code and how long it took.
+    pub(crate) fn terminate(&mut self) -> (Option<i32>, Duration) {
+        let started = std::time::Instant::now();
+        signal("TERM", self.pid());
+        let status = self.child.wait().unwrap();
+        (status.code(), started.elapsed())
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            eprintln!(
+                "the controller's last words, newest first:\n{}",
+                tail.join("\n")
+            );
+        }
+    }
+}
+
+/// Sends a signal to a process of ours.
+pub(crate) fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+/// Makes a namespace on each of these control planes.
+pub(crate) async fn namespace(name: &str, planes: &[&ControlPlane]) {
+    for plane in planes {
+        plane.kubectl(&["create", "namespace", name]).await.unwrap();
+    }
+}
+
+/// A merged kubeconfig of these control planes, in the folder of the first.
+pub(crate) fn merged(planes: &[&ControlPlane], file: &str) -> PathBuf {
+    let path = planes[0].folder().join(file);
+    ControlPlane::merged_kubeconfig(planes, &path).unwrap();
+    path
+}
