@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod allow;
+mod check;
 mod fleet;
 mod help;
 mod install;
