@@ -16,7 +16,7 @@ mod lab;
 use proptest::prelude::*;
 
 use self::{
-    acts::{Act, history},
+    acts::{History, history},
     lab::Lab,
 };
 
@@ -35,9 +35,9 @@ fn config() -> ProptestConfig {
 }
 
 /// Things happen, and the controller gets some of its work done in between.
-fn live(acts: &[Act], seed: u64, create_namespaces: bool) -> Lab {
+fn live(acts: &History, seed: u64, create_namespaces: bool) -> Lab {
     let mut lab = Lab::new(seed, create_namespaces);
-    for act in acts {
+    for act in &acts.0 {
         lab.act(act);
         for _ in 0..lab.dice.below(8) {
             lab.step();

@@ -21,6 +21,16 @@ const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
 const HOSTS: [&str; 3] = ["h", "a", "i"];
 const NAMESPACES: [&str; 3] = [NS, LINKS, "new"];
 
+/// What happens, in order. Prints one act a line.
+#[derive(Clone)]
+pub(super) struct History(pub(super) Vec<Act>);
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|act| write!(f, "\n  {act:?}"))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// A Link is applied, or deleted.
@@ -310,7 +320,7 @@ fn meddling() -> impl Strategy<Value = Act> {
 }
 
 /// Two Links that live, most of the time, and then whatever happens.
-pub(super) fn history(length: usize) -> impl Strategy<Value = Vec<Act>> {
+pub(super) fn history(length: usize) -> impl Strategy<Value = History> {
     let linked = (link_made(), link_made(), any::<bool>()).prop_map(|(one, two, both)| {
         let mut acts = vec![Act::Link(0, Some(one))];
         if both {
@@ -321,12 +331,12 @@ pub(super) fn history(length: usize) -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![6 => wish(), 1 => news(), 3 => meddling()];
     (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
         acts.extend(more);
-        acts
+        History(acts)
     })
 }
 
 /// As [`history`], without anything after which what stands depends on what stood: see the properties.
-pub(super) fn plain_history(length: usize) -> impl Strategy<Value = Vec<Act>> {
+pub(super) fn plain_history(length: usize) -> impl Strategy<Value = History> {
     let act = prop_oneof![4 => wish(), 2 => meddling()];
-    prop::collection::vec(act, 1..length)
+    prop::collection::vec(act, 1..length).prop_map(History)
 }

