@@ -6,11 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    claims::{Claim, holder},
+    claims::{Claim, Holder, holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Exclusions, Map, Owner, annotation, is_federated, is_managed},
-    mirrors::{describe, enter},
+    metadata::{Exclusions, Map, annotation, is_federated, is_managed},
+    mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
         Kind, Object, Plan, Problem, Reason, RemoteRef, Report, Write, forced_metadata, guarded,
@@ -44,12 +44,13 @@ enum Rank<'a> {
 pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     let name = federated_name(service);
     let actual = world.standing(namespace, &name);
+    let own = Claim::Federated(service);
     let ours = actual.filter(|actual| match holder(actual) {
-        Some(owner) => owner == Owner::Federated,
-        None => {
-            is_federated(&actual.metadata)
-                || world.first_claim(namespace, &name) == Some(Claim::Federated(service))
+        Holder::Claim(claim) => claim == own,
+        Holder::Stray => {
+            is_federated(&actual.metadata) || world.first_claim(namespace, &name) == Some(own)
         }
+        Holder::Foreign => false,
     });
     let tokens = tokens(ours, service);
     let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
@@ -83,24 +84,9 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             return Ok(None);
         }
         let name = fits(name.clone())?;
-        let conflict = |who: &str| {
-            let message = format!("{namespace}/{name} belongs to {who}");
-            Err(Problem::new(Reason::NameConflict, message))
-        };
-        if let (Some(actual), None) = (actual, ours) {
-            let owner = holder(actual).unwrap_or(Owner::Foreign);
-            return conflict(&describe(owner));
-        }
-        let slot = (namespace.to_owned(), name.clone());
-        if let (None, Some(who)) = (actual, world.foreign.get(&slot)) {
-            return conflict(who);
-        }
-        // Federated Services come first, so this holds unless nobody but those that cannot be seen is left.
-        if let (None, Some(first)) = (actual, world.first_claim(namespace, &name))
-            && first != Claim::Federated(service)
-        {
-            return conflict(&first.to_string());
-        }
+        world
+            .grants(own, namespace, &name, actual)
+            .map_err(|who| name_conflict(namespace, &name, &who))?;
         let first = clusters.first().copied().unwrap_or_default();
         enter(world, namespace, first, &mut plan.writes)?;
         let members = Members {
