@@ -16,7 +16,7 @@ mod lab;
 use proptest::prelude::*;
 
 use self::{
-    acts::{History, history, plain_history},
+    acts::{History, crowd, history, plain_history},
     lab::{Dice, Lab},
 };
 
@@ -57,6 +57,13 @@ proptest! {
         create_namespaces: bool,
     ) {
         let mut lab = live(&acts, seed, create_namespaces);
+        lab.drain();
+        lab.is_settled();
+    }
+
+    #[test]
+    fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
+        let mut lab = live(&acts, seed, false);
         lab.drain();
         lab.is_settled();
     }

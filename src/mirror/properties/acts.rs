@@ -357,3 +357,46 @@ pub(super) fn plain_history(length: usize) -> impl Strategy<Value = History> {
     let act = prop_oneof![4 => wish(1.0), 2 => meddling()];
     prop::collection::vec(act, 1..length).prop_map(History)
 }
+
+/// Clusters whose Services, hosts and federated Services all want the same few names.
+pub(super) fn crowd(length: usize) -> impl Strategy<Value = History> {
+    let linked = |link: usize| {
+        let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
+        (cluster, 0i64..3, any::<bool>()).prop_map(move |(cluster, created, headless)| {
+            let made = LinkMade {
+                cluster,
+                created,
+                valid: true,
+                gateway: true,
+                probe: false,
+                headless,
+            };
+            Act::Link(link, Some(made))
+        })
+    };
+    let service =
+        (0usize..3, any::<bool>(), 0usize..2).prop_map(|(export, member, form)| ServiceMade {
+            export: export.min(1),
+            member,
+            form,
+            ports: 0,
+            label: 0,
+        });
+    let hosts = prop::collection::vec((0usize..2, prop::bool::weighted(0.8)), 0..3);
+    let act = prop_oneof![
+        8 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, service.clone()))
+            .prop_map(|(c, s, made)| Act::Remote(c, 0, s, made)),
+        6 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, hosts))
+            .prop_map(|(c, s, hosts)| Act::Slice(c, 0, s, 0, hosts)),
+        2 => (0usize..2, prop::option::weighted(0.5, service))
+            .prop_map(|(s, made)| Act::Member(0, s, made)),
+        1 => (0usize..2).prop_flat_map(linked),
+        1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
+        2 => (0usize..8).prop_map(Act::Delete),
+    ];
+    (linked(0), linked(1), prop::collection::vec(act, 1..length)).prop_map(|(one, two, more)| {
+        let mut acts = vec![one, two];
+        acts.extend(more);
+        History(acts)
+    })
+}

@@ -624,7 +624,19 @@ impl Lab {
             lane.retain(|event| event.link() != Some(link));
         }
         let after = self.world.keys_of_cluster(cluster);
-        self.mark(before.into_iter().chain(after));
+        let said: Vec<Key> = self
+            .said
+            .keys()
+            .filter(|(remote, _)| remote.cluster == cluster)
+            .map(|(remote, federated)| {
+                if *federated {
+                    Key::federated(&remote.namespace, &remote.service)
+                } else {
+                    Key::mirror(cluster, &remote.namespace, &remote.service)
+                }
+            })
+            .collect();
+        self.mark(before.into_iter().chain(after).chain(said));
     }
 
     /// What a controller that starts now would know.
@@ -1080,7 +1092,8 @@ impl Lab {
         anew
     }
 
-    /// Whether all that stands stands where it would have come first, however it came there.
+    /// Whether all that stands stands where it would have come first, however it came there. What we have
+    /// written and cannot see any more, because it lost its label, does not.
     pub(super) fn is_in_line(&self) -> bool {
         self.cluster
             .services
@@ -1089,9 +1102,8 @@ impl Lab {
                 let first = self.world.first_claim(namespace, name);
                 match holder(service) {
                     Holder::Claim(claim) => first == Some(claim),
-                    Holder::Stray | Holder::Foreign => {
-                        is_mirror(service) || first.is_none() || !is_managed(&service.metadata)
-                    }
+                    Holder::Stray => false,
+                    Holder::Foreign => true,
                 }
             })
     }
