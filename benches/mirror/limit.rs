@@ -32,8 +32,16 @@ pub async fn measure(plane: &ControlPlane, count: usize, round: &str) -> Limit {
     let started = Instant::now();
     all((0..count).map(|index| {
         let namespace = namespace(&prefix, index);
-        delete(client.clone(), namespace, name(index), format!("{}-bench", name(index)))
+        delete(
+            client.clone(),
+            namespace,
+            name(index),
+            format!("{}-bench", name(index)),
+        )
     }))
     .await;
-    Limit { create: created, delete: started.elapsed() }
+    Limit {
+        create: created,
+        delete: started.elapsed(),
+    }
 }

@@ -4,8 +4,15 @@
 //! when the same objects are written by bare parallel requests; ratios to it mean something on any machine,
 //! times only on this one.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
 #![allow(missing_docs, unreachable_pub)]
 
 #[path = "../../tests/it/fleet.rs"]
@@ -32,7 +39,11 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     links: usize,
     /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated]
-    #[arg(long, value_delimiter = ',', default_value = "cold,restart,idle,churn,delete")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "cold,restart,idle,churn,delete"
+    )]
     scenarios: Vec<String>,
     /// Seconds that `idle` and `churn` last
     #[arg(long, default_value_t = 60)]
@@ -47,7 +58,10 @@ pub struct Args {
 
 fn main() {
     let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let report = runtime.block_on(scenarios::run(&args));
     report.print();
     if let Some(file) = &args.json {

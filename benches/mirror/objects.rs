@@ -16,14 +16,18 @@ pub const PARALLEL: usize = 32;
 /// A client as the controller has one.
 pub async fn client(plane: &ControlPlane) -> Client {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
-    let config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     linkerd_mc::client::multiplexed(config).unwrap()
 }
 
 /// Runs requests, [`PARALLEL`] at a time.
 pub async fn all<F: Future<Output = ()>>(requests: impl Iterator<Item = F>) {
-    stream::iter(requests).buffer_unordered(PARALLEL).collect::<Vec<()>>().await;
+    stream::iter(requests)
+        .buffer_unordered(PARALLEL)
+        .collect::<Vec<()>>()
+        .await;
 }
 
 /// Spreads objects over namespaces as a cluster of some size would have them.
@@ -37,7 +41,9 @@ pub async fn namespaces(client: &Client, prefix: &str) {
     for index in 0..20 {
         let name = namespace(prefix, index);
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-        api.create(&PostParams::default(), &namespace).await.unwrap();
+        api.create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
     }
 }
 
@@ -63,7 +69,10 @@ pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
     let name = service.metadata.name.clone().unwrap();
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.insert("kubernetes.io/service-name".into(), name.clone());
-    labels.insert("endpointslice.kubernetes.io/managed-by".into(), "bench".into());
+    labels.insert(
+        "endpointslice.kubernetes.io/managed-by".into(),
+        "bench".into(),
+    );
     serde_json::from_value(json!({
         "metadata": { "name": format!("{name}-bench"), "namespace": service.metadata.namespace,
             "labels": labels },
@@ -78,19 +87,31 @@ pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
 pub async fn create(client: Client, service: Service, with_slice: bool) {
     let namespace = service.metadata.namespace.clone().unwrap();
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
-    services.create(&PostParams::default(), &service).await.unwrap();
+    services
+        .create(&PostParams::default(), &service)
+        .await
+        .unwrap();
     if with_slice {
         let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
-        slices.create(&PostParams::default(), &slice(&service, true)).await.unwrap();
+        slices
+            .create(&PostParams::default(), &slice(&service, true))
+            .await
+            .unwrap();
     }
 }
 
 /// Deletes a Service and its slice.
 pub async fn delete(client: Client, namespace: String, service: String, slice: String) {
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
-    services.delete(&service, &DeleteParams::background()).await.unwrap();
+    services
+        .delete(&service, &DeleteParams::background())
+        .await
+        .unwrap();
     let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
-    slices.delete(&slice, &DeleteParams::background()).await.unwrap();
+    slices
+        .delete(&slice, &DeleteParams::background())
+        .await
+        .unwrap();
 }
 
 /// Number of objects with the label of mirrors: Services, slices with endpoints.
@@ -98,7 +119,18 @@ pub async fn count(client: &Client) -> (usize, usize) {
     let parameters = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Service> = Api::all(client.clone());
     let slices: Api<EndpointSlice> = Api::all(client.clone());
-    let services = services.list_metadata(&parameters).await.unwrap().items.len();
+    let services = services
+        .list_metadata(&parameters)
+        .await
+        .unwrap()
+        .items
+        .len();
     let slices = slices.list(&parameters).await.unwrap().items;
-    (services, slices.iter().filter(|slice| !slice.endpoints.is_empty()).count())
+    (
+        services,
+        slices
+            .iter()
+            .filter(|slice| !slice.endpoints.is_empty())
+            .count(),
+    )
 }

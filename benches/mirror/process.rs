@@ -32,5 +32,9 @@ pub fn cost(pid: u32) -> Cost {
         .take(2)
         .filter_map(|field| field.parse::<u64>().ok())
         .sum();
-    Cost { rss: mib("VmRSS:"), peak: mib("VmHWM:"), cpu: Duration::from_millis(ticks * 10) }
+    Cost {
+        rss: mib("VmRSS:"),
+        peak: mib("VmHWM:"),
+        cpu: Duration::from_millis(ticks * 10),
+    }
 }

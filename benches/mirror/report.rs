@@ -27,16 +27,32 @@ pub struct Row {
     pub note: String,
 }
 
-const COLUMNS: [&str; 9] =
-    ["scenario", "objects", "time", "limit", "ratio", "writes+status", "RSS (peak)", "CPU", "note"];
+const COLUMNS: [&str; 9] = [
+    "scenario",
+    "objects",
+    "time",
+    "limit",
+    "ratio",
+    "writes+status",
+    "RSS (peak)",
+    "CPU",
+    "note",
+];
 
 impl Report {
     /// Adds a measurement, and tells of it at once.
     pub fn add(&mut self, row: Row) {
         let seconds = |d: Option<Duration>| d.map(|d| format!("{:.2} s", d.as_secs_f64()));
-        let ratio = row.took.zip(row.limit).map(|(t, l)| t.as_secs_f64() / l.as_secs_f64());
-        let writes = row.writes.map(|w| format!("{w}+{}", row.status.unwrap_or(0)));
-        let rss = row.rss.map(|rss| format!("{rss:.1} ({:.1}) MiB", row.peak.unwrap_or(rss)));
+        let ratio = row
+            .took
+            .zip(row.limit)
+            .map(|(t, l)| t.as_secs_f64() / l.as_secs_f64());
+        let writes = row
+            .writes
+            .map(|w| format!("{w}+{}", row.status.unwrap_or(0)));
+        let rss = row
+            .rss
+            .map(|rss| format!("{rss:.1} ({:.1}) MiB", row.peak.unwrap_or(rss)));
         let cells = [
             Some(row.scenario.clone()),
             Some(row.objects.to_string()),
@@ -48,8 +64,10 @@ impl Report {
             seconds(row.cpu),
             Some(row.note.clone()),
         ];
-        let cells: BTreeMap<_, _> =
-            COLUMNS.into_iter().zip(cells.map(Option::unwrap_or_default)).collect();
+        let cells: BTreeMap<_, _> = COLUMNS
+            .into_iter()
+            .zip(cells.map(Option::unwrap_or_default))
+            .collect();
         eprintln!("{}: {cells:?}", row.scenario);
         self.rows.push(cells);
         self.values.push(json!({
@@ -64,7 +82,9 @@ impl Report {
     /// Prints the table.
     pub fn print(&self) {
         let mut table = Table::new();
-        table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_header(COLUMNS);
+        table
+            .load_style(comfy_table::presets::ASCII_MARKDOWN)
+            .set_header(COLUMNS);
         for row in &self.rows {
             table.add_row(COLUMNS.map(|column| row[column].clone()));
         }

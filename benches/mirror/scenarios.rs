@@ -40,8 +40,10 @@ struct Bench {
 
 /// Runs the scenarios that were asked for.
 pub async fn run(args: &Args) -> Report {
-    let (east, west) =
-        tokio::join!(installed("east", "192.0.2.10"), installed("west", "192.0.2.20"));
+    let (east, west) = tokio::join!(
+        installed("east", "192.0.2.10"),
+        installed("west", "192.0.2.20")
+    );
     let (remote, local) = (client(&east).await, client(&west).await);
     namespaces(&remote, "bench").await;
     namespaces(&local, "bench").await;
@@ -82,7 +84,8 @@ pub async fn run(args: &Args) -> Report {
 impl Bench {
     fn controller(&mut self) -> &mut Controller {
         let west = self.west.clone();
-        self.controller.get_or_insert_with(|| Controller::start(&west, &[]))
+        self.controller
+            .get_or_insert_with(|| Controller::start(&west, &[]))
     }
 
     /// Writes of the controller since the last call: to objects, and to the status of Links.
@@ -90,24 +93,35 @@ impl Bench {
         let audit = self.west.audit().unwrap();
         let new = &audit[self.counted..];
         self.counted = audit.len();
-        let ours = new.iter().filter(|e| e.user_agent.starts_with("linkerd-mc") && e.is_write());
+        let ours = new
+            .iter()
+            .filter(|e| e.user_agent.starts_with("linkerd-mc") && e.is_write());
         let ours: Vec<_> = ours.filter(|e| e.stage == "ResponseComplete").collect();
         let status = ours.iter().filter(|e| e.subresource == "status").count();
-        let events = ours.iter().filter(|e| e.resource == "events" || e.resource == "leases").count();
+        let events = ours
+            .iter()
+            .filter(|e| e.resource == "events" || e.resource == "leases")
+            .count();
         (ours.len() - status - events, status)
     }
 
     async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let started = Instant::now();
         while !done().await {
-            assert!(started.elapsed() < Duration::from_secs(600), "{what} takes too long");
+            assert!(
+                started.elapsed() < Duration::from_secs(600),
+                "{what} takes too long"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     async fn mirrored(&self, expected: usize) {
         let local = self.local.clone();
-        self.until("mirroring", async || count(&local).await == (expected, expected)).await;
+        self.until("mirroring", async || {
+            count(&local).await == (expected, expected)
+        })
+        .await;
     }
 
     fn row(&mut self, scenario: &str, took: Option<Duration>, limit: Option<Duration>) -> Row {
@@ -145,12 +159,22 @@ impl Bench {
         self.writes();
         let started = Instant::now();
         let controller = self.controller();
-        while controller.get("/ready").await.map(|(code, _)| code).unwrap_or(0) != 200 {
+        while controller
+            .get("/ready")
+            .await
+            .map(|(code, _)| code)
+            .unwrap_or(0)
+            != 200
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let took = started.elapsed();
         // In step again: the first sync of the Link is worked through.
-        while !self.controller().log().contains("in step with its target cluster") {
+        while !self
+            .controller()
+            .log()
+            .contains("in step with its target cluster")
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let settled = started.elapsed();
@@ -175,7 +199,12 @@ impl Bench {
         let mut sorted = latencies;
         sorted.sort();
         let at = |share: f64| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "an index"
+            )]
             let index = ((sorted.len() as f64 - 1.0) * share) as usize;
             sorted.get(index).copied().unwrap_or_default()
         };
@@ -197,14 +226,21 @@ impl Bench {
         all((0..self.args.services).map(|index| {
             let api: Api<Service> = Api::namespaced(remote.clone(), &namespace("bench", index));
             async move {
-                let patch = json!({ "metadata": { "labels": { "mirror.linkerd.io/exported": null } } });
+                let patch =
+                    json!({ "metadata": { "labels": { "mirror.linkerd.io/exported": null } } });
                 let patch = Patch::Merge(patch);
-                api.patch(&format!("web-{index}"), &PatchParams::default(), &patch).await.unwrap();
+                api.patch(&format!("web-{index}"), &PatchParams::default(), &patch)
+                    .await
+                    .unwrap();
             }
         }))
         .await;
         self.mirrored(0).await;
-        let row = self.row("un-export all", Some(started.elapsed()), Some(self.limit.delete));
+        let row = self.row(
+            "un-export all",
+            Some(started.elapsed()),
+            Some(self.limit.delete),
+        );
         self.report.add(row);
     }
 
@@ -212,9 +248,16 @@ impl Bench {
         self.writes();
         let links: Api<Link> = Api::namespaced(self.local.clone(), NAMESPACE);
         let started = Instant::now();
-        links.delete("east", &DeleteParams::default()).await.unwrap();
+        links
+            .delete("east", &DeleteParams::default())
+            .await
+            .unwrap();
         self.mirrored(0).await;
-        let row = self.row("Link deleted", Some(started.elapsed()), Some(self.limit.delete));
+        let row = self.row(
+            "Link deleted",
+            Some(started.elapsed()),
+            Some(self.limit.delete),
+        );
         self.report.add(row);
     }
 }
@@ -234,7 +277,10 @@ async fn churn(bench: &mut Bench) -> Vec<Duration> {
         move |mark: Option<String>| {
             let at = Instant::now();
             if let Some(since) = mark.and_then(|mark| waiting.lock().unwrap().remove(&mark)) {
-                latencies.lock().unwrap().push(at.saturating_duration_since(since));
+                latencies
+                    .lock()
+                    .unwrap()
+                    .push(at.saturating_duration_since(since));
             }
         }
     };
@@ -248,7 +294,10 @@ async fn churn(bench: &mut Bench) -> Vec<Duration> {
             .for_each(move |event| {
                 if let Ok(watcher::Event::Apply(service)) = event {
                     let name = service.metadata.name.clone().unwrap_or_default();
-                    let label = service.metadata.labels.and_then(|l| l.get("churn").cloned());
+                    let label = service
+                        .metadata
+                        .labels
+                        .and_then(|l| l.get("churn").cloned());
                     on_service(label.map(|label| format!("{name}={label}")));
                     let port = service.spec.ports.first().map_or(0, |port| port.port);
                     on_service(Some(format!("{name}:{port}")));
@@ -257,16 +306,19 @@ async fn churn(bench: &mut Bench) -> Vec<Duration> {
             }),
     );
     let watch_slices = tokio::spawn(
-        watcher(slices, watcher::Config::default().labels(selector)).default_backoff().for_each(
-            move |event| {
+        watcher(slices, watcher::Config::default().labels(selector))
+            .default_backoff()
+            .for_each(move |event| {
                 if let Ok(watcher::Event::Apply(slice)) = event {
                     let labels = slice.metadata.labels.unwrap_or_default();
-                    let name = labels.get("kubernetes.io/service-name").cloned().unwrap_or_default();
+                    let name = labels
+                        .get("kubernetes.io/service-name")
+                        .cloned()
+                        .unwrap_or_default();
                     arrived(Some(format!("{name}#{}", !slice.endpoints.is_empty())));
                 }
                 std::future::ready(())
-            },
-        ),
+            }),
     );
     tokio::time::sleep(Duration::from_secs(2)).await; // both watches are past their lists
     let total = usize::try_from(bench.args.seconds * 50).unwrap();
@@ -285,21 +337,37 @@ async fn churn(bench: &mut Bench) -> Vec<Duration> {
             match change % 3 {
                 0 => {
                     let value = format!("r{change}");
-                    waiting.lock().unwrap().insert(format!("{mirror}={value}"), Instant::now());
-                    let patch = Patch::Merge(json!({ "metadata": { "labels": { "churn": value } } }));
+                    waiting
+                        .lock()
+                        .unwrap()
+                        .insert(format!("{mirror}={value}"), Instant::now());
+                    let patch =
+                        Patch::Merge(json!({ "metadata": { "labels": { "churn": value } } }));
                     services.patch(&name, &parameters, &patch).await.unwrap();
                 }
                 1 => {
                     let port = 10_000 + change % 20_000;
-                    waiting.lock().unwrap().insert(format!("{mirror}:{port}"), Instant::now());
+                    waiting
+                        .lock()
+                        .unwrap()
+                        .insert(format!("{mirror}:{port}"), Instant::now());
                     let patch = Patch::Merge(json!({ "spec": { "ports": [
                         { "name": "http", "port": port, "targetPort": 8080 } ] } }));
                     services.patch(&name, &parameters, &patch).await.unwrap();
                 }
                 _ => {
                     let slice = format!("{name}-bench");
-                    let ready = slices.get(&slice).await.unwrap().endpoints.iter().any(|e| e.is_ready());
-                    waiting.lock().unwrap().insert(format!("{mirror}#{}", !ready), Instant::now());
+                    let ready = slices
+                        .get(&slice)
+                        .await
+                        .unwrap()
+                        .endpoints
+                        .iter()
+                        .any(|e| e.is_ready());
+                    waiting
+                        .lock()
+                        .unwrap()
+                        .insert(format!("{mirror}#{}", !ready), Instant::now());
                     let patch = Patch::Merge(json!({ "endpoints": [
                         { "addresses": ["192.0.2.99"], "conditions": { "ready": !ready } } ] }));
                     slices.patch(&slice, &parameters, &patch).await.unwrap();

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fleet;
+mod gateways;
 mod install;
 mod link_gen;
+mod links;
 mod mirroring;
+mod objects;
 mod program;
