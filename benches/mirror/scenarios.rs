@@ -36,6 +36,8 @@ struct Bench {
     report: Report,
     /// Events of the audit log that were counted before.
     counted: usize,
+    /// Where a gateway answers probes.
+    gateway: String,
 }
 
 /// Runs the scenarios that were asked for.
@@ -66,6 +68,7 @@ pub async fn run(args: &Args) -> Report {
         controller: None,
         report: Report::default(),
         counted,
+        gateway: gateway().await,
     };
     for scenario in &args.scenarios {
         match scenario.as_str() {
@@ -81,11 +84,26 @@ pub async fn run(args: &Args) -> Report {
     bench.report
 }
 
+/// A gateway that is always well.
+async fn gateway() -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    });
+    address
+}
+
 impl Bench {
     fn controller(&mut self) -> &mut Controller {
-        let west = self.west.clone();
+        let (west, gateway) = (self.west.clone(), self.gateway.clone());
         self.controller
-            .get_or_insert_with(|| Controller::start(&west, &[]))
+            .get_or_insert_with(|| Controller::start(&west, &["--probe-address", &gateway]))
     }
 
     /// Writes of the controller since the last call: to objects, and to the status of Links.

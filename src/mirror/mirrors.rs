@@ -285,14 +285,7 @@ impl<'a> Context<'a> {
             return false;
         };
         self.drop_endpoint_mirrors(|_| false, writes);
-        writes.push(Write::delete_service(local));
-        delete_slices(
-            self.world,
-            &self.target.cluster,
-            self.namespace,
-            &self.name,
-            writes,
-        );
+        delete_with_slices(self.world, &self.target.cluster, local, writes);
         true
     }
 
@@ -407,9 +400,10 @@ fn delete_with_slices(world: &World, cluster: &str, service: &Service, writes: &
     if !is_managed(&service.metadata) {
         writes.push(retire(service, cluster));
     }
-    writes.push(Write::delete_service(service));
+    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
     let namespace = service.namespace().unwrap_or_default();
     delete_slices(world, cluster, &namespace, &service.name_any(), writes);
+    writes.push(Write::delete_service(service));
 }
 
 fn delete_slices(

@@ -78,8 +78,11 @@ pub(crate) async fn status_that(
     link: &str,
     is: impl Fn(&LinkStatus) -> bool,
 ) -> LinkStatus {
-    let last = std::sync::Mutex::new(None);
-    let waited = eventually(&format!("the status of Link {link}"), SOON, async || {
+    let (what, last) = (
+        format!("the status of Link {link}"),
+        std::sync::Mutex::new(None),
+    );
+    let waited = eventually(&what, SOON, async || {
         let status = links(plane).get(link).await?.status.unwrap_or_default();
         let good = is(&status);
         *last.lock().unwrap() = Some(status.clone());

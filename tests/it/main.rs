@@ -2,11 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod allow;
+mod check;
 mod fleet;
 mod gateways;
+mod headless;
+mod help;
+mod hub;
 mod install;
+mod lifecycle;
 mod link_gen;
 mod links;
 mod mirroring;
 mod objects;
 mod program;
+mod unlink;

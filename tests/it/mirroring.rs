@@ -8,7 +8,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::{
-    fleet::{SOON, hub, namespace},
+    fleet::{SOON, namespace},
+    hub::hub,
     objects::{
         addresses, annotation, endpoints, export, gone, label, relabel, service, services,
         slices_of, slices_that, web,
