@@ -172,6 +172,18 @@ impl Controller {
         (status.code(), started.elapsed())
     }
 
+    /// Waits until it ends by itself. Returns the exit code, if it has one.
+    pub(crate) fn ended(&mut self, limit: Duration) -> Option<i32> {
+        let deadline = std::time::Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(std::time::Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use control_plane::ControlPlane;
-use tokio::sync::OnceCell;
+use kube::api::{DeleteParams, ListParams};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::{
     fleet::{Controller, installed, link},
     gateways::Gateways,
+    links::links,
 };
 
 /// Control planes that tests share: `west` is linked to `east` and `north`, and has the one controller that there may
@@ -50,4 +52,39 @@ pub(crate) async fn hub() -> &'static Hub {
         }
     })
     .await
+}
+
+/// Two more control planes, `source` and `far`, for tests that start, stop and kill controllers on the one or pause the
+/// other. One test at a time: two controllers on one cluster would take each other's mirrors away.
+pub(crate) struct Alone {
+    pub(crate) source: Arc<ControlPlane>,
+    pub(crate) far: Arc<ControlPlane>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits for one's turn on the control planes of [`Alone`]. There is no Link, and `far` answers.
+pub(crate) async fn alone() -> Alone {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    static PLANES: OnceCell<[Arc<ControlPlane>; 2]> = OnceCell::const_new();
+    let turn = TURN.lock().await;
+    let planes = PLANES.get_or_init(async || {
+        let (source, far) = tokio::join!(
+            installed("source", "192.0.2.40"),
+            installed("far", "192.0.2.50")
+        );
+        [source, far]
+    });
+    let [source, far] = planes.await.clone();
+    // A test that failed may have left them otherwise.
+    far.resume_api_server().unwrap();
+    let all = ListParams::default();
+    links(&source)
+        .delete_collection(&DeleteParams::default(), &all)
+        .await
+        .unwrap();
+    Alone {
+        source,
+        far,
+        _turn: turn,
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     fleet::{NAMESPACE, namespace},
     hub::hub,
-    links::{apply, condition_is, edit, mirror_is, objects, own_link, status_that, unlink},
+    links::{apply, condition_is, edit, mirror_is, objects, own_link, said, status_that, unlink},
     objects::{
         addresses, annotation, cluster_ip, endpoints, export, gone, label, relabel, service,
         services, slices_that, web,
@@ -81,9 +81,12 @@ async fn an_edited_link_changes_what_it_mirrored() {
     let renamed = service(west, "edited", "web-renamed", |_| true).await;
     assert_eq!(label(&renamed, l::CLUSTER_NAME), Some("renamed"));
     gone(west, "edited", "web-edit").await;
-    let status = status_that(west, "edit", |status| status.mirrored == Some(1)).await;
-    let local = status.mirror_services[0].conditions[0].local_ref.clone();
-    assert_eq!(local.unwrap().name, "web-renamed");
+    status_that(west, "edit", |status| {
+        let said = said(&status.mirror_services, "edited", "web");
+        let local = said.and_then(|said| said.local_ref.as_ref());
+        status.mirrored == Some(1) && local.is_some_and(|local| local.name == "web-renamed")
+    })
+    .await;
     unlink(west, "edit").await;
     gone(west, "edited", "web-renamed").await;
 }
