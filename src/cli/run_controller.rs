@@ -8,7 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::{args::Global, mirroring::Mirroring};
+use super::{
+    args::{self, Global},
+    mirroring::Mirroring,
+};
 use crate::{
     client::multiplexed,
     controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
@@ -38,6 +41,15 @@ pub(crate) struct RunController {
     /// This replica's name in the lease [default: the host's name]
     #[arg(long, value_name = "NAME", env = "HOSTNAME", hide_env_values = true)]
     identity: Option<String>,
+    /// How long a lease that is not renewed is respected
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration, hide = true)]
+    lease_duration: Duration,
+    /// How long after its last renewal of the lease a leader gives up
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = args::duration, hide = true)]
+    lease_renew_deadline: Duration,
+    /// Time between two looks at the lease
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = args::duration, hide = true)]
+    lease_retry: Duration,
     /// How much to log
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -88,11 +100,15 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
         let client = multiplexed(access.config().await?)?;
-        let lease = match (args.leader_elect, &args.identity) {
-            (false, _) => None,
-            (true, Some(identity)) => Some(LeaseSettings::new(&args.mirroring.namespace, identity)),
-            (true, None) => Some(LeaseSettings::new(&args.mirroring.namespace, host_name())),
-        };
+        let lease = args.leader_elect.then(|| LeaseSettings {
+            duration: args.lease_duration,
+            renew_deadline: args.lease_renew_deadline,
+            retry: args.lease_retry,
+            ..LeaseSettings::new(
+                &args.mirroring.namespace,
+                args.identity.clone().unwrap_or_else(host_name),
+            )
+        });
         let options = Options {
             settings,
             admin: args.admin_addr,

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
@@ -21,7 +21,11 @@ use crate::program::run;
 /// Namespace of the extension.
 pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
 /// How long anything may take that takes a moment.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// Whom the API server takes the controller for: in a cluster that is its ServiceAccount, with the rights that
+/// the installation gives it and no others.
+pub(crate) const CONTROLLER: &str =
+    "system:serviceaccount:linkerd-multicluster:linkerd-multicluster-controller";
 const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 
 /// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
@@ -94,7 +98,9 @@ impl Controller {
     pub(crate) fn start(plane: &ControlPlane, flags: &[&str]) -> Self {
         let mut args = vec!["--leader-elect=false"];
         args.extend(flags);
-        Self::start_as(plane.kubeconfig(), &args)
+        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let kubeconfig = plane.user_kubeconfig(CONTROLLER, &groups).unwrap();
+        Self::start_as(&kubeconfig, &args)
     }
 
     /// Starts a controller with this kubeconfig and these flags.
@@ -166,6 +172,18 @@ impl Controller {
         (status.code(), started.elapsed())
     }
 
+    /// Waits until it ends by itself. Returns the exit code, if it has one.
+    pub(crate) fn ended(&mut self, limit: Duration) -> Option<i32> {
+        let deadline = std::time::Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(std::time::Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
@@ -201,11 +219,4 @@ pub(crate) async fn namespace(name: &str, planes: &[&ControlPlane]) {
     for plane in planes {
         plane.kubectl(&["create", "namespace", name]).await.unwrap();
     }
-}
-
-/// A merged kubeconfig of these control planes, in the folder of the first.
-pub(crate) fn merged(planes: &[&ControlPlane], file: &str) -> PathBuf {
-    let path = planes[0].folder().join(file);
-    ControlPlane::merged_kubeconfig(planes, &path).unwrap();
-    path
 }

@@ -4,11 +4,25 @@
 
 mod allow;
 mod check;
+mod credentials;
+mod federated;
 mod fleet;
+mod gateways;
+mod headless;
 mod help;
+mod hub;
 mod install;
+mod leader;
+mod lifecycle;
 mod link;
 mod link_gen;
+mod links;
+mod liveness;
 mod mirroring;
+mod objects;
+mod ownership;
 mod program;
+mod quiet;
+mod restart;
+mod status;
 mod unlink;

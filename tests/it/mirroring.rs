@@ -1,210 +1,29 @@
 //! Gateway mode and remote discovery, one Service at a time, against two linked control planes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use control_plane::{ControlPlane, eventually};
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-use kube::{
-    Api,
-    api::{ListParams, Patch, PatchParams, PostParams},
+use control_plane::eventually;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::{
+    fleet::{SOON, namespace},
+    hub::hub,
+    objects::{
+        addresses, annotation, endpoints, export, gone, label, relabel, service, services,
+        slices_of, slices_that, web,
+    },
 };
-use serde_json::{Value, json};
-use tokio::sync::OnceCell;
-
-use crate::fleet::{Controller, SOON, installed, link, namespace};
-
-/// Two linked control planes and the one controller of all tests in this module.
-struct Pair {
-    east: Arc<ControlPlane>,
-    west: Arc<ControlPlane>,
-    _controller: Controller,
-}
-
-async fn pair() -> (Arc<ControlPlane>, Arc<ControlPlane>) {
-    static PAIR: OnceCell<Pair> = OnceCell::const_new();
-    let pair = PAIR
-        .get_or_init(|| async {
-            let (east, west) = tokio::join!(
-                installed("east", "192.0.2.10"),
-                installed("west", "192.0.2.20")
-            );
-            link(&west, &east, "east", &[]).await;
-            let controller = Controller::start(&west, &[]);
-            Pair {
-                east,
-                west,
-                _controller: controller,
-            }
-        })
-        .await;
-    (pair.east.clone(), pair.west.clone())
-}
-
-fn services(plane: &ControlPlane, namespace: &str) -> Api<Service> {
-    Api::namespaced(plane.client(), namespace)
-}
-
-fn slices(plane: &ControlPlane, namespace: &str) -> Api<EndpointSlice> {
-    Api::namespaced(plane.client(), namespace)
-}
-
-/// A Service with two TCP ports and one UDP port.
-fn web(name: &str, exported: &str) -> Service {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": name,
-            "labels": { "mirror.linkerd.io/exported": exported, "app": "web" },
-            "annotations": { "team": "blue", "config.linkerd.io/opaque-ports": "8080" },
-        },
-        "spec": { "selector": { "app": "web" }, "ports": [
-            { "name": "http", "port": 80, "targetPort": 8080, "appProtocol": "http" },
-            { "name": "admin", "port": 9990, "targetPort": "admin" },
-            { "name": "dns", "port": 53, "protocol": "UDP" },
-        ] },
-    }))
-    .unwrap()
-}
-
-/// Endpoints of a Service, as Kubernetes would make them; `ready` of them take traffic.
-async fn endpoints(plane: &ControlPlane, namespace: &str, service: &str, ready: usize) {
-    let labels = services(plane, namespace)
-        .get(service)
-        .await
-        .unwrap()
-        .metadata
-        .labels;
-    let mut labels = labels.unwrap_or_default();
-    labels.insert("kubernetes.io/service-name".into(), service.into());
-    labels.insert(
-        "endpointslice.kubernetes.io/managed-by".into(),
-        "test".into(),
-    );
-    let endpoints: Vec<Value> = (0..2)
-        .map(|n| {
-            json!({ "addresses": [format!("192.0.2.{}", 100 + n)], "conditions": { "ready": n < ready } })
-        })
-        .collect();
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": { "name": format!("{service}-test"), "labels": labels },
-        "addressType": "IPv4", "endpoints": endpoints,
-        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
-    });
-    let patch = PatchParams::apply("test").force();
-    slices(plane, namespace)
-        .patch(&format!("{service}-test"), &patch, &Patch::Apply(slice))
-        .await
-        .unwrap();
-}
-
-async fn export(plane: &ControlPlane, namespace: &str, service: &Service) {
-    services(plane, namespace)
-        .create(&PostParams::default(), service)
-        .await
-        .unwrap();
-    let name = service.metadata.name.as_deref().unwrap();
-    endpoints(plane, namespace, name, 1).await;
-}
-
-async fn relabel(plane: &ControlPlane, namespace: &str, service: &str, exported: Option<&str>) {
-    let patch = json!({ "metadata": { "labels": { "mirror.linkerd.io/exported": exported } } });
-    services(plane, namespace)
-        .patch(service, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
-}
-
-/// Waits for a Service that looks as it should.
-async fn service(
-    plane: &ControlPlane,
-    namespace: &str,
-    name: &str,
-    is: impl Fn(&Service) -> bool,
-) -> Service {
-    let what = format!("Service {namespace}/{name}");
-    eventually(&what, SOON, async || {
-        Ok(services(plane, namespace).get_opt(name).await?.filter(&is))
-    })
-    .await
-    .unwrap()
-}
-
-async fn gone(plane: &ControlPlane, namespace: &str, name: &str) {
-    eventually(
-        &format!("{namespace}/{name} to be gone"),
-        SOON,
-        async || {
-            let found = services(plane, namespace).get_opt(name).await?;
-            let left = slices_of(plane, namespace, name).await?;
-            Ok((found.is_none() && left.is_empty()).then_some(()))
-        },
-    )
-    .await
-    .unwrap();
-}
-
-async fn slices_of(
-    plane: &ControlPlane,
-    namespace: &str,
-    service: &str,
-) -> anyhow::Result<Vec<EndpointSlice>> {
-    let parameters = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
-    Ok(slices(plane, namespace).list(&parameters).await?.items)
-}
-
-/// Waits for slices that look as they should.
-async fn slices_that(
-    plane: &ControlPlane,
-    namespace: &str,
-    service: &str,
-    are: impl Fn(&[EndpointSlice]) -> bool,
-) -> Vec<EndpointSlice> {
-    eventually(
-        &format!("slices of {namespace}/{service}"),
-        SOON,
-        async || {
-            let found = slices_of(plane, namespace, service).await?;
-            Ok(are(&found).then_some(found))
-        },
-    )
-    .await
-    .unwrap()
-}
-
-fn addresses(slices: &[EndpointSlice]) -> Vec<String> {
-    slices
-        .iter()
-        .flat_map(|s| &s.endpoints)
-        .flat_map(|e| e.addresses.clone())
-        .collect()
-}
-
-fn label<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
-    service
-        .metadata
-        .labels
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
-}
-
-fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
-    service
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
-    let (east, west) = pair().await;
-    namespace("gateway-mode", &[&east, &west]).await;
-    export(&east, "gateway-mode", &web("web", "true")).await;
+    let (east, west) = hub().await.pair();
+    namespace("gateway-mode", &[east, west]).await;
+    export(east, "gateway-mode", &web("web", "true")).await;
 
-    let mirror = service(&west, "gateway-mode", "web-east", |_| true).await;
-    let remote = services(&east, "gateway-mode").get("web").await.unwrap();
+    let mirror = service(west, "gateway-mode", "web-east", |_| true).await;
+    let remote = services(east, "gateway-mode").get("web").await.unwrap();
     let labels: BTreeMap<_, _> = mirror.metadata.labels.clone().unwrap();
     let expected = [
         ("app", "web"),
@@ -249,7 +68,7 @@ async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
     };
     assert_eq!(ports(&mirror), ports(&remote));
 
-    let slices = slices_that(&west, "gateway-mode", "web-east", |s| {
+    let slices = slices_that(west, "gateway-mode", "web-east", |s| {
         !addresses(s).is_empty()
     })
     .await;
@@ -292,57 +111,57 @@ async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mode_can_be_switched_back_and_forth_and_the_cluster_ip_stays() {
-    let (east, west) = pair().await;
-    namespace("switch", &[&east, &west]).await;
-    export(&east, "switch", &web("web", "remote-discovery")).await;
+    let (east, west) = hub().await.pair();
+    namespace("switch", &[east, west]).await;
+    export(east, "switch", &web("web", "remote-discovery")).await;
     let discovery = |s: &Service| {
         label(s, "multicluster.linkerd.io/remote-discovery") == Some("east")
             && label(s, "multicluster.linkerd.io/remote-service") == Some("web")
     };
-    let mirror = service(&west, "switch", "web-east", discovery).await;
+    let mirror = service(west, "switch", "web-east", discovery).await;
     let ip = mirror.spec.as_ref().unwrap().cluster_ip.clone();
     assert!(
-        slices_of(&west, "switch", "web-east")
+        slices_of(west, "switch", "web-east")
             .await
             .unwrap()
             .is_empty()
     );
 
     for _ in 0..3 {
-        relabel(&east, "switch", "web", Some("true")).await;
-        endpoints(&east, "switch", "web", 1).await;
-        let mirror = service(&west, "switch", "web-east", |s| !discovery(s)).await;
+        relabel(east, "switch", "web", Some("true")).await;
+        endpoints(east, "switch", "web", 1).await;
+        let mirror = service(west, "switch", "web-east", |s| !discovery(s)).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        slices_that(&west, "switch", "web-east", |s| {
+        slices_that(west, "switch", "web-east", |s| {
             addresses(s) == ["192.0.2.10"]
         })
         .await;
 
-        relabel(&east, "switch", "web", Some("remote-discovery")).await;
-        let mirror = service(&west, "switch", "web-east", discovery).await;
+        relabel(east, "switch", "web", Some("remote-discovery")).await;
+        let mirror = service(west, "switch", "web-east", discovery).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        slices_that(&west, "switch", "web-east", <[_]>::is_empty).await;
+        slices_that(west, "switch", "web-east", <[_]>::is_empty).await;
     }
-    relabel(&east, "switch", "web", None).await;
-    gone(&west, "switch", "web-east").await;
+    relabel(east, "switch", "web", None).await;
+    gone(west, "switch", "web-east").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
-    let (east, west) = pair().await;
-    namespace("changes", &[&east, &west]).await;
-    export(&east, "changes", &web("web", "true")).await;
-    slices_that(&west, "changes", "web-east", |s| !addresses(s).is_empty()).await;
+    let (east, west) = hub().await.pair();
+    namespace("changes", &[east, west]).await;
+    export(east, "changes", &web("web", "true")).await;
+    slices_that(west, "changes", "web-east", |s| !addresses(s).is_empty()).await;
 
     let patch = json!({
         "metadata": { "labels": { "app": null, "tier": "front" }, "annotations": { "team": "red" } },
         "spec": { "ports": [{ "name": "grpc", "port": 7000, "targetPort": 7001 }] },
     });
-    services(&east, "changes")
+    services(east, "changes")
         .patch("web", &PatchParams::default(), &Patch::Merge(patch))
         .await
         .unwrap();
-    let mirror = service(&west, "changes", "web-east", |s| {
+    let mirror = service(west, "changes", "web-east", |s| {
         label(s, "tier") == Some("front")
     })
     .await;
@@ -357,7 +176,7 @@ async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
         (ports.len(), ports[0].name.as_deref(), ports[0].port),
         (1, Some("grpc"), 7000)
     );
-    slices_that(&west, "changes", "web-east", |slices| {
+    slices_that(west, "changes", "web-east", |slices| {
         slices
             .iter()
             .flat_map(|s| s.ports.iter().flatten())
@@ -365,26 +184,26 @@ async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
     })
     .await;
 
-    endpoints(&east, "changes", "web", 0).await;
-    slices_that(&west, "changes", "web-east", |s| addresses(s).is_empty()).await;
-    endpoints(&east, "changes", "web", 2).await;
-    slices_that(&west, "changes", "web-east", |s| {
+    endpoints(east, "changes", "web", 0).await;
+    slices_that(west, "changes", "web-east", |s| addresses(s).is_empty()).await;
+    endpoints(east, "changes", "web", 2).await;
+    slices_that(west, "changes", "web-east", |s| {
         addresses(s) == ["192.0.2.10"]
     })
     .await;
 
-    services(&east, "changes")
+    services(east, "changes")
         .delete("web", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    gone(&west, "changes", "web-east").await;
+    gone(west, "changes", "web-east").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_appears_later_gets_its_mirrors() {
-    let (east, west) = pair().await;
-    namespace("later", &[&east]).await;
-    export(&east, "later", &web("web", "true")).await;
+    let (east, west) = hub().await.pair();
+    namespace("later", &[east]).await;
+    export(east, "later", &web("web", "true")).await;
     let wait = [
         "wait",
         "--namespace=linkerd-multicluster",
@@ -393,22 +212,22 @@ async fn a_namespace_that_appears_later_gets_its_mirrors() {
         "--timeout=30s",
     ];
     west.kubectl(&wait).await.unwrap();
-    namespace("later", &[&west]).await;
-    service(&west, "later", "web-east", |_| true).await;
+    namespace("later", &[west]).await;
+    service(west, "later", "web-east", |_| true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_users_service_with_the_mirrors_name_is_left_alone() {
-    let (east, west) = pair().await;
-    namespace("users", &[&east, &west]).await;
+    let (east, west) = hub().await.pair();
+    namespace("users", &[east, west]).await;
     let mut users = web("web-east", "no");
     users.metadata.labels = None;
-    services(&west, "users")
+    services(west, "users")
         .create(&PostParams::default(), &users)
         .await
         .unwrap();
-    let before = services(&west, "users").get("web-east").await.unwrap();
-    export(&east, "users", &web("web", "true")).await;
+    let before = services(west, "users").get("web-east").await.unwrap();
+    export(east, "users", &web("web", "true")).await;
     let wait = [
         "wait",
         "--namespace=linkerd-multicluster",
@@ -417,7 +236,7 @@ async fn a_users_service_with_the_mirrors_name_is_left_alone() {
         "--timeout=30s",
     ];
     west.kubectl(&wait).await.unwrap();
-    services(&east, "users")
+    services(east, "users")
         .delete("web", &kube::api::DeleteParams::default())
         .await
         .unwrap();
@@ -436,7 +255,7 @@ async fn a_users_service_with_the_mirrors_name_is_left_alone() {
     })
     .await
     .unwrap();
-    let after = services(&west, "users").get("web-east").await.unwrap();
+    let after = services(west, "users").get("web-east").await.unwrap();
     assert_eq!(
         after.metadata.resource_version,
         before.metadata.resource_version

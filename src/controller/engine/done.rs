@@ -30,6 +30,7 @@ pub(super) enum Done {
     /// A Link's status was written, or not.
     Status {
         link: String,
+        uid: Option<String>,
         sent: Box<LinkStatus>,
         ended: Result<(), String>,
     },
@@ -116,7 +117,12 @@ impl Engine {
             } => {
                 return self.planned(&key, &report, written, ended);
             }
-            Done::Status { link, sent, ended } => self.status_written(&link, *sent, ended),
+            Done::Status {
+                link,
+                uid,
+                sent,
+                ended,
+            } => self.status_written(&link, uid.as_deref(), *sent, ended),
             Done::Looked {
                 namespace,
                 name,

@@ -38,6 +38,8 @@ pub(super) struct LinkState {
     pub(super) troubles: BTreeMap<usize, String>,
     /// Keys of the first sync that have not been worked on yet.
     pub(super) outstanding: BTreeSet<Key>,
+    /// Until its first sync is worked off: what the status said of Services before this process stands.
+    pub(super) carried: bool,
     /// A spec that proved useless; not tried again as it is.
     pub(super) rejected: Option<Spec>,
     watched: Option<GatewayWatch>,
@@ -87,6 +89,7 @@ impl LinkState {
             pending: None,
             troubles: BTreeMap::new(),
             outstanding: BTreeSet::new(),
+            carried: true,
             rejected: None,
             watched: None,
         }
@@ -190,6 +193,7 @@ impl Engine {
             if let Some(state) = self.links.get_mut(&name) {
                 state.end_sessions();
                 state.ledger = Ledger::default();
+                state.carried = false;
             }
         }
         let old = self.world.links.get_or_insert_default().remove(&name);
@@ -276,6 +280,7 @@ impl Engine {
                 state.end_sessions();
                 state.watched = None;
                 state.ledger = Ledger::default();
+                state.carried = false;
                 if let Some(entry) = self.world.links.as_mut().and_then(|l| l.get_mut(&name)) {
                     *entry.remote = None;
                 }
@@ -310,6 +315,7 @@ impl Engine {
                 Some(Some(kubeconfig)) => kubeconfig.clone(),
                 Some(None) => {
                     let what = format!("Secret {secret} has no key kubeconfig");
+                    state.withdraw();
                     state.set_credentials(missing("SecretMalformed", what));
                     continue;
                 }
@@ -317,6 +323,7 @@ impl Engine {
                     let what = format!(
                         "there is no Secret {secret} of type mirror.linkerd.io/remote-kubeconfig"
                     );
+                    state.withdraw();
                     state.set_credentials(missing("SecretMissing", what));
                     continue;
                 }
@@ -331,17 +338,15 @@ impl Engine {
                 slices: target.gateway_selector.as_ref().map(Selector::query),
                 limit: self.settings.max_services,
             };
-            let has = |session: Option<&Session>| session.is_some_and(|s| s.spec == spec);
-            let newest = state
-                .pending
-                .as_ref()
-                .map(|p| &p.session)
-                .or(state.current.as_ref());
-            if has(newest) || state.rejected.as_ref() == Some(&spec) {
+            let is = |session: &Session| session.spec == spec;
+            let tried = state.pending.as_ref().map(|pending| &pending.session);
+            if tried.is_some_and(is) || state.rejected.as_ref() == Some(&spec) {
                 continue;
             }
-            if has(state.current.as_ref()) {
-                state.pending = None; // the change was taken back
+            if state.current.as_ref().is_some_and(is) {
+                // As it was, or so again: a change was taken back.
+                state.pending = None;
+                state.rejected = None;
                 state.set_credentials(Some(Ok(())));
                 continue;
             }
@@ -407,6 +412,9 @@ impl Engine {
                 gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
             });
         }
+        if !matches!(wanted.probe, Ok(Some(_))) {
+            entry.gateway.liveness = Liveness::Unknown; // nobody looks any more
+        }
         let latency_ms = state
             .facts
             .gateway
@@ -441,8 +449,6 @@ impl Engine {
                 };
                 probe::run(&cluster, &to, &settings, &metrics, sink, stop).await;
             });
-        } else {
-            entry.gateway.liveness = Liveness::Unknown;
         }
         state.watched = Some(GatewayWatch {
             id,
@@ -503,6 +509,23 @@ impl Engine {
 }
 
 impl LinkState {
+    /// The credentials that were tried are no longer those of the Link. What is connected stays connected.
+    fn withdraw(&mut self) {
+        self.pending = None;
+        self.rejected = None;
+    }
+
+    /// A new session meets trouble. If it has other credentials than the present one, these may be the cause.
+    pub(super) fn not_taken(&mut self, message: &str) {
+        let kubeconfig = |session: &Session| session.spec.kubeconfig.clone();
+        let new = self.pending.as_ref().map(|p| kubeconfig(&p.session));
+        if new != self.current.as_ref().map(kubeconfig) {
+            let what =
+                format!("the new credentials do not work, the old ones stay in use: {message}");
+            self.set_credentials(Some(Err(("CredentialsFail", what))));
+        }
+    }
+
     /// Takes down what is known of the credentials.
     pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
         if self.facts.credentials != now {

@@ -57,10 +57,14 @@ impl Engine {
                     }
                 }
                 // While a new session is tried, what the present one meets counts.
-                if (!pending || state.current.is_none()) && state.set_contact(source, contact) {
-                    // What waited for the cluster to answer need not wait any longer.
-                    let keys = self.world.keys_of_cluster(&cluster);
-                    self.mark_all(keys);
+                if !pending || state.current.is_none() {
+                    if state.set_contact(source, contact) {
+                        // What waited for the cluster to answer need not wait any longer.
+                        let keys = self.world.keys_of_cluster(&cluster);
+                        self.mark_all(keys);
+                    }
+                } else if let Contact::Lost(message) = contact {
+                    state.not_taken(&message);
                 }
             }
             Report::Services(..) | Report::Slices(..) if pending => self.listed(link, report),
@@ -145,6 +149,7 @@ impl Engine {
             return;
         };
         state.current = state.pending.take().map(|pending| pending.session);
+        state.set_credentials(Some(Ok(())));
         state.troubles.clear();
         state.set_contact(0, Contact::Alive);
         state.facts.limit = over.then_some(limit);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
@@ -111,24 +111,22 @@ impl Engine {
             if state.next_status().is_none_or(|due| due > now) {
                 continue;
             }
-            let (mirrored, federated, unhealthy) = state.ledger.counts();
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
-            self.metrics.link_counts(
-                name,
-                LinkCounts {
-                    mirrored,
-                    federated,
-                    unhealthy,
-                },
-            );
-            self.metrics.link_ready(name, ready);
             state.status.due = None;
-            let sent = status(
-                &state.status.last,
-                &state.facts,
-                &state.ledger,
-                clock::now(),
-            );
+            let last = &state.status.last;
+            let mut sent = status(last, &state.facts, &state.ledger, clock::now());
+            if state.carried && !state.facts.settled {
+                carry(last, &mut sent);
+            }
+            let count =
+                |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+            let counts = LinkCounts {
+                mirrored: count(sent.mirrored),
+                federated: count(sent.federated),
+                unhealthy: count(sent.unhealthy),
+            };
+            self.metrics.link_counts(name, counts);
+            self.metrics.link_ready(name, ready);
             if sent == state.status.last {
                 continue;
             }
@@ -138,6 +136,7 @@ impl Engine {
             state.status.writing = true;
             let api: Api<Link> = Api::namespaced(client.clone(), &namespace);
             let (link, metrics) = (name.clone(), self.metrics.clone());
+            let uid = state.link.uid();
             let before = state.status.last.clone();
             self.tasks.spawn(async move {
                 let body = body(&before, &sent);
@@ -159,6 +158,7 @@ impl Engine {
                 };
                 Done::Status {
                     link,
+                    uid,
                     sent: Box::new(sent),
                     ended,
                 }
@@ -170,10 +170,13 @@ impl Engine {
     pub(super) fn status_written(
         &mut self,
         link: &str,
+        uid: Option<&str>,
         sent: LinkStatus,
         ended: Result<(), String>,
     ) {
-        let Some(state) = self.links.get_mut(link) else {
+        // A Link of this name that was made since has a status of its own.
+        let state = self.links.get_mut(link);
+        let Some(state) = state.filter(|state| state.link.uid().as_deref() == uid) else {
             return;
         };
         let status = &mut state.status;
@@ -196,6 +199,19 @@ impl Engine {
         };
         status.not_before = Instant::now() + delay;
         status.due = status.due.map(|due| due.max(status.not_before));
+    }
+}
+
+/// What was said of Services stands: a cluster that was not seen yet is no reason to take it back.
+fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
+    sent.mirror_services.clone_from(&last.mirror_services);
+    sent.federated_services.clone_from(&last.federated_services);
+    for (sent, last) in [
+        (&mut sent.mirrored, last.mirrored),
+        (&mut sent.federated, last.federated),
+        (&mut sent.unhealthy, last.unhealthy),
+    ] {
+        *sent = last.or(*sent);
     }
 }
 

@@ -1,0 +1,241 @@
+//! Credentials of a Link: missing, malformed, rotated, of another cluster, of the wrong kind.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{NAMESPACE, SOON, link_gen, namespace},
+    hub::hub,
+    links::{apply, condition_is, objects, own_link, unlink},
+    objects::{delete, export, gone, service, services, slices_that, web},
+    program::run,
+};
+
+fn secrets(plane: &ControlPlane) -> Api<Secret> {
+    Api::namespaced(plane.client(), NAMESPACE)
+}
+
+/// The kubeconfig in a cluster's credentials Secret.
+async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
+    let secret = secrets(plane)
+        .get(&format!("cluster-credentials-{cluster}"))
+        .await
+        .unwrap();
+    String::from_utf8(secret.data.unwrap()[l::KUBECONFIG_KEY].0.clone()).unwrap()
+}
+
+/// Puts a kubeconfig into a cluster's credentials Secret; `None` removes the key.
+async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<&str>) {
+    let data = kubeconfig.map(|text| ByteString(text.into()));
+    let patch = json!({ "data": { l::KUBECONFIG_KEY: data } });
+    secrets(plane)
+        .patch(
+            &format!("cluster-credentials-{cluster}"),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_waits_for_its_credentials() {
+    let (east, west) = hub().await.pair();
+    namespace("waiting", &[east, west]).await;
+    export(east, "waiting", &web("web", "waits")).await;
+    let printed = objects(east, "waits", &[]);
+    apply(west, &printed[2..]).await;
+    let missing = condition_is(west, "waits", "CredentialsValid", "False", "SecretMissing").await;
+    assert!(
+        missing.message.contains("cluster-credentials-waits"),
+        "{}",
+        missing.message
+    );
+    condition_is(west, "waits", "Ready", "False", "CredentialsInvalid").await;
+    apply(west, &printed[..2]).await;
+    condition_is(west, "waits", "Ready", "True", "Mirroring").await;
+    service(west, "waiting", "web-waits", |_| true).await;
+    unlink(west, "waits").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_credentials_are_broken_the_old_connection_goes_on() {
+    let (east, west) = hub().await.pair();
+    namespace("broken", &[east, west]).await;
+    own_link(west, east, "broken", &[]).await;
+    condition_is(west, "broken", "Ready", "True", "Mirroring").await;
+    let good = kubeconfig(west, "broken").await;
+    let still_mirrors = async |name: &str| {
+        export(east, "broken", &web(name, "broken")).await;
+        service(west, "broken", &format!("{name}-broken"), |_| true).await;
+    };
+
+    put(west, "broken", Some("no kubeconfig: s3cret")).await;
+    let broken = condition_is(
+        west,
+        "broken",
+        "CredentialsValid",
+        "False",
+        "CredentialsUnusable",
+    )
+    .await;
+    assert!(!broken.message.contains("s3cret"), "{}", broken.message);
+    condition_is(west, "broken", "Connected", "True", "Connected").await;
+    still_mirrors("malformed").await;
+    put(west, "broken", Some(&good)).await;
+    condition_is(west, "broken", "CredentialsValid", "True", "Valid").await;
+
+    put(west, "broken", None).await;
+    condition_is(
+        west,
+        "broken",
+        "CredentialsValid",
+        "False",
+        "SecretMalformed",
+    )
+    .await;
+    still_mirrors("empty").await;
+
+    // A token that the target cluster does not know.
+    let token = good.lines().find(|line| line.contains("token:")).unwrap();
+    let indent = &token[..token.len() - token.trim_start().len()];
+    put(
+        west,
+        "broken",
+        Some(&good.replace(token, &format!("{indent}token: s3cret"))),
+    )
+    .await;
+    let refused = condition_is(
+        west,
+        "broken",
+        "CredentialsValid",
+        "False",
+        "CredentialsFail",
+    )
+    .await;
+    assert!(
+        refused.message.contains("Unauthorized"),
+        "{}",
+        refused.message
+    );
+    still_mirrors("refused").await;
+
+    let secret = secrets(west)
+        .get("cluster-credentials-broken")
+        .await
+        .unwrap();
+    secrets(west)
+        .delete(&secret.name_any(), &DeleteParams::default())
+        .await
+        .unwrap();
+    condition_is(west, "broken", "CredentialsValid", "False", "SecretMissing").await;
+    still_mirrors("gone").await;
+    apply(west, &objects(east, "broken", &[])[..1]).await;
+    condition_is(west, "broken", "Ready", "True", "Mirroring").await;
+    condition_is(west, "broken", "CredentialsValid", "True", "Valid").await;
+    unlink(west, "broken").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotated_credentials_are_taken_up() {
+    let (east, west) = hub().await.pair();
+    namespace("rotated", &[east, west]).await;
+    own_link(west, east, "rotated", &[]).await;
+    export(east, "rotated", &web("web", "rotated")).await;
+    let before = service(west, "rotated", "web-rotated", |_| true).await;
+
+    let allow = run(
+        east.kubeconfig(),
+        &["allow", "--service-account-name", "rotated"],
+    )
+    .data();
+    east.kubectl_stdin(&["apply", "-f", "-"], &allow)
+        .await
+        .unwrap();
+    let flags = ["--service-account-name=rotated", "--token-duration=24h"];
+    own_link(west, east, "rotated", &flags).await;
+    eventually("watches with the new credentials", SOON, async || {
+        let watches = east.audit()?.into_iter().filter(|event| {
+            event.user == "system:serviceaccount:linkerd-multicluster:rotated"
+                && event.verb == "watch"
+        });
+        let seen: std::collections::BTreeSet<_> = watches.map(|event| event.resource).collect();
+        Ok((seen.contains("services") && seen.contains("endpointslices")).then_some(()))
+    })
+    .await
+    .unwrap();
+    condition_is(west, "rotated", "Ready", "True", "Mirroring").await;
+    export(east, "rotated", &web("more", "rotated")).await;
+    service(west, "rotated", "more-rotated", |_| true).await;
+    let after = services(west, "rotated").get("web-rotated").await.unwrap();
+    assert_eq!(
+        after.metadata.resource_version,
+        before.metadata.resource_version
+    );
+    unlink(west, "rotated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_credentials_lead_to_another_cluster_the_mirrors_follow() {
+    let hub = hub().await;
+    let (east, north, west) = (&hub.east, &hub.north, &hub.west);
+    namespace("moved", &[east, north, west]).await;
+    export(east, "moved", &web("only-east", "moved")).await;
+    export(north, "moved", &web("only-north", "moved")).await;
+    own_link(west, east, "moved", &[]).await;
+    service(west, "moved", "only-east-moved", |_| true).await;
+    // The Secrets alone; then the rest of the Link.
+    let printed = objects(north, "moved", &[]);
+    apply(west, &printed[..2]).await;
+    gone(west, "moved", "only-east-moved").await;
+    service(west, "moved", "only-north-moved", |_| true).await;
+    apply(west, &printed[2..]).await;
+    slices_that(west, "moved", "only-north-moved", |s| {
+        crate::objects::addresses(s) == ["192.0.2.30"]
+    })
+    .await;
+    delete(north, "moved", "only-north").await;
+    gone(west, "moved", "only-north-moved").await;
+    unlink(west, "moved").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_would_run_a_command_are_refused() {
+    let (east, west) = hub().await.pair();
+    let proof = west.folder().join("ran");
+    let printed = link_gen(east, "exec", &["--output=json"]);
+    let mut printed: Vec<serde_json::Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let exec = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+         clusters: [{{name: a, cluster: {{server: '{}'}}}}]\n\
+         users: [{{name: a, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: ['{}'], interactiveMode: Never}}}}}}]\n",
+        east.url(),
+        proof.display()
+    );
+    printed[0]["data"] = json!({ l::KUBECONFIG_KEY: ByteString(exec.into()) });
+    apply(west, &printed).await;
+    let refused = condition_is(
+        west,
+        "exec",
+        "CredentialsValid",
+        "False",
+        "CredentialsUnusable",
+    )
+    .await;
+    assert!(
+        refused.message.contains("exec plugin"),
+        "{}",
+        refused.message
+    );
+    assert!(!proof.exists());
+    unlink(west, "exec").await;
+}

@@ -1,0 +1,164 @@
+//! Replicas: one leads, the others stand by; and what a controller does when it is told to stop.
+
+use std::time::{Duration, Instant};
+
+use control_plane::{AuditEvent, ControlPlane, eventually};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+
+use crate::{
+    fleet::{Controller, NAMESPACE, SOON, namespace, signal},
+    hub::alone,
+    links::{own_link, unlink},
+    objects::{export, gone, service, services, web},
+};
+
+/// A replica with a user and a lease identity of its own, so that the audit log tells replicas apart.
+fn replica(plane: &ControlPlane, name: &str, flags: &[&str]) -> Controller {
+    let kubeconfig = plane.user_kubeconfig(name, &["system:masters"]).unwrap();
+    let args = [&["--identity", name], flags].concat();
+    Controller::start_as(&kubeconfig, &args)
+}
+
+async fn holder(plane: &ControlPlane) -> anyhow::Result<Option<String>> {
+    let lease = Api::<Lease>::namespaced(plane.client(), NAMESPACE)
+        .get_opt("service-mirror-write")
+        .await?;
+    Ok(lease.and_then(|lease| lease.spec?.holder_identity))
+}
+
+async fn holder_is(plane: &ControlPlane, name: &str) {
+    eventually(&format!("{name} to hold the lease"), SOON, async || {
+        Ok((holder(plane).await?.as_deref() == Some(name)).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// What a replica wrote, but for the lease, since the audit log had this length.
+fn writes(plane: &ControlPlane, replica: &str, since: usize) -> Vec<AuditEvent> {
+    let mut audit = plane.audit().unwrap().split_off(since);
+    audit.retain(|event| event.user == replica && event.is_write() && event.resource != "leases");
+    audit
+}
+
+/// Watches of Services and slices that began on a target cluster.
+fn watches(plane: &ControlPlane) -> usize {
+    let audit = plane.audit().unwrap();
+    let remote = |e: &&AuditEvent| {
+        e.verb == "watch" && e.stage == "ResponseStarted" && e.user.contains("remote-access")
+    };
+    audit.iter().filter(remote).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("leader", &[source, far]).await;
+    own_link(source, far, "leader", &[]).await;
+    let since = source.audit().unwrap().len();
+    let mut first = replica(source, "first", &[]);
+    holder_is(source, "first").await;
+    export(far, "leader", &web("one", "leader")).await;
+    service(source, "leader", "one-leader", |_| true).await;
+
+    // The other is ready to take over at once, and leaves the target cluster alone until then.
+    let before = watches(far);
+    let second = replica(source, "second", &[]);
+    let answers = [
+        ("/ready", 200, "ok\n"),
+        ("/live", 200, "ok\n"),
+        ("/ping", 200, "pong\n"),
+    ];
+    for (path, code, body) in answers {
+        eventually(path, SOON, async || {
+            let answer = second.get(path).await?;
+            Ok((answer == (code, body.to_owned())).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+    assert_eq!(second.get("/other").await.unwrap().0, 404);
+    let leads = async |replica: &Controller| {
+        let (_, text) = replica.get("/metrics").await.unwrap();
+        text.lines().any(|line| line == "linkerd_mc_leader 1")
+    };
+    assert_eq!((leads(&first).await, leads(&second).await), (true, false));
+    export(far, "leader", &web("two", "leader")).await;
+    service(source, "leader", "two-leader", |_| true).await;
+    assert_eq!(watches(far), before);
+    assert_eq!(writes(source, "second", since), []);
+
+    // A lease that nobody gives up is respected for 30 s.
+    let asked = Instant::now();
+    let (code, took) = first.terminate();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(5), "it took {took:?} to stop");
+    holder_is(source, "second").await;
+    let handover = asked.elapsed();
+    assert!(
+        handover < Duration::from_secs(15),
+        "it took {handover:?} to hand over"
+    );
+    eprintln!("stopped after {took:?}, handed over after {handover:?}");
+    export(far, "leader", &web("three", "leader")).await;
+    service(source, "leader", "three-leader", |_| true).await;
+    assert!(leads(&second).await);
+    unlink(source, "leader").await;
+    gone(source, "leader", "three-leader").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_fell_silent_is_replaced_and_never_writes_again() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("silent", &[source, far]).await;
+    own_link(source, far, "silent", &[]).await;
+    let flags = [
+        "--lease-duration=6s",
+        "--lease-renew-deadline=4s",
+        "--lease-retry=1s",
+    ];
+    let mut stopped = replica(source, "stopped", &flags);
+    holder_is(source, "stopped").await;
+    export(far, "silent", &web("one", "silent")).await;
+    service(source, "silent", "one-silent", |_| true).await;
+    let mut killed = replica(source, "killed", &flags);
+
+    signal("STOP", stopped.pid());
+    let fell_silent = Instant::now();
+    holder_is(source, "killed").await;
+    let took = fell_silent.elapsed();
+    assert!(
+        took > Duration::from_secs(3),
+        "the lease was taken after {took:?}"
+    );
+    export(far, "silent", &web("two", "silent")).await;
+    service(source, "silent", "two-silent", |_| true).await;
+    killed.kill();
+
+    // Now nobody works, and there is something to do that the old leader hears of when it wakes up.
+    export(far, "silent", &web("three", "silent")).await;
+    let since = source.audit().unwrap().len();
+    signal("CONT", stopped.pid());
+    let code = stopped.ended(SOON);
+    assert_ne!(code, Some(0));
+    assert!(stopped.log().contains("lease"), "{}", stopped.log());
+    assert_eq!(writes(source, "stopped", since), []);
+    assert!(
+        services(source, "silent")
+            .get_opt("three-silent")
+            .await
+            .unwrap()
+            .is_none()
+    );
+
+    // A lease whose holder was killed can be had once it has run out.
+    let third = replica(source, "third", &flags);
+    holder_is(source, "third").await;
+    service(source, "silent", "three-silent", |_| true).await;
+    unlink(source, "silent").await;
+    gone(source, "silent", "three-silent").await;
+    drop(third);
+}

@@ -1,0 +1,236 @@
+//! Links come, are edited and go; so do namespaces, here and there.
+
+use kube::api::PostParams;
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{NAMESPACE, namespace},
+    hub::hub,
+    links::{apply, condition_is, edit, mirror_is, objects, own_link, said, status_that, unlink},
+    objects::{
+        addresses, annotation, cluster_ip, endpoints, export, gone, label, relabel, service,
+        services, slices_that, web,
+    },
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_link_changes_what_it_mirrored() {
+    let (east, west) = hub().await.pair();
+    namespace("edited", &[east, west]).await;
+    own_link(west, east, "edit", &[]).await;
+    export(east, "edited", &web("web", "edit")).await;
+    let mirror = service(west, "edited", "web-edit", |_| true).await;
+    slices_that(west, "edited", "web-edit", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+
+    let gateway = json!({
+        // A space after the comma, a name twice, both families.
+        "gatewayAddress": "192.0.2.78, 192.0.2.77,192.0.2.78,2001:db8::1",
+        "gatewayPort": "5143",
+        "gatewayIdentity": "other.identity",
+        "excludedLabels": ["app"],
+        "excludedAnnotations": ["team", "config.linkerd.io/*"],
+    });
+    edit(west, "edit", gateway).await;
+    let slices = slices_that(west, "edited", "web-edit", |s| {
+        addresses(s) == ["192.0.2.77", "192.0.2.78", "2001:db8::1"]
+    })
+    .await;
+    let types: Vec<&str> = slices.iter().map(|s| s.address_type.as_str()).collect();
+    assert_eq!(types, ["IPv4", "IPv6"]);
+    for slice in &slices {
+        assert!(
+            slice
+                .ports
+                .iter()
+                .flatten()
+                .all(|port| port.port == Some(5143))
+        );
+        let annotations = slice.metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations[l::REMOTE_GATEWAY_IDENTITY], "other.identity");
+    }
+    let changed = service(west, "edited", "web-edit", |s| label(s, "app").is_none()).await;
+    assert_eq!(annotation(&changed, "team"), None);
+    assert_eq!(annotation(&changed, l::OPAQUE_PORTS), Some("8080"));
+    assert_eq!(cluster_ip(&changed), cluster_ip(&mirror));
+
+    let selector = |value: &str| json!({ "selector": { "matchLabels": { l::EXPORTED: value } } });
+    edit(west, "edit", selector("edit-more")).await;
+    gone(west, "edited", "web-edit").await;
+    relabel(east, "edited", "web", Some("edit-more")).await;
+    endpoints(east, "edited", "web", 1).await;
+    service(west, "edited", "web-edit", |_| true).await;
+
+    edit(
+        west,
+        "edit",
+        json!({ "selector": { "matchExpressions": [{ "key": "a b", "operator": "Exists" }] } }),
+    )
+    .await;
+    let invalid = condition_is(west, "edit", "Ready", "False", "InvalidLink").await;
+    assert!(invalid.message.contains("selector"), "{}", invalid.message);
+    service(west, "edited", "web-edit", |_| true).await;
+    edit(west, "edit", json!({ "selector": null })).await;
+    edit(west, "edit", selector("edit-more")).await;
+    condition_is(west, "edit", "Ready", "True", "Mirroring").await;
+
+    edit(west, "edit", json!({ "targetClusterName": "renamed" })).await;
+    let renamed = service(west, "edited", "web-renamed", |_| true).await;
+    assert_eq!(label(&renamed, l::CLUSTER_NAME), Some("renamed"));
+    gone(west, "edited", "web-edit").await;
+    status_that(west, "edit", |status| {
+        let said = said(&status.mirror_services, "edited", "web");
+        let local = said.and_then(|said| said.local_ref.as_ref());
+        status.mirrored == Some(1) && local.is_some_and(|local| local.name == "web-renamed")
+    })
+    .await;
+    unlink(west, "edit").await;
+    gone(west, "edited", "web-renamed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_link_takes_all_that_it_made_with_it_and_a_new_one_brings_it_back() {
+    let (east, west) = hub().await.pair();
+    namespace("unlinked", &[east, west]).await;
+    own_link(west, east, "unlink", &["--enable-headless-services"]).await;
+    export(east, "unlinked", &web("web", "unlink")).await;
+    export(east, "unlinked", &web("direct", "unlink-direct")).await;
+    let mut member = web("member", "no");
+    let labels = member.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), "unlink".into());
+    services(east, "unlinked")
+        .create(&PostParams::default(), &member)
+        .await
+        .unwrap();
+    let mut stateful = web("db", "unlink");
+    stateful.spec.as_mut().unwrap().cluster_ip = Some("None".into());
+    services(east, "unlinked")
+        .create(&PostParams::default(), &stateful)
+        .await
+        .unwrap();
+    crate::headless::hosts(east, "unlinked", "db", &[("db-0", true)]).await;
+
+    for round in 0..2 {
+        for name in [
+            "web-unlink",
+            "direct-unlink",
+            "member-federated",
+            "db-unlink",
+            "db-0-unlink",
+        ] {
+            service(west, "unlinked", name, |_| true).await;
+        }
+        slices_that(west, "unlinked", "db-unlink", |s| !addresses(s).is_empty()).await;
+        slices_that(west, NAMESPACE, "probe-unlink", |s| {
+            addresses(s) == ["192.0.2.10"]
+        })
+        .await;
+        unlink(west, "unlink").await;
+        for name in [
+            "web-unlink",
+            "direct-unlink",
+            "member-federated",
+            "db-unlink",
+            "db-0-unlink",
+        ] {
+            gone(west, "unlinked", name).await;
+        }
+        gone(west, NAMESPACE, "probe-unlink").await;
+        if round == 0 {
+            own_link(west, east, "unlink", &["--enable-headless-services"]).await;
+            condition_is(west, "unlink", "Ready", "True", "Mirroring").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
+    let hub = hub().await;
+    let (east, north, west) = (&hub.east, &hub.north, &hub.west);
+    namespace("twins", &[east, north, west]).await;
+    export(east, "twins", &web("from-east", "twin-a")).await;
+    export(north, "twins", &web("from-north", "twin-a")).await;
+    own_link(west, east, "twin-a", &[]).await;
+    service(west, "twins", "from-east-twin-a", |_| true).await;
+
+    let mut younger = objects(north, "twin-b", &[]);
+    younger[2]["spec"]["targetClusterName"] = json!("twin-a");
+    younger[2]["spec"]["selector"] = json!({ "matchLabels": { l::EXPORTED: "twin-a" } });
+    apply(west, &younger).await;
+    let duplicate = condition_is(west, "twin-b", "Ready", "False", "DuplicateCluster").await;
+    assert!(
+        duplicate.message.contains("twin-a"),
+        "{}",
+        duplicate.message
+    );
+    gone(west, "twins", "from-north-twin-a").await;
+    condition_is(west, "twin-a", "Ready", "True", "Mirroring").await;
+
+    unlink(west, "twin-a").await;
+    condition_is(west, "twin-b", "Ready", "True", "Mirroring").await;
+    service(west, "twins", "from-north-twin-a", |_| true).await;
+    gone(west, "twins", "from-east-twin-a").await;
+    slices_that(west, "twins", "from-north-twin-a", |s| {
+        addresses(s) == ["192.0.2.30"]
+    })
+    .await;
+    slices_that(west, NAMESPACE, "probe-twin-b", |s| {
+        addresses(s) == ["192.0.2.30"]
+    })
+    .await;
+    gone(west, NAMESPACE, "probe-twin-a").await;
+    unlink(west, "twin-b").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_namespace_may_go_and_come_back() {
+    let (east, west) = hub().await.pair();
+    namespace("here-and-gone", &[east, west]).await;
+    own_link(west, east, "here", &[]).await;
+    export(east, "here-and-gone", &web("web", "here")).await;
+    service(west, "here-and-gone", "web-here", |_| true).await;
+    west.kubectl(&["delete", "namespace", "here-and-gone"])
+        .await
+        .unwrap();
+    let said = mirror_is(west, "here", "here-and-gone", "web", "MissingNamespace").await;
+    assert_eq!(
+        (said.status.as_str(), said.message.as_str()),
+        ("False", "Namespace does not exist")
+    );
+    namespace("here-and-gone", &[west]).await;
+    service(west, "here-and-gone", "web-here", |_| true).await;
+    slices_that(west, "here-and-gone", "web-here", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    mirror_is(west, "here", "here-and-gone", "web", "Mirrored").await;
+    unlink(west, "here").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remote_namespace_may_go_and_come_back() {
+    let (east, west) = hub().await.pair();
+    namespace("there-and-gone", &[east, west]).await;
+    own_link(west, east, "there", &[]).await;
+    export(east, "there-and-gone", &web("web", "there")).await;
+    service(west, "there-and-gone", "web-there", |_| true).await;
+    east.kubectl(&["delete", "namespace", "there-and-gone"])
+        .await
+        .unwrap();
+    gone(west, "there-and-gone", "web-there").await;
+    status_that(west, "there", |status| {
+        status.mirrored == Some(0) && status.mirror_services.is_empty()
+    })
+    .await;
+    namespace("there-and-gone", &[east]).await;
+    export(east, "there-and-gone", &web("web", "there")).await;
+    service(west, "there-and-gone", "web-there", |_| true).await;
+    slices_that(west, "there-and-gone", "web-there", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    unlink(west, "there").await;
+}

@@ -1,0 +1,174 @@
+//! Links on a control plane: made, edited, and what their status says.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use linkerd_mc::api::link::{Link, LinkStatus, ServiceCondition, ServiceStatus};
+use serde_json::{Value, json};
+
+use crate::fleet::{NAMESPACE, SOON, link_gen};
+
+/// The Links of a control plane.
+pub(crate) fn links(plane: &ControlPlane) -> Api<Link> {
+    Api::namespaced(plane.client(), NAMESPACE)
+}
+
+/// The objects that `link-gen` prints: two Secrets, then the Link. The Link selects what is labelled with the
+/// name of its cluster, so that tests with Links of their own do not see each other's Services.
+pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> Vec<Value> {
+    let selectors = [
+        format!("--selector=mirror.linkerd.io/exported={cluster}"),
+        format!("--remote-discovery-selector=mirror.linkerd.io/exported={cluster}-direct"),
+        format!("--federated-service-selector=mirror.linkerd.io/federated={cluster}"),
+        "--output=json".to_owned(),
+    ];
+    let mut all: Vec<&str> = selectors.iter().map(String::as_str).collect();
+    all.extend(flags);
+    link_gen(target, cluster, &all)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Applies objects.
+pub(crate) async fn apply(plane: &ControlPlane, objects: &[Value]) {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &text.join("\n"))
+        .await
+        .unwrap();
+}
+
+/// Links `source` to `target` with a Link that selects only what is labelled with the name `cluster`.
+pub(crate) async fn own_link(
+    source: &ControlPlane,
+    target: &ControlPlane,
+    cluster: &str,
+    flags: &[&str],
+) {
+    apply(source, &objects(target, cluster, flags)).await;
+}
+
+/// Changes the spec of a Link with a merge patch.
+pub(crate) async fn edit(plane: &ControlPlane, link: &str, spec: Value) {
+    links(plane)
+        .patch(
+            link,
+            &PatchParams::default(),
+            &Patch::Merge(json!({ "spec": spec })),
+        )
+        .await
+        .unwrap();
+}
+
+/// Deletes a Link.
+pub(crate) async fn unlink(plane: &ControlPlane, link: &str) {
+    links(plane)
+        .delete(link, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+/// Waits for a Link whose status is as it should be.
+pub(crate) async fn status_that(
+    plane: &ControlPlane,
+    link: &str,
+    is: impl Fn(&LinkStatus) -> bool,
+) -> LinkStatus {
+    let (what, last) = (
+        format!("the status of Link {link}"),
+        std::sync::Mutex::new(None),
+    );
+    let waited = eventually(&what, SOON, async || {
+        let status = links(plane).get(link).await?.status.unwrap_or_default();
+        let good = is(&status);
+        *last.lock().unwrap() = Some(status.clone());
+        Ok(good.then_some(status))
+    });
+    waited
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}; it is {:#?}", last.lock().unwrap()))
+}
+
+/// A condition of a Link.
+pub(crate) fn condition<'a>(status: &'a LinkStatus, type_: &str) -> Option<&'a Condition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+}
+
+/// Waits until a Link has a condition with this status and reason.
+pub(crate) async fn condition_is(
+    plane: &ControlPlane,
+    link: &str,
+    type_: &str,
+    status: &str,
+    reason: &str,
+) -> Condition {
+    let found = status_that(plane, link, |now| {
+        condition(now, type_).is_some_and(|c| c.status == status && c.reason == reason)
+    });
+    condition(&found.await, type_).unwrap().clone()
+}
+
+/// What a list of a Link's status says of a Service.
+pub(crate) fn said<'a>(
+    list: &'a [ServiceStatus],
+    namespace: &str,
+    service: &str,
+) -> Option<&'a ServiceCondition> {
+    let entry = list.iter().find(|entry| {
+        entry.remote_ref.namespace == namespace && entry.remote_ref.name == service
+    })?;
+    entry.conditions.first()
+}
+
+/// Waits until a Link's status gives this reason for a Service's mirror.
+pub(crate) async fn mirror_is(
+    plane: &ControlPlane,
+    link: &str,
+    namespace: &str,
+    service: &str,
+    reason: &str,
+) -> ServiceCondition {
+    let found = status_that(plane, link, |now| {
+        said(&now.mirror_services, namespace, service).is_some_and(|c| c.reason == reason)
+    });
+    said(&found.await.mirror_services, namespace, service)
+        .unwrap()
+        .clone()
+}
+
+/// Waits until a Link's status gives this reason for a Service's membership.
+pub(crate) async fn member_is(
+    plane: &ControlPlane,
+    link: &str,
+    namespace: &str,
+    service: &str,
+    reason: &str,
+) -> ServiceCondition {
+    let found = status_that(plane, link, |now| {
+        said(&now.federated_services, namespace, service).is_some_and(|c| c.reason == reason)
+    });
+    said(&found.await.federated_services, namespace, service)
+        .unwrap()
+        .clone()
+}
+
+/// Events that name this object.
+pub(crate) async fn events(
+    plane: &ControlPlane,
+    namespace: &str,
+    kind: &str,
+    name: &str,
+) -> anyhow::Result<Vec<Event>> {
+    let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    let found = Api::<Event>::namespaced(plane.client(), namespace)
+        .list(&ListParams::default().fields(&fields))
+        .await?;
+    Ok(found.items)
+}

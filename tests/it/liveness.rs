@@ -1,0 +1,267 @@
+//! Gateways that live, die and come back, or have no address; and what the controller tells of them.
+
+use std::time::{Duration, Instant};
+
+use control_plane::eventually;
+use kube::ResourceExt as _;
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{NAMESPACE, SOON, namespace},
+    hub::{Hub, hub},
+    links::{apply, condition_is, edit, mirror_is, objects, status_that, unlink},
+    objects::{
+        addresses, delete, endpoints, export, gone, label, ports, readiness, service, services,
+        slices_that, web,
+    },
+};
+
+/// Time between probes in these tests, and failures that make a gateway dead.
+const PERIOD: Duration = Duration::from_secs(1);
+const THRESHOLD: u32 = 2;
+
+/// Links west to east with a Link of its own whose gateway is probed at this path, once a second.
+async fn probed(hub: &Hub, cluster: &str, path: &str) {
+    let mut printed = objects(&hub.east, cluster, &[]);
+    printed[2]["spec"]["probeSpec"] = json!({
+        "path": path, "port": "4191", "period": "1s", "timeout": "1s", "failureThreshold": THRESHOLD.to_string(),
+    });
+    apply(&hub.west, &printed).await;
+}
+
+/// The value of a metric of the controller.
+async fn metric(hub: &Hub, series: &str) -> anyhow::Result<Option<f64>> {
+    let (_, text) = hub.controller.get("/metrics").await?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    Ok(value)
+}
+
+/// Waits until a metric has a value.
+async fn metric_is(hub: &Hub, series: &str, is: impl Fn(Option<f64>) -> bool) {
+    eventually(series, SOON, async || {
+        Ok(is(metric(hub, series).await?).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    namespace("pulse", &[east, west]).await;
+    export(east, "pulse", &web("web", "pulse")).await;
+    export(east, "pulse", &web("direct", "pulse-direct")).await;
+    crate::headless::stateful(east, "pulse", "db", "pulse").await;
+    crate::headless::hosts(east, "pulse", "db", &[("db-0", true)]).await;
+    probed(hub, "pulse", "/pulse").await;
+    let alive = condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
+    assert_eq!(alive.message, "");
+    slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(true)).await;
+    let status = status_that(west, "pulse", |s| {
+        s.gateway.as_ref().is_some_and(|g| g.latency_ms.is_some())
+    })
+    .await;
+    let gateway = status.gateway.unwrap();
+    assert_eq!(
+        (gateway.alive, gateway.addresses),
+        (Some(true), vec!["192.0.2.10".to_owned()])
+    );
+
+    let killed = Instant::now();
+    hub.gateways.kill("/pulse");
+    slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
+    slices_that(west, "pulse", "db-pulse", |s| readiness(s) == Some(false)).await;
+    let took = killed.elapsed();
+    // Jitter makes a period a tenth longer; beyond that this machine may be busy with other tests.
+    let limit = THRESHOLD * PERIOD.mul_f64(1.1) + Duration::from_secs(1);
+    assert!(took < limit + Duration::from_secs(5), "{took:?}");
+    eprintln!("not ready {took:?} after the gateway died, the limit is {limit:?}");
+    condition_is(west, "pulse", "GatewayAlive", "False", "ProbeFailed").await;
+    let series = |name: &str| format!("{name}{{target_cluster_name=\"pulse\"}}");
+    metric_is(hub, &series("gateway_alive"), |v| v == Some(0.0)).await;
+    metric_is(hub, &series("gateway_enabled"), |v| v == Some(1.0)).await;
+    let failed = "gateway_probes{probe_successful=\"false\",target_cluster_name=\"pulse\"}";
+    metric_is(hub, failed, |v| v >= Some(f64::from(THRESHOLD))).await;
+    // A mirror that changes meanwhile, or is made, has no ready endpoints either, nor has one that refills.
+    export(east, "pulse", &web("late", "pulse")).await;
+    endpoints(east, "pulse", "web", 0).await;
+    slices_that(west, "pulse", "web-pulse", |s| addresses(s).is_empty()).await;
+    endpoints(east, "pulse", "web", 1).await;
+    slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
+    slices_that(west, "pulse", "late-pulse", |s| readiness(s) == Some(false)).await;
+    // The other Link to this cluster has a gateway of its own.
+    condition_is(west, "east", "GatewayAlive", "True", "ProbeSucceeded").await;
+
+    hub.gateways.revive("/pulse");
+    for name in ["web-pulse", "late-pulse", "db-pulse", "db-0-pulse"] {
+        let same = if name.starts_with("db") {
+            &["db-pulse"][..]
+        } else {
+            &[name][..]
+        };
+        for name in same {
+            slices_that(west, "pulse", name, |s| readiness(s) == Some(true)).await;
+        }
+    }
+    condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
+    metric_is(hub, &series("gateway_alive"), |v| v == Some(1.0)).await;
+    metric_is(hub, &series("gateway_latency"), |v| v.is_some()).await;
+    metric_is(hub, &series("gateway_probe_latency_ms_count"), |v| {
+        v >= Some(1.0)
+    })
+    .await;
+    metric_is(hub, &series("service_mirror_endpoint_repairs"), |v| {
+        v >= Some(2.0)
+    })
+    .await;
+
+    unlink(west, "pulse").await;
+    for name in [
+        "gateway_alive",
+        "gateway_enabled",
+        "gateway_latency",
+        "gateway_probe_latency_ms_count",
+    ] {
+        metric_is(hub, &series(name), |v| v.is_none()).await;
+    }
+    metric_is(hub, failed, |v| v.is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_never_lived_is_dead_not_alive() {
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    namespace("stillborn", &[east, west]).await;
+    export(east, "stillborn", &web("web", "stillborn")).await;
+    hub.gateways.kill("/stillborn");
+    probed(hub, "stillborn", "/stillborn").await;
+    condition_is(west, "stillborn", "GatewayAlive", "False", "ProbeFailed").await;
+    slices_that(west, "stillborn", "web-stillborn", |s| {
+        readiness(s) == Some(false)
+    })
+    .await;
+    unlink(west, "stillborn").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
+    let hub = hub().await;
+    let west = &hub.west;
+    probed(hub, "probe", "/probe").await;
+    let probe = service(west, NAMESPACE, "probe-probe", |_| true).await;
+    assert_eq!(ports(&probe), [("mc-probe", 4191)]);
+    assert_eq!(label(&probe, l::MIRRORED_GATEWAY), Some("true"));
+    assert_eq!(label(&probe, l::CLUSTER_NAME), Some("probe"));
+    let slices = slices_that(west, NAMESPACE, "probe-probe", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    let annotations = slices[0].metadata.annotations.as_ref().unwrap();
+    assert!(
+        annotations[l::REMOTE_GATEWAY_IDENTITY]
+            .starts_with("linkerd-gateway.linkerd-multicluster.")
+    );
+    assert_eq!(slices[0].ports.as_ref().unwrap()[0].port, Some(4191));
+    assert_eq!(readiness(&slices), Some(true));
+
+    // The port is the Link's, in both; deleted, it comes back.
+    edit(west, "probe", json!({ "probeSpec": { "port": "31191" } })).await;
+    service(west, NAMESPACE, "probe-probe", |s| {
+        ports(s) == [("mc-probe", 31191)]
+    })
+    .await;
+    slices_that(west, NAMESPACE, "probe-probe", |slices| {
+        slices
+            .iter()
+            .flat_map(|s| s.ports.iter().flatten())
+            .all(|p| p.port == Some(31191))
+    })
+    .await;
+    delete(west, NAMESPACE, "probe-probe").await;
+    service(west, NAMESPACE, "probe-probe", |now| {
+        now.uid() != probe.uid()
+    })
+    .await;
+    slices_that(west, NAMESPACE, "probe-probe", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+
+    // What is wrong with a probe is said, and nothing is probed; without a path nothing is to be probed.
+    edit(west, "probe", json!({ "probeSpec": { "period": "often" } })).await;
+    let unprobed = condition_is(west, "probe", "GatewayAlive", "Unknown", "NotProbed").await;
+    assert!(unprobed.message.contains("period"), "{}", unprobed.message);
+    gone(west, NAMESPACE, "probe-probe").await;
+    metric_is(hub, "gateway_enabled{target_cluster_name=\"probe\"}", |v| {
+        v == Some(0.0)
+    })
+    .await;
+    edit(
+        west,
+        "probe",
+        json!({ "probeSpec": { "period": "1s", "path": "/other" } }),
+    )
+    .await;
+    condition_is(west, "probe", "GatewayAlive", "True", "ProbeSucceeded").await;
+    // Without a gateway there is none to probe.
+    edit(west, "probe", json!({ "gatewayAddress": "" })).await;
+    status_that(west, "probe", |status| status.gateway.is_none()).await;
+    gone(west, NAMESPACE, "probe-probe").await;
+    unlink(west, "probe").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays() {
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    namespace("nowhere", &[east, west]).await;
+    export(east, "nowhere", &web("web", "nowhere")).await;
+    let mut printed = objects(east, "nowhere", &[]);
+    printed[2]["spec"]["gatewayAddress"] = json!("no-such-gateway.invalid");
+    apply(west, &printed).await;
+    let said = mirror_is(west, "nowhere", "nowhere", "web", "Error").await;
+    assert!(
+        said.message.starts_with("Failed to get gateway address: "),
+        "{}",
+        said.message
+    );
+    let status = status_that(west, "nowhere", |status| {
+        let known = crate::links::condition(status, "GatewayAlive");
+        known.is_some_and(|c| c.message.contains("no-such-gateway.invalid"))
+    });
+    assert_eq!(status.await.unhealthy, Some(1));
+    // The Service stands, so that its name resolves; only its endpoints are missing.
+    services(west, "nowhere").get("web-nowhere").await.unwrap();
+
+    // Loopback is no address of an endpoint, says Kubernetes.
+    edit(west, "nowhere", json!({ "gatewayAddress": "localhost" })).await;
+    let said = eventually("what the API server says", SOON, async || {
+        let said = mirror_is(west, "nowhere", "nowhere", "web", "Error").await;
+        Ok(said.message.contains("loopback").then_some(said))
+    });
+    let said = said.await.unwrap();
+    assert!(
+        said.message
+            .starts_with("Failed to create mirror endpoints: "),
+        "{}",
+        said.message
+    );
+
+    // One that resolves is enough; a name that does not resolve next to it changes nothing.
+    edit(
+        west,
+        "nowhere",
+        json!({ "gatewayAddress": "no-such-gateway.invalid,192.0.2.10" }),
+    )
+    .await;
+    slices_that(west, "nowhere", "web-nowhere", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    mirror_is(west, "nowhere", "nowhere", "web", "Mirrored").await;
+    unlink(west, "nowhere").await;
+}

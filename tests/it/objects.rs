@@ -1,0 +1,218 @@
+//! Services and their endpoints on a control plane: made, changed, waited for.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::fleet::SOON;
+
+pub(crate) fn services(plane: &ControlPlane, namespace: &str) -> Api<Service> {
+    Api::namespaced(plane.client(), namespace)
+}
+
+pub(crate) fn slices(plane: &ControlPlane, namespace: &str) -> Api<EndpointSlice> {
+    Api::namespaced(plane.client(), namespace)
+}
+
+/// A Service with two TCP ports and one UDP port.
+pub(crate) fn web(name: &str, exported: &str) -> Service {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "labels": { "mirror.linkerd.io/exported": exported, "app": "web" },
+            "annotations": { "team": "blue", "config.linkerd.io/opaque-ports": "8080" },
+        },
+        "spec": { "selector": { "app": "web" }, "ports": [
+            { "name": "http", "port": 80, "targetPort": 8080, "appProtocol": "http" },
+            { "name": "admin", "port": 9990, "targetPort": "admin" },
+            { "name": "dns", "port": 53, "protocol": "UDP" },
+        ] },
+    }))
+    .unwrap()
+}
+
+/// Endpoints of a Service, as Kubernetes would make them; `ready` of them take traffic.
+pub(crate) async fn endpoints(plane: &ControlPlane, namespace: &str, service: &str, ready: usize) {
+    let labels = services(plane, namespace)
+        .get(service)
+        .await
+        .unwrap()
+        .metadata
+        .labels;
+    let mut labels = labels.unwrap_or_default();
+    labels.insert("kubernetes.io/service-name".into(), service.into());
+    labels.insert(
+        "endpointslice.kubernetes.io/managed-by".into(),
+        "test".into(),
+    );
+    let endpoints: Vec<Value> = (0..2)
+        .map(|n| {
+            json!({ "addresses": [format!("192.0.2.{}", 100 + n)], "conditions": { "ready": n < ready } })
+        })
+        .collect();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "name": format!("{service}-test"), "labels": labels },
+        "addressType": "IPv4", "endpoints": endpoints,
+        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+    });
+    let patch = PatchParams::apply("test").force();
+    slices(plane, namespace)
+        .patch(&format!("{service}-test"), &patch, &Patch::Apply(slice))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn export(plane: &ControlPlane, namespace: &str, service: &Service) {
+    services(plane, namespace)
+        .create(&PostParams::default(), service)
+        .await
+        .unwrap();
+    let name = service.metadata.name.as_deref().unwrap();
+    endpoints(plane, namespace, name, 1).await;
+}
+
+/// Changes a Service with a merge patch.
+pub(crate) async fn patch(plane: &ControlPlane, namespace: &str, service: &str, patch: Value) {
+    services(plane, namespace)
+        .patch(service, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+/// Sets the label by which a Service is exported, or removes it.
+pub(crate) async fn relabel(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    exported: Option<&str>,
+) {
+    let labels = json!({ "metadata": { "labels": { "mirror.linkerd.io/exported": exported } } });
+    patch(plane, namespace, service, labels).await;
+}
+
+/// Deletes a Service.
+pub(crate) async fn delete(plane: &ControlPlane, namespace: &str, service: &str) {
+    services(plane, namespace)
+        .delete(service, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+/// Waits for a Service that looks as it should.
+pub(crate) async fn service(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    is: impl Fn(&Service) -> bool,
+) -> Service {
+    let what = format!("Service {namespace}/{name}");
+    eventually(&what, SOON, async || {
+        Ok(services(plane, namespace).get_opt(name).await?.filter(&is))
+    })
+    .await
+    .unwrap()
+}
+
+pub(crate) async fn gone(plane: &ControlPlane, namespace: &str, name: &str) {
+    eventually(
+        &format!("{namespace}/{name} to be gone"),
+        SOON,
+        async || {
+            let found = services(plane, namespace).get_opt(name).await?;
+            let left = slices_of(plane, namespace, name).await?;
+            Ok((found.is_none() && left.is_empty()).then_some(()))
+        },
+    )
+    .await
+    .unwrap();
+}
+
+pub(crate) async fn slices_of(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+) -> anyhow::Result<Vec<EndpointSlice>> {
+    let parameters = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    Ok(slices(plane, namespace).list(&parameters).await?.items)
+}
+
+/// Waits for slices that look as they should.
+pub(crate) async fn slices_that(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    are: impl Fn(&[EndpointSlice]) -> bool,
+) -> Vec<EndpointSlice> {
+    eventually(
+        &format!("slices of {namespace}/{service}"),
+        SOON,
+        async || {
+            let found = slices_of(plane, namespace, service).await?;
+            Ok(are(&found).then_some(found))
+        },
+    )
+    .await
+    .unwrap()
+}
+
+pub(crate) fn addresses(slices: &[EndpointSlice]) -> Vec<String> {
+    slices
+        .iter()
+        .flat_map(|s| &s.endpoints)
+        .flat_map(|e| e.addresses.clone())
+        .collect()
+}
+
+pub(crate) fn label<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
+    service
+        .metadata
+        .labels
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
+}
+
+pub(crate) fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
+    service
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
+}
+
+/// Names and numbers of a Service's ports.
+pub(crate) fn ports(service: &Service) -> Vec<(&str, i32)> {
+    let ports = service
+        .spec
+        .iter()
+        .flat_map(|spec| spec.ports.iter().flatten());
+    ports
+        .map(|port| (port.name.as_deref().unwrap_or_default(), port.port))
+        .collect()
+}
+
+/// The ClusterIP of a Service.
+pub(crate) fn cluster_ip(service: &Service) -> &str {
+    service
+        .spec
+        .as_ref()
+        .unwrap()
+        .cluster_ip
+        .as_deref()
+        .unwrap()
+}
+
+/// Whether every endpoint of these slices takes traffic; `None` if there is none.
+pub(crate) fn readiness(slices: &[EndpointSlice]) -> Option<bool> {
+    let ready = slices
+        .iter()
+        .flat_map(|slice| &slice.endpoints)
+        .map(|endpoint| endpoint.conditions.as_ref().and_then(|c| c.ready) == Some(true));
+    ready.reduce(|all, one| all && one)
+}

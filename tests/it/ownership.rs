@@ -1,0 +1,309 @@
+//! What is ours is kept in order, what the original made is taken over, what is other people's is left alone.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{SOON, namespace},
+    hub::hub,
+    links::{condition_is, member_is, mirror_is, own_link, unlink},
+    objects::{
+        addresses, annotation, cluster_ip, delete, export, gone, label, patch, ports, service,
+        services, slices, slices_of, slices_that, web,
+    },
+};
+
+/// A mirror and its Endpoints, as Linkerd's own service mirror makes them.
+async fn original(plane: &ControlPlane, namespace: &str, service: &str, cluster: &str) -> Service {
+    let name = format!("{service}-{cluster}");
+    let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster, "app": "web" });
+    let fq_name = format!("{service}.{namespace}.svc.cluster.local");
+    let mirror = json!({
+        "metadata": { "name": name, "labels": labels, "annotations": {
+            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_RESOURCE_VERSION: "1", "team": "blue",
+        } },
+        "spec": { "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] },
+    });
+    let mirror = serde_json::from_value(mirror).unwrap();
+    let mirror = services(plane, namespace)
+        .create(&PostParams::default(), &mirror)
+        .await
+        .unwrap();
+    let endpoints = json!({
+        "metadata": { "name": name, "labels": labels, "annotations": {
+            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_GATEWAY_IDENTITY: "gateway",
+        } },
+        "subsets": [{ "addresses": [{ "ip": "192.0.2.99" }], "ports": [{ "name": "http", "port": 4143 }] }],
+    });
+    Api::<Endpoints>::namespaced(plane.client(), namespace)
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(endpoints).unwrap(),
+        )
+        .await
+        .unwrap();
+    // Kubernetes mirrors them into a slice.
+    slices_that(plane, namespace, &name, |s| addresses(s) == ["192.0.2.99"]).await;
+    mirror
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_that_the_original_made_are_adopted() {
+    let (east, west) = hub().await.pair();
+    namespace("adopted", &[east, west]).await;
+    let before = original(west, "adopted", "web", "adopt").await;
+    original(west, "adopted", "stale", "adopt").await;
+    original(west, "adopted", "web", "somebody").await;
+    export(east, "adopted", &web("web", "adopt")).await;
+    own_link(west, east, "adopt", &[]).await;
+
+    let endpoints = Api::<Endpoints>::namespaced(west.client(), "adopted");
+    slices_that(west, "adopted", "web-adopt", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    assert!(endpoints.get_opt("web-adopt").await.unwrap().is_none());
+    let managed = |s: &Service| annotation(s, l::MANAGED_BY) == Some(l::MANAGER);
+    let after = service(west, "adopted", "web-adopt", managed).await;
+    assert_eq!(
+        (after.uid(), cluster_ip(&after)),
+        (before.uid(), cluster_ip(&before))
+    );
+    assert_eq!(ports(&after).len(), 3);
+    // What the Link does not ask for goes, with its Endpoints; what is another Link's stays.
+    gone(west, "adopted", "stale-adopt").await;
+    assert!(endpoints.get_opt("stale-adopt").await.unwrap().is_none());
+    unlink(west, "adopt").await;
+    gone(west, "adopted", "web-adopt").await;
+    service(west, "adopted", "web-somebody", |_| true).await;
+    assert!(endpoints.get_opt("web-somebody").await.unwrap().is_some());
+}
+
+/// Waits until a mirror and its slice are as they were.
+async fn repaired(plane: &ControlPlane, namespace: &str, before: &Service) {
+    let what = format!("{namespace}/{} to be repaired", before.name_any());
+    eventually(&what, SOON, async || {
+        let Some(now) = services(plane, namespace)
+            .get_opt(&before.name_any())
+            .await?
+        else {
+            return Ok(None);
+        };
+        let same = now.metadata.labels == before.metadata.labels
+            && now.metadata.annotations == before.metadata.annotations
+            && ports(&now) == ports(before)
+            && now
+                .spec
+                .as_ref()
+                .and_then(|s| s.selector.as_ref())
+                .is_none();
+        let slices = slices_of(plane, namespace, &before.name_any()).await?;
+        Ok((same && addresses(&slices) == ["192.0.2.10"]).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_that_people_changed_are_repaired() {
+    let (east, west) = hub().await.pair();
+    namespace("repairs", &[east, west]).await;
+    own_link(west, east, "repair", &[]).await;
+    export(east, "repairs", &web("web", "repair")).await;
+    let mirror = service(west, "repairs", "web-repair", |_| true).await;
+    slices_that(west, "repairs", "web-repair", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    let changes = [
+        json!({ "metadata": { "labels": { "app": "other" } } }),
+        json!({ "metadata": { "labels": { l::CLUSTER_NAME: "other" } } }),
+        json!({ "metadata": { "labels": { l::MIRRORED_SERVICE: null } } }),
+        json!({ "metadata": { "annotations": { "team": null, l::REMOTE_FQ_NAME: "x" } } }),
+        json!({ "spec": { "ports": [{ "name": "x", "port": 1 }] } }),
+        json!({ "spec": { "selector": { "app": "evil" } } }),
+    ];
+    for change in changes {
+        patch(west, "repairs", "web-repair", change).await;
+        repaired(west, "repairs", &mirror).await;
+    }
+    delete(west, "repairs", "web-repair").await;
+    let again = service(west, "repairs", "web-repair", |s| s.uid() != mirror.uid()).await;
+    repaired(west, "repairs", &again).await;
+
+    // The slice: emptied, its labels changed, deleted.
+    let name = slices_of(west, "repairs", "web-repair").await.unwrap()[0].name_any();
+    let slice_changes = [
+        json!({ "endpoints": [{ "addresses": ["192.0.2.66"], "conditions": { "ready": true } }] }),
+        json!({ "ports": [{ "name": "http", "port": 1, "protocol": "TCP" }] }),
+        json!({ "metadata": { "labels": { l::MIRRORED_SERVICE: null } } }),
+        json!({ "metadata": { "annotations": { l::REMOTE_GATEWAY_IDENTITY: "evil" } } }),
+    ];
+    let before = slices(west, "repairs").get(&name).await.unwrap();
+    for change in slice_changes {
+        slices(west, "repairs")
+            .patch(&name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+        slice_is(west, &before).await;
+    }
+    slices(west, "repairs")
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    slice_is(west, &before).await;
+
+    // What people add is theirs: no reason to write.
+    let added =
+        json!({ "metadata": { "labels": { "theirs": "x" }, "annotations": { "theirs": "x" } } });
+    patch(west, "repairs", "web-repair", added).await;
+    patch(
+        east,
+        "repairs",
+        "web",
+        json!({ "metadata": { "annotations": { "mirror.linkerd.io/no-news": "x" } } }),
+    )
+    .await;
+    let fenced = service(west, "repairs", "web-repair", |s| {
+        label(s, "theirs") == Some("x")
+    })
+    .await;
+    export(east, "repairs", &web("later", "repair")).await;
+    service(west, "repairs", "later-repair", |_| true).await;
+    let now = services(west, "repairs").get("web-repair").await.unwrap();
+    assert_eq!(
+        now.metadata.resource_version,
+        fenced.metadata.resource_version
+    );
+    unlink(west, "repair").await;
+    gone(west, "repairs", "web-repair").await;
+}
+
+/// Waits until a slice has the content that it had.
+async fn slice_is(plane: &ControlPlane, before: &EndpointSlice) {
+    let (namespace, name) = (before.namespace().unwrap(), before.name_any());
+    eventually(
+        &format!("slice {namespace}/{name} to be repaired"),
+        SOON,
+        async || {
+            let now = slices(plane, &namespace).get_opt(&name).await?;
+            let same = |now: &EndpointSlice| {
+                now.endpoints == before.endpoints
+                    && now.ports == before.ports
+                    && now.metadata.labels == before.metadata.labels
+                    && now.metadata.annotations == before.metadata.annotations
+            };
+            Ok(now.filter(same).map(|_| ()))
+        },
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_federated_service_is_kept_in_order_and_a_users_is_left_alone() {
+    let (east, west) = hub().await.pair();
+    namespace("users-federated", &[east, west]).await;
+    own_link(west, east, "users", &[]).await;
+    let mut users = web("taken-federated", "no");
+    users.metadata.labels = None;
+    let users = services(west, "users-federated")
+        .create(&PostParams::default(), &users)
+        .await
+        .unwrap();
+    for name in ["taken", "free"] {
+        let mut member = web(name, "no");
+        member
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .insert(l::FEDERATED.into(), "users".into());
+        services(east, "users-federated")
+            .create(&PostParams::default(), &member)
+            .await
+            .unwrap();
+    }
+    member_is(west, "users", "users-federated", "taken", "NameConflict").await;
+    let ours = service(west, "users-federated", "free-federated", |_| true).await;
+    assert_eq!(annotation(&ours, l::REMOTE_DISCOVERY), Some("free@users"));
+    let changes = [
+        json!({ "metadata": { "labels": { "app": "other" } } }),
+        json!({ "metadata": { "labels": { l::MIRRORED_SERVICE: null } } }),
+        json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: "other@users" } } }),
+        json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: null } } }),
+        json!({ "spec": { "ports": [{ "name": "x", "port": 1 }], "selector": { "app": "evil" } } }),
+    ];
+    for change in changes {
+        patch(west, "users-federated", "free-federated", change).await;
+        service(west, "users-federated", "free-federated", |now| {
+            now.metadata.labels == ours.metadata.labels
+                && now.metadata.annotations == ours.metadata.annotations
+                && ports(now) == ports(&ours)
+                && now
+                    .spec
+                    .as_ref()
+                    .and_then(|s| s.selector.as_ref())
+                    .is_none()
+        })
+        .await;
+    }
+    unlink(west, "users").await;
+    gone(west, "users-federated", "free-federated").await;
+    let after = services(west, "users-federated")
+        .get("taken-federated")
+        .await
+        .unwrap();
+    assert_eq!(
+        after.metadata.resource_version,
+        users.metadata.resource_version
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_made() {
+    let (east, west) = hub().await.pair();
+    namespace("names", &[east, west]).await;
+    // `a` of cluster `b-c` and `a-b` of cluster `c` are both `a-b-c`.
+    own_link(west, east, "b-c", &[]).await;
+    condition_is(west, "b-c", "Ready", "True", "Mirroring").await;
+    let mut second = crate::links::objects(east, "c", &[]);
+    second[2]["metadata"]["name"] = json!("later-c");
+    crate::links::apply(west, &second).await;
+    condition_is(west, "later-c", "Ready", "True", "Mirroring").await;
+    export(east, "names", &web("a", "b-c")).await;
+    let first = service(west, "names", "a-b-c", |s| {
+        label(s, l::CLUSTER_NAME) == Some("b-c")
+    })
+    .await;
+    export(east, "names", &web("a-b", "c")).await;
+    let said = mirror_is(west, "later-c", "names", "a-b", "NameConflict").await;
+    assert!(said.message.contains("a-b-c"), "{}", said.message);
+    let now = services(west, "names").get("a-b-c").await.unwrap();
+    assert_eq!(
+        now.metadata.resource_version,
+        first.metadata.resource_version
+    );
+    // The name is free again: whoever waited for it gets it.
+    delete(east, "names", "a").await;
+    service(west, "names", "a-b-c", |s| {
+        label(s, l::CLUSTER_NAME) == Some("c")
+    })
+    .await;
+
+    let long = "s".repeat(62);
+    export(east, "names", &web(&long, "c")).await;
+    let said = mirror_is(west, "later-c", "names", &long, "NameTooLong").await;
+    assert!(said.message.contains("64 characters"), "{}", said.message);
+    unlink(west, "b-c").await;
+    unlink(west, "later-c").await;
+    gone(west, "names", "a-b-c").await;
+}

@@ -1,0 +1,190 @@
+//! Nothing changed, nothing written; and much to do takes no more writes than it needs.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use control_plane::{AuditEvent, ControlPlane, eventually};
+use futures::{StreamExt as _, stream};
+use kube::api::PostParams;
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{CONTROLLER, Controller, SOON, namespace},
+    gateways::Gateways,
+    hub::alone,
+    links::{condition_is, own_link, status_that, unlink},
+    objects::{addresses, export, gone, service, services, slices, slices_that, web},
+};
+
+/// Writes of the controller since the audit log had this length.
+fn writes(plane: &ControlPlane, since: usize) -> Vec<AuditEvent> {
+    let mut audit = plane.audit().unwrap().split_off(since);
+    audit.retain(|event| event.user == CONTROLLER && event.is_write());
+    audit
+}
+
+/// How long nothing must happen.
+const REST: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("rest", &[source, far]).await;
+    own_link(source, far, "rest", &["--enable-headless-services"]).await;
+    for number in 0..5 {
+        export(far, "rest", &web(&format!("web-{number}"), "rest")).await;
+    }
+    export(far, "rest", &web("direct", "rest-direct")).await;
+    crate::headless::stateful(far, "rest", "db", "rest").await;
+    crate::headless::hosts(far, "rest", "db", &[("db-0", true), ("db-1", true)]).await;
+    for plane in [source, far] {
+        let mut member = web("member", "no");
+        member
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .insert(l::FEDERATED.into(), "rest".into());
+        services(plane, "rest")
+            .create(&PostParams::default(), &member)
+            .await
+            .unwrap();
+    }
+    // Problems too are no reason to write twice.
+    namespace("rest-missing", &[far]).await;
+    export(far, "rest-missing", &web("web", "rest")).await;
+    export(far, "rest", &web(&"s".repeat(60), "rest")).await;
+    services(source, "rest")
+        .create(&PostParams::default(), &web("taken-rest", "no"))
+        .await
+        .unwrap();
+    export(far, "rest", &web("taken", "rest")).await;
+
+    let gateways = Gateways::start();
+    let flags = [
+        "--probe-address",
+        &gateways.address(),
+        "--federated-service-selector=mirror.linkerd.io/federated=rest",
+    ];
+    let mut controller = Controller::start(source, &flags);
+    let settled = |s: &linkerd_mc::api::link::LinkStatus| {
+        (s.mirrored, s.federated, s.unhealthy) == (Some(7), Some(1), Some(3))
+            && s.gateway
+                .as_ref()
+                .is_some_and(|g| g.alive == Some(true) && g.latency_ms.is_some())
+    };
+    status_that(source, "rest", settled).await;
+    condition_is(source, "rest", "Ready", "True", "Mirroring").await;
+    slices_that(source, "rest", "db-rest", |s| addresses(s).len() == 2).await;
+
+    for round in ["at rest", "after a restart"] {
+        if round == "after a restart" {
+            let since = source.audit().unwrap().len();
+            assert_eq!(controller.terminate().0, Some(0));
+            controller = Controller::start(source, &flags);
+            let caught_up = || controller.log().contains("in step with its target cluster");
+            eventually("the controller to catch up", SOON, async || {
+                Ok(caught_up().then_some(()))
+            })
+            .await
+            .unwrap();
+            tokio::time::sleep(REST).await;
+            assert_eq!(writes(source, since), [], "{round}");
+        } else {
+            let since = source.audit().unwrap().len();
+            // Silence has to be listened to.
+            tokio::time::sleep(REST).await;
+            assert_eq!(writes(source, since), [], "{round}");
+        }
+    }
+    unlink(source, "rest").await;
+    gone(source, "rest", "web-0-rest").await;
+    gone(source, "rest", "db-0-rest").await;
+}
+
+/// So many Services are exported before the controller starts.
+const MANY: usize = 1000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_services_take_two_writes_each() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("many", &[source, far]).await;
+    let (of_services, of_slices) = (services(far, "many"), slices(far, "many"));
+    stream::iter(0..MANY)
+        .for_each_concurrent(32, async |number| {
+            let name = format!("web-{number}");
+            let mut exported = web(&name, "many");
+            // Without a selector Kubernetes makes no slice of its own, and copies no labels to ours.
+            exported.spec.as_mut().unwrap().selector =
+                Some(BTreeMap::from([("app".into(), name.clone())]));
+            of_services
+                .create(&PostParams::default(), &exported)
+                .await
+                .unwrap();
+            let slice = json!({
+                "metadata": { "name": format!("{name}-test"), "labels": {
+                    l::EXPORTED: "many", l::SLICE_SERVICE: name, l::SLICE_MANAGED_BY: "test",
+                } },
+                "addressType": "IPv4",
+                "endpoints": [{ "addresses": ["192.0.2.100"], "conditions": { "ready": true } }],
+                "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+            });
+            of_slices
+                .create(
+                    &PostParams::default(),
+                    &serde_json::from_value(slice).unwrap(),
+                )
+                .await
+                .unwrap();
+        })
+        .await;
+    own_link(source, far, "many", &[]).await;
+
+    let since = source.audit().unwrap().len();
+    let started = Instant::now();
+    let controller = Controller::start(source, &[]);
+    eventually("a thousand mirrors", 3 * SOON, async || {
+        Ok(controller
+            .log()
+            .contains("in step with its target cluster")
+            .then_some(()))
+    })
+    .await
+    .unwrap();
+    eprintln!(
+        "{MANY} Services were mirrored {:?} after the controller's start",
+        started.elapsed()
+    );
+    let count = i64::try_from(MANY).unwrap();
+    let status = status_that(source, "many", |status| status.mirrored == Some(count)).await;
+    assert_eq!(status.unhealthy, Some(0));
+    assert_eq!(status.mirror_services, []);
+    service(source, "many", "web-999-many", |_| true).await;
+
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut statuses = 0;
+    for write in writes(source, since) {
+        if write.resource == "links" {
+            statuses += 1;
+        } else if write.namespace == "many" {
+            *counts.entry((write.verb, write.resource)).or_default() += 1;
+        }
+    }
+    let create = |resource: &str| (("create".to_owned(), resource.to_owned()), MANY);
+    assert_eq!(
+        counts,
+        BTreeMap::from([create("endpointslices"), create("services")])
+    );
+    assert!(statuses <= 20, "{statuses} writes of the Link's status");
+    let mirrors = kube::api::ListParams::default().labels("mirror.linkerd.io/cluster-name=many");
+    assert_eq!(
+        slices(source, "many")
+            .list(&mirrors)
+            .await
+            .unwrap()
+            .items
+            .len(),
+        MANY
+    );
+}

@@ -1,0 +1,262 @@
+//! A controller that comes back finds what is left of its predecessor's world, and goes on from there.
+
+use control_plane::eventually;
+use kube::{ResourceExt as _, api::PostParams};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    hub::alone,
+    links::{own_link, said, status_that, unlink},
+    objects::{
+        addresses, cluster_ip, delete, export, gone, patch, ports, relabel, service, services,
+        slices_that, web,
+    },
+    program::run,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_while_the_controller_was_down_is_made_up_for() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("down", &[source, far]).await;
+    own_link(source, far, "down", &[]).await;
+    for name in ["deleted", "withdrawn", "changed", "edited", "lost"] {
+        export(far, "down", &web(name, "down")).await;
+    }
+    let mut member = web("member", "down");
+    member
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(l::FEDERATED.into(), "down".into());
+    export(far, "down", &member).await;
+    let mut controller = Controller::start(source, &[]);
+    status_that(source, "down", |s| {
+        s.mirrored == Some(6) && s.federated == Some(1)
+    })
+    .await;
+    let ip = cluster_ip(&services(source, "down").get("changed-down").await.unwrap()).to_owned();
+    controller.kill();
+
+    delete(far, "down", "deleted").await;
+    delete(far, "down", "member").await;
+    relabel(far, "down", "withdrawn", None).await;
+    patch(
+        far,
+        "down",
+        "changed",
+        json!({ "spec": { "ports": [{ "name": "sql", "port": 5432 }] } }),
+    )
+    .await;
+    export(far, "down", &web("new", "down")).await;
+    patch(
+        source,
+        "down",
+        "edited-down",
+        json!({ "spec": { "selector": { "app": "evil" }, "ports": [{ "port": 1 }] } }),
+    )
+    .await;
+    delete(source, "down", "lost-down").await;
+
+    let _controller = Controller::start(source, &[]);
+    for name in [
+        "deleted-down",
+        "withdrawn-down",
+        "member-down",
+        "member-federated",
+    ] {
+        gone(source, "down", name).await;
+    }
+    let changed = service(source, "down", "changed-down", |s| {
+        ports(s) == [("sql", 5432)]
+    })
+    .await;
+    assert_eq!(cluster_ip(&changed), ip);
+    service(source, "down", "edited-down", |s| {
+        ports(s).len() == 3 && s.spec.as_ref().and_then(|s| s.selector.as_ref()).is_none()
+    })
+    .await;
+    for name in ["changed-down", "edited-down", "lost-down", "new-down"] {
+        slices_that(source, "down", name, |s| addresses(s) == ["192.0.2.50"]).await;
+    }
+    let status = status_that(source, "down", |s| {
+        s.mirrored == Some(4) && s.federated == Some(0)
+    })
+    .await;
+    assert!(said(&status.mirror_services, "down", "deleted").is_none());
+    assert!(status.federated_services.is_empty());
+    unlink(source, "down").await;
+    gone(source, "down", "new-down").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_link_made_goes_also_if_it_was_deleted_while_the_controller_was_down() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("forgotten", &[source, far]).await;
+    own_link(source, far, "forgotten", &["--enable-headless-services"]).await;
+    export(far, "forgotten", &web("web", "forgotten")).await;
+    let mut member = web("member", "no");
+    member
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(l::FEDERATED.into(), "forgotten".into());
+    services(far, "forgotten")
+        .create(&PostParams::default(), &member)
+        .await
+        .unwrap();
+    crate::headless::stateful(far, "forgotten", "db", "forgotten").await;
+    crate::headless::hosts(far, "forgotten", "db", &[("db-0", true)]).await;
+    let mut controller = Controller::start(source, &[]);
+    let made = [
+        "web-forgotten",
+        "member-federated",
+        "db-forgotten",
+        "db-0-forgotten",
+    ];
+    for name in made {
+        service(source, "forgotten", name, |_| true).await;
+    }
+    service(source, NAMESPACE, "probe-forgotten", |_| true).await;
+    controller.kill();
+    unlink(source, "forgotten").await;
+    // It looks like a mirror of a Link that is gone, and nothing says that it was ours.
+    let others = json!({
+        "metadata": { "name": "others-forgotten", "labels": { l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: "forgotten" } },
+        "spec": { "ports": [{ "port": 80 }] },
+    });
+    let others = services(source, "forgotten")
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(others).unwrap(),
+        )
+        .await
+        .unwrap();
+
+    let _controller = Controller::start(source, &[]);
+    for name in made {
+        gone(source, "forgotten", name).await;
+    }
+    gone(source, NAMESPACE, "probe-forgotten").await;
+    let after = services(source, "forgotten")
+        .get("others-forgotten")
+        .await
+        .unwrap();
+    assert_eq!(after.resource_version(), others.resource_version());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_created_where_that_is_wanted_and_allowed() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("wanted", &[far]).await;
+    own_link(source, far, "wanted", &[]).await;
+    for name in ["one", "two", "three"] {
+        export(far, "wanted", &web(name, "wanted")).await;
+    }
+    let printed = run(
+        source.kubeconfig(),
+        &["install", "--set", "enableNamespaceCreation=true"],
+    )
+    .data();
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    let _controller = Controller::start(source, &["--enable-namespace-creation"]);
+    for name in ["one-wanted", "two-wanted", "three-wanted"] {
+        service(source, "wanted", name, |_| true).await;
+    }
+    let made = source
+        .kubectl(&[
+            "get",
+            "namespace",
+            "wanted",
+            "-o",
+            "jsonpath={.metadata.labels}",
+        ])
+        .await
+        .unwrap();
+    let labels: Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(labels[l::MIRRORED_SERVICE], "true");
+    assert_eq!(labels[l::CLUSTER_NAME], "wanted");
+    status_that(source, "wanted", |status| {
+        status.mirrored == Some(3) && status.unhealthy == Some(0)
+    })
+    .await;
+    unlink(source, "wanted").await;
+    gone(source, "wanted", "one-wanted").await;
+}
+
+/// The Link CRD as Linkerd has it, as far as a status is concerned: two lists and nothing else.
+async fn without_our_fields(plane: &control_plane::ControlPlane) {
+    let printed = run(plane.kubeconfig(), &["install", "-o", "json"]).data();
+    let mut definition: Value = printed
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .find(|object| object["kind"] == "CustomResourceDefinition")
+        .unwrap();
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version
+            .as_object_mut()
+            .unwrap()
+            .remove("additionalPrinterColumns");
+        let properties =
+            version.pointer_mut("/schema/openAPIV3Schema/properties/status/properties");
+        if let Some(Value::Object(properties)) = properties {
+            properties.retain(|name, _| name == "mirrorServices" || name == "federatedServices");
+        }
+    }
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &definition.to_string())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_of_links_without_our_fields_is_good_enough() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("plain", &[source, far]).await;
+    without_our_fields(source).await;
+    own_link(source, far, "plain", &[]).await;
+    export(far, "plain", &web("web", "plain")).await;
+    let _controller = Controller::start(source, &[]);
+    let listed =
+        |s: &linkerd_mc::api::link::LinkStatus| said(&s.mirror_services, "plain", "web").is_some();
+    let status = status_that(source, "plain", listed).await;
+    assert!(status.conditions.is_empty() && status.mirrored.is_none());
+    slices_that(source, "plain", "web-plain", |s| {
+        addresses(s) == ["192.0.2.50"]
+    })
+    .await;
+
+    // What the definition drops is no reason to write again: after this change there is one more write, with it.
+    let writes = || {
+        let audit = source.audit().unwrap();
+        let ours = audit
+            .iter()
+            .filter(|e| e.user == CONTROLLER && e.is_write() && e.resource == "links");
+        ours.count()
+    };
+    // Ready was said, and the gateway's first news.
+    let settled = eventually("the status to rest", SOON, async || {
+        let before = writes();
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        Ok((before == writes()).then_some(before))
+    });
+    let before = settled.await.unwrap();
+    relabel(far, "plain", "web", None).await;
+    status_that(source, "plain", |s| s.mirror_services.is_empty()).await;
+    assert_eq!(writes(), before + 1);
+
+    let printed = run(source.kubeconfig(), &["install"]).data();
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    unlink(source, "plain").await;
+}

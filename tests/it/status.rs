@@ -1,0 +1,217 @@
+//! What `kubectl` shows of Links, and what Linkerd's own tools read from their status.
+
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Controller, NAMESPACE, namespace},
+    hub::{alone, hub},
+    links::{
+        apply, condition, condition_is, events, mirror_is, objects, own_link, said, status_that,
+        unlink,
+    },
+    objects::{delete, export, gone, relabel, service, web},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_shows_links_and_waits_for_them() {
+    let (east, west) = hub().await.pair();
+    namespace("shown", &[east, west]).await;
+    namespace("shown-not", &[east]).await;
+    let mut exported = web("web", "shown");
+    exported
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(l::FEDERATED.into(), "shown".into());
+    export(east, "shown", &exported).await;
+    export(east, "shown-not", &web("web", "shown")).await;
+    own_link(west, east, "shown", &[]).await;
+    let wait = [
+        "wait",
+        "--namespace",
+        NAMESPACE,
+        "--for=condition=Ready",
+        "link/shown",
+        "--timeout=60s",
+    ];
+    west.kubectl(&wait).await.unwrap();
+    condition_is(west, "shown", "GatewayAlive", "True", "ProbeSucceeded").await;
+    status_that(west, "shown", |s| {
+        s.mirrored == Some(1) && s.federated == Some(1)
+    })
+    .await;
+    let table = west
+        .kubectl(&["get", "links", "shown", "--namespace", NAMESPACE])
+        .await
+        .unwrap();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0],
+        [
+            "NAME",
+            "CLUSTER",
+            "CONNECTED",
+            "GATEWAY",
+            "MIRRORED",
+            "FEDERATED",
+            "UNHEALTHY",
+            "AGE"
+        ]
+    );
+    assert_eq!(
+        rows[1][..7],
+        ["shown", "shown", "True", "True", "1", "1", "1"]
+    );
+
+    // Who reads the lists, as Linkerd's dashboard and `kubectl describe` do, finds them as it always did.
+    let text = west
+        .kubectl(&[
+            "get",
+            "link",
+            "shown",
+            "--namespace",
+            NAMESPACE,
+            "-o",
+            "json",
+        ])
+        .await
+        .unwrap();
+    let link: Value = serde_json::from_str(&text).unwrap();
+    let status = &link["status"];
+    let reference = |namespace: &str, name: &str| json!({ "group": "core", "kind": "Service", "name": name, "namespace": namespace });
+    let entry = |namespace: &str, list: &str, index: usize, condition: Value| {
+        let mut entry = status[list][index].clone();
+        let time = entry["conditions"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("lastTransitionTime")
+            .unwrap();
+        assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
+        let expected = json!({
+            "controllerName": "linkerd.io/service-mirror",
+            "remoteRef": reference(namespace, "web"),
+            "conditions": [condition],
+        });
+        assert_eq!(entry, expected);
+    };
+    let good = |local: &str| json!({ "type": "Mirrored", "status": "True", "reason": "Mirrored", "message": "", "localRef": reference("shown", local) });
+    entry("shown", "mirrorServices", 0, good("web-shown"));
+    entry("shown", "federatedServices", 0, good("web-federated"));
+    let missing = json!({ "type": "Mirrored", "status": "False", "reason": "MissingNamespace", "message": "Namespace does not exist" });
+    entry("shown-not", "mirrorServices", 1, missing);
+    assert_eq!(status["mirrorServices"].as_array().unwrap().len(), 2);
+    assert_eq!(status["observedGeneration"], link["metadata"]["generation"]);
+    assert_eq!(status["gateway"]["addresses"], json!(["192.0.2.10"]));
+    let types: Vec<&str> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|c| c["type"].as_str())
+        .collect();
+    assert_eq!(
+        types,
+        ["Ready", "CredentialsValid", "Connected", "GatewayAlive"]
+    );
+
+    // The last entry of a list goes too.
+    delete(east, "shown", "web").await;
+    delete(east, "shown-not", "web").await;
+    status_that(west, "shown", |s| {
+        s.mirror_services.is_empty() && s.federated_services.is_empty()
+    })
+    .await;
+    unlink(west, "shown").await;
+    gone(west, "shown", "web-shown").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_news_is_told_once() {
+    let (east, west) = hub().await.pair();
+    namespace("told", &[east]).await;
+    own_link(west, east, "told", &[]).await;
+    export(east, "told", &web("web", "told")).await;
+    for _ in 0..2 {
+        mirror_is(west, "told", "told", "web", "MissingNamespace").await;
+        relabel(east, "told", "web", None).await;
+        status_that(west, "told", |s| {
+            said(&s.mirror_services, "told", "web").is_none()
+        })
+        .await;
+        relabel(east, "told", "web", Some("told")).await;
+    }
+    mirror_is(west, "told", "told", "web", "MissingNamespace").await;
+    // News are told in order: once another Service's are there, nothing is on its way.
+    export(east, "told", &web("fence", "told")).await;
+    let fence = async || Ok(events(east, "told", "Service", "fence").await?.pop());
+    let message = "Skipped mirroring service: namespace does not exist";
+    let told = control_plane::eventually("an Event", crate::fleet::SOON, fence)
+        .await
+        .unwrap();
+    assert_eq!(told.message.as_deref(), Some(message));
+    assert_eq!(told.type_.as_deref(), Some("Normal"));
+    assert_eq!(
+        events(east, "told", "Service", "web").await.unwrap().len(),
+        1
+    );
+    let on_link = events(west, NAMESPACE, "Link", "told").await.unwrap();
+    let about_web = on_link
+        .iter()
+        .filter(|event| event.message.as_deref() == Some(&format!("told/web: {message}")));
+    assert_eq!(about_web.count(), 1);
+    unlink(west, "told").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_services_than_the_limit_are_left_out_and_nothing_is_lost() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("limit", &[source, far]).await;
+    own_link(source, far, "limit", &[]).await;
+    for name in ["a", "b"] {
+        export(far, "limit", &web(name, "limit")).await;
+    }
+    let mut controller = Controller::start(source, &["--max-services-per-link=2"]);
+    status_that(source, "limit", |s| s.mirrored == Some(2)).await;
+    export(far, "limit", &web("aa", "limit")).await;
+    let over = |s: &linkerd_mc::api::link::LinkStatus| {
+        condition(s, "LimitExceeded").is_some_and(|c| c.message.contains("more than 2 Services"))
+    };
+    status_that(source, "limit", over).await;
+    // A list that is cut off says nothing of what it lacks: `b` is beyond the limit now.
+    controller.kill();
+    let mut controller = Controller::start(source, &["--max-services-per-link=2"]);
+    service(source, "limit", "aa-limit", |_| true).await;
+    status_that(source, "limit", over).await;
+    service(source, "limit", "b-limit", |_| true).await;
+    controller.kill();
+    let _controller = Controller::start(source, &[]);
+    status_that(source, "limit", |s| {
+        s.mirrored == Some(3) && condition(s, "LimitExceeded").is_none()
+    })
+    .await;
+    unlink(source, "limit").await;
+    gone(source, "limit", "a-limit").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_does_not_answer_concerns_its_own_link_only() {
+    let (east, west) = hub().await.pair();
+    namespace("silence", &[east, west]).await;
+    let mut printed = objects(east, "silence", &[]);
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+                      clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: a, user: {token: t}}]\n";
+    printed[0]["data"] = json!({ l::KUBECONFIG_KEY: k8s_openapi::ByteString(kubeconfig.into()) });
+    apply(west, &printed).await;
+    let lost = condition_is(west, "silence", "Connected", "False", "Unreachable").await;
+    assert!(lost.message.contains("refused"), "{}", lost.message);
+    condition_is(west, "silence", "Ready", "False", "Disconnected").await;
+    export(east, "silence", &web("web", "true")).await;
+    service(west, "silence", "web-east", |_| true).await;
+    apply(west, &objects(east, "silence", &[])).await;
+    condition_is(west, "silence", "Ready", "True", "Mirroring").await;
+    unlink(west, "silence").await;
+}
