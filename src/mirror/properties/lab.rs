@@ -946,7 +946,10 @@ impl Lab {
                     self.look_at(live);
                     self.failed.insert(key.clone());
                 } else {
+                    // All that want the name are told who has it.
+                    let keys = self.world.claimants(&id.0, &id.1);
                     self.world.foreign.insert(id, "somebody".to_owned());
+                    self.mark(keys);
                     self.dirty.insert(key.clone());
                 }
             }
