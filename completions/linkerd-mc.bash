@@ -16,9 +16,6 @@ _linkerd__mc() {
             ",$1")
                 cmd="linkerd__mc"
                 ;;
-            linkerd__mc,_extension-metadata)
-                cmd="linkerd__mc__subcmd___extension__subcmd__metadata"
-                ;;
             linkerd__mc,allow)
                 cmd="linkerd__mc__subcmd__allow"
                 ;;
@@ -60,9 +57,6 @@ _linkerd__mc() {
                 ;;
             linkerd__mc,unlink)
                 cmd="linkerd__mc__subcmd__unlink"
-                ;;
-            linkerd__mc__subcmd__help,_extension-metadata)
-                cmd="linkerd__mc__subcmd__help__subcmd___extension__subcmd__metadata"
                 ;;
             linkerd__mc__subcmd__help,allow)
                 cmd="linkerd__mc__subcmd__help__subcmd__allow"
@@ -113,54 +107,8 @@ _linkerd__mc() {
 
     case "${cmd}" in
         linkerd__mc)
-            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
+            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --kubeconfig)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --context)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --as)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --as-group)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --api-addr)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --linkerd-namespace)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -L)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --verbose)
-                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        linkerd__subcmd__mc__subcmd___extension__subcmd__metadata)
-            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -515,22 +463,8 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__help)
-            opts="install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
+            opts="install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        linkerd__subcmd__mc__subcmd__help__subcmd___extension__subcmd__metadata)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -47,7 +47,6 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "check" -d 'Ch
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "graph" -d 'Show which cluster links to which'
-complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "_extension-metadata"
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l namespace -d 'Namespace of the extension' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway -d 'Install the gateway that other clusters send traffic to' -r -f -a "true\t''
@@ -228,7 +227,7 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s o -l out
 basic\t'As table'
 short\t'Only checks that fail'
 json\t'A JSON object, as `linkerd check -o json` has it'
-junit\t'JUnit\'s XML'"
+junit\t'An XML report for CI'"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l wait -d 'How long to wait for what may still become well, such as a controller that starts' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l timeout -d 'Time limit for each cluster to answer' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l proxy -r -f -a "true\t''
@@ -256,7 +255,7 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l api-a
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
 false\t''"
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l cluster-name -d 'Only Links to this target cluster' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s o -l output -d 'Format of the output' -r -f -a "table\t'A row a Link'
@@ -299,28 +298,17 @@ false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l context -d 'Context of the kubeconfig [default: its current one]' -r
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as -d 'User to impersonate' -r
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as-group -d 'Group to impersonate (repeatable)' -r
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
-false\t''"
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s h -l help -d 'Print help'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "man" -d 'Print the manual, or write a page for each command'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "graph" -d 'Show which cluster links to which'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "_extension-metadata"
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -2,25 +2,21 @@
 //!
 //! One list for each kind, in pages, never a request for each mirror. All requests run at the same time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    core::v1::{ConfigMap, Container, Namespace, Pod},
+    core::v1::{ConfigMap, Namespace, Pod},
 };
-use kube::{
-    Api, Client,
-    api::{PartialObjectMeta, PostParams},
-};
+use kube::{Api, Client, api::PartialObjectMeta};
 use serde_json::Value;
 
 use super::{
-    facts::{Crd, Endpoints, Facts, Known, LinkFacts, MeshedPod, Proxy, Workload, label},
-    remote::is_permitted,
+    access::{controller_denied, is_permitted},
+    facts::{Crd, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
     survey::{Depth, Source, list, survey},
+    workloads::{is_service_mirror, meshed_pod, workload},
 };
 use crate::{
     api::{
@@ -32,33 +28,11 @@ use crate::{
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
-/// Name of the proxy's container.
-const PROXY: &str = "linkerd-proxy";
-/// Variable of the proxy's environment that holds its trust anchors.
-const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
 /// ConfigMap with the trust anchors that proxies are given.
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
-/// Reviews of access that run at the same time.
-const REVIEWS_AT_ONCE: usize = 8;
-
-/// What our controller does: API group, resource, verbs, and whether only in its own namespace.
-///
-/// As in `templates/controller.yaml.hbs`, without the creation of namespaces, which is optional.
-#[rustfmt::skip]
-const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 9] = [
-    ("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
-    ("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
-    ("", "endpoints", &["get", "delete"], false),
-    ("", "namespaces", &["list", "watch"], false),
-    ("events.k8s.io", "events", &["create", "patch"], false),
-    ("", "secrets", &["list", "watch", "get"], true),
-    ("multicluster.linkerd.io", "links", &["list", "watch", "get"], true),
-    ("multicluster.linkerd.io", "links/status", &["patch"], true),
-    ("coordination.k8s.io", "leases", &["get", "create", "update"], true),
-];
 
 /// Collects the facts about one cluster and the target clusters of its Links.
 pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
@@ -236,96 +210,6 @@ async fn deployments(client: &Client) -> Known<Vec<Workload>> {
         .collect())
 }
 
-/// `component: controller` is a label that anybody may use.
-fn is_service_mirror(workload: &Workload) -> bool {
-    workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
-}
-
-fn workload(deployment: &Deployment) -> Workload {
-    let metadata = &deployment.metadata;
-    let spec = deployment.spec.as_ref();
-    let status = deployment.status.as_ref();
-    let pod = spec.and_then(|spec| spec.template.spec.as_ref());
-    let cluster = label(metadata, labels::CLUSTER_NAME);
-    Workload {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-        component: label(metadata, labels::COMPONENT).to_owned(),
-        cluster: (!cluster.is_empty()).then(|| cluster.to_owned()),
-        desired: spec.and_then(|spec| spec.replicas).unwrap_or(1),
-        available: status
-            .and_then(|status| status.available_replicas)
-            .unwrap_or(0),
-        images: pod
-            .into_iter()
-            .flat_map(|pod| &pod.containers)
-            .filter_map(|container| container.image.clone())
-            .collect(),
-    }
-}
-
-async fn controller_denied(client: &Client, namespace: &str) -> Known<Vec<String>> {
-    let needs = CONTROLLER_NEEDS
-        .iter()
-        .flat_map(|(group, resource, verbs, own)| {
-            verbs
-                .iter()
-                .map(move |verb| (*group, *resource, *verb, *own))
-        });
-    let denied: Vec<Option<String>> = stream::iter(needs)
-        .map(|(group, resource, verb, own)| async move {
-            let place = own.then_some(namespace);
-            let permitted =
-                may_controller(client, namespace, (group, resource, verb), place).await?;
-            Ok::<_, String>((!permitted).then(|| format!("{verb} {resource}")))
-        })
-        .buffered(REVIEWS_AT_ONCE)
-        .try_collect()
-        .await?;
-    Ok(denied.into_iter().flatten().collect())
-}
-
-async fn may_controller(
-    client: &Client,
-    controller_namespace: &str,
-    (group, resource, verb): (&str, &str, &str),
-    place: Option<&str>,
-) -> Known<bool> {
-    let (resource, subresource) = match resource.split_once('/') {
-        Some((resource, subresource)) => (resource, Some(subresource)),
-        None => (resource, None),
-    };
-    let accounts = "system:serviceaccounts";
-    let account = labels::CONTROLLER_NAME;
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(format!(
-                "system:serviceaccount:{controller_namespace}:{account}"
-            )),
-            groups: Some(vec![
-                accounts.to_owned(),
-                format!("{accounts}:{controller_namespace}"),
-                "system:authenticated".to_owned(),
-            ]),
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                subresource: subresource.map(str::to_owned),
-                verb: Some(verb.to_owned()),
-                namespace: place.map(str::to_owned),
-                ..Default::default()
-            }),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .map_err(|error| explain(&error))?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
-}
-
 async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
     let (name, key) = TRUST_ROOTS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -347,39 +231,23 @@ async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<Meshe
     Ok(all)
 }
 
-fn meshed_pod(pod: &Pod) -> MeshedPod {
-    let status = pod.status.as_ref();
-    // A native sidecar is an init container.
-    let containers = pod.spec.iter().flat_map(|spec| {
-        let init = spec.init_containers.iter().flatten();
-        spec.containers.iter().chain(init)
-    });
-    let ready: BTreeMap<_, _> = status
-        .into_iter()
-        .flat_map(|status| {
-            let init = status.init_container_statuses.iter().flatten();
-            status.container_statuses.iter().flatten().chain(init)
-        })
-        .map(|status| (status.name.as_str(), status.ready))
-        .collect();
-    let proxy = containers
-        .into_iter()
-        .find(|container| container.name == PROXY);
-    MeshedPod {
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
-        phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
-        reason: status.and_then(|s| s.reason.clone()).unwrap_or_default(),
-        proxy: proxy.map(|container| Proxy {
-            ready: ready.get(PROXY).copied().unwrap_or_default(),
-            image: container.image.clone().unwrap_or_default(),
-            trust_anchors: trust_anchors_of(container),
-        }),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn trust_anchors_of(container: &Container) -> Option<String> {
-    let env = container.env.iter().flatten();
-    env.filter(|variable| variable.name == PROXY_TRUST_ANCHORS)
-        .find_map(|variable| variable.value.clone())
+    use super::*;
+    use crate::manifests::{install::install, values::Values};
+
+    #[test]
+    fn our_crd_is_up_to_date() {
+        let manifest = install("mc", &Values::default()).unwrap();
+        let crd = manifest
+            .objects()
+            .iter()
+            .find(|o| o["kind"] == "CustomResourceDefinition");
+        let crd = crd_of(crd.unwrap());
+        assert!(crd.has_columns);
+        assert!(crd.status_fields.contains("observedGeneration"), "{crd:?}");
+        assert_eq!(crd_of(&json!({})), Crd::default());
+    }
 }

@@ -4,6 +4,7 @@
 //! [`survey`] and [`topology`] are the part that `status` and `graph` need as well: which cluster links to
 //! which, and how those Links are.
 
+mod access;
 pub mod anchors;
 pub mod facts;
 pub mod gather;
@@ -13,6 +14,7 @@ pub mod rules;
 pub mod state;
 pub mod survey;
 pub mod topology;
+mod workloads;
 
 /// The text without what could steer a terminal. Names and messages may come from a hostile cluster.
 pub fn printable(text: &str) -> String {

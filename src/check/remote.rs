@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kube::{Api, Client, api::PostParams};
 
 use super::{
+    access::is_permitted,
     facts::{AccessRule, Known, Remote},
     survey::linkerd_config,
 };
@@ -66,32 +64,6 @@ async fn denied(client: &Client) -> Known<Vec<String>> {
         }
     }
     Ok(denied)
-}
-
-/// Whether the user of `client` may do something in all namespaces.
-pub(super) async fn is_permitted(
-    client: &Client,
-    group: &str,
-    resource: &str,
-    verb: &str,
-) -> Known<bool> {
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some(verb.to_owned()),
-                ..Default::default()
-            }),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .map_err(|error| explain(&error))?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// All that the user of `client` may do in a namespace. That includes what is permitted cluster-wide.

@@ -1,6 +1,6 @@
 //! `check`: what is wrong with linked clusters, also as `linkerd check` asks it.
 
-use std::{ffi::OsStr, path::Path, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 use futures::future::join_all;
@@ -43,7 +43,7 @@ Examples:
 /// Exit code 0 when all is well or there are only warnings, else 1. Installed as `linkerd-multicluster` on PATH,
 /// `linkerd check` runs it too.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Check {
     #[command(flatten)]
     contexts: Contexts,
@@ -139,7 +139,10 @@ fn awaited(results: &[CheckResult]) -> Option<&str> {
     {
         return None;
     }
-    let first = results.iter().find(|result| result.retry)?;
+    // A warning does not change the outcome.
+    let first = results
+        .iter()
+        .find(|result| result.retry && result.level == Level::Error)?;
     Some(first.error.lines().next().unwrap_or_default())
 }
 
@@ -188,23 +191,26 @@ fn categories(checked: Vec<Checked>) -> Vec<Category> {
     categories
 }
 
-/// Answers `linkerd check`, which asks every executable named `linkerd-…` on PATH who it is.
+/// The answer to `linkerd check`, which asks every executable named `linkerd-…` on PATH who it is; `None` when
+/// these arguments, the program's name first, do not ask that.
 ///
-/// Those that say `"checks": "always"` are run against every cluster. We do not: like the original's extension
-/// we are run where a namespace carries the extension's label, and do not fail a cluster that has no need of us.
-pub(crate) fn extension_metadata() -> anyhow::Result<ExitCode> {
-    let program = std::env::args_os().next().unwrap_or_default();
-    output::data(&metadata(&program))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn metadata(program: &OsStr) -> String {
+/// It is no command, so that neither help nor completions offer it. Those that answer `"checks": "always"` are run
+/// against every cluster. We do not: like the original's extension we are run where a namespace carries the
+/// extension's label, and do not fail a cluster that has no need of us.
+pub(crate) fn extension_metadata(args: impl Iterator<Item = OsString>) -> Option<String> {
+    let args: Vec<_> = args.take(3).collect();
+    let [program, question] = args.as_slice() else {
+        return None;
+    };
+    if question != "_extension-metadata" {
+        return None;
+    }
     // The answer counts only if the name is that of the executable file.
     let name = Path::new(program).file_name().unwrap_or_default();
-    format!(
+    Some(format!(
         "{}\n",
         serde_json::json!({ "name": name.to_string_lossy() })
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -266,7 +272,7 @@ mod tests {
         for (results, expected) in [
             (vec![well.clone()], None),
             (vec![well.clone(), starting.clone()], Some("0/1")),
-            (vec![well, unmeshed], Some("no proxy")),
+            (vec![well, unmeshed], None),
             (vec![starting, broken], None),
         ] {
             assert_eq!(awaited(&results), expected);
@@ -275,9 +281,13 @@ mod tests {
 
     #[test]
     fn the_metadata_names_the_executable() {
+        let answer = |args: &[&str]| extension_metadata(args.iter().map(Into::into));
         assert_eq!(
-            metadata(OsStr::new("/usr/local/bin/linkerd-multicluster")),
-            "{\"name\":\"linkerd-multicluster\"}\n"
+            answer(&["/usr/local/bin/linkerd-multicluster", "_extension-metadata"]).as_deref(),
+            Some("{\"name\":\"linkerd-multicluster\"}\n")
         );
+        assert_eq!(answer(&["linkerd-mc"]), None);
+        assert_eq!(answer(&["linkerd-mc", "check"]), None);
+        assert_eq!(answer(&["linkerd-mc", "_extension-metadata", "x"]), None);
     }
 }

@@ -28,13 +28,12 @@ Examples:
   # All gateways
   linkerd-mc gateways
 
-  # Those that are dead, by name
-  linkerd-mc gateways -o json \\
-    | jq -r '.[] | select(.alive | not) | .clusterName'";
+  # Those that are dead
+  linkerd-mc gateways -o json | jq '.[] | select(.alive | not)'";
 
 /// Show whether the gateways of target clusters are alive
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Gateways {
     /// Only the gateway of this target cluster
     #[arg(long, value_name = "NAME")]

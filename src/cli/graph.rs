@@ -29,7 +29,7 @@ Examples:
 
 /// Show which cluster links to which
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Graph {
     #[command(flatten)]
     contexts: Contexts,

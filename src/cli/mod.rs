@@ -57,8 +57,6 @@ enum Command {
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
     Graph(graph::Graph),
-    #[command(name = "_extension-metadata", hide = true)]
-    ExtensionMetadata,
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -66,8 +64,11 @@ enum Command {
 /// This is the one entry point: the binary calls it, and so does the playground, which starts itself
 /// again with the binary's arguments.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli) {
+    let result = match check::extension_metadata(std::env::args_os()) {
+        Some(answer) => output::data(&answer).map(|()| ExitCode::SUCCESS),
+        None => run(&Cli::parse()),
+    };
+    match result {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -94,7 +95,6 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Gateways(args) => return gateways::run(&cli.global, args),
         Command::Status(args) => return status::run(&cli.global, args),
         Command::Graph(args) => return graph::run(&cli.global, args),
-        Command::ExtensionMetadata => return check::extension_metadata(),
     }
     Ok(ExitCode::SUCCESS)
 }

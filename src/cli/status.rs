@@ -53,7 +53,7 @@ Examples:
 
 /// Show how Links are: connected, gateway, what is mirrored
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     contexts: Contexts,

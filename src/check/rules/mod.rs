@@ -151,7 +151,7 @@ const RULES: &[Rule] = &[
     rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
-    rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy).retried(),
+    rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 

@@ -194,3 +194,41 @@ fn per_link(facts: &Facts, judge: impl Fn(&LinkFacts) -> Option<Vec<String>>) ->
     problems.append(&mut unknown);
     Verdict::of(problems)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::labels,
+        manifests::{install::install, values::Values},
+    };
+
+    #[test]
+    fn what_install_permits_to_other_clusters_is_needed() {
+        let manifest = install("mc", &Values::default()).unwrap();
+        let role = manifest.objects().iter().find(|object| {
+            object["kind"] == "ClusterRole"
+                && object["metadata"]["name"] == labels::REMOTE_ACCESS_ACCOUNT
+        });
+        let rules = role.unwrap()["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| {
+                let list = |field: &str| {
+                    let list = rule[field].as_array().into_iter().flatten();
+                    list.filter_map(|text| text.as_str().map(str::to_owned))
+                        .collect()
+                };
+                AccessRule {
+                    groups: list("apiGroups"),
+                    resources: list("resources"),
+                    names: list("resourceNames"),
+                    verbs: list("verbs"),
+                }
+            });
+        let rules: Vec<_> = rules.collect();
+        assert!(!rules.is_empty());
+        assert_eq!(excess_of(&rules), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Deployments and pods → what the rules look at. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Container, Pod},
+};
+
+use super::facts::{MeshedPod, Proxy, Workload, label};
+use crate::api::labels;
+
+/// Name of the proxy's container.
+const PROXY: &str = "linkerd-proxy";
+/// Variable of the proxy's environment that holds its trust anchors.
+const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
+/// `component: controller` is a label that anybody may use.
+pub(super) fn is_service_mirror(workload: &Workload) -> bool {
+    workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
+}
+
+pub(super) fn workload(deployment: &Deployment) -> Workload {
+    let metadata = &deployment.metadata;
+    let spec = deployment.spec.as_ref();
+    let status = deployment.status.as_ref();
+    let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+    let cluster = label(metadata, labels::CLUSTER_NAME);
+    Workload {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        component: label(metadata, labels::COMPONENT).to_owned(),
+        cluster: (!cluster.is_empty()).then(|| cluster.to_owned()),
+        desired: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+        available: status
+            .and_then(|status| status.available_replicas)
+            .unwrap_or(0),
+        images: pod
+            .into_iter()
+            .flat_map(|pod| &pod.containers)
+            .filter_map(|container| container.image.clone())
+            .collect(),
+    }
+}
+
+pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
+    let status = pod.status.as_ref();
+    // A native sidecar is an init container.
+    let containers = pod.spec.iter().flat_map(|spec| {
+        let init = spec.init_containers.iter().flatten();
+        spec.containers.iter().chain(init)
+    });
+    let ready: BTreeMap<_, _> = status
+        .into_iter()
+        .flat_map(|status| {
+            let init = status.init_container_statuses.iter().flatten();
+            status.container_statuses.iter().flatten().chain(init)
+        })
+        .map(|status| (status.name.as_str(), status.ready))
+        .collect();
+    let proxy = containers
+        .into_iter()
+        .find(|container| container.name == PROXY);
+    MeshedPod {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
+        reason: status.and_then(|s| s.reason.clone()).unwrap_or_default(),
+        proxy: proxy.map(|container| Proxy {
+            ready: ready.get(PROXY).copied().unwrap_or_default(),
+            image: container.image.clone().unwrap_or_default(),
+            trust_anchors: trust_anchors_of(container),
+        }),
+    }
+}
+
+fn trust_anchors_of(container: &Container) -> Option<String> {
+    let env = container.env.iter().flatten();
+    env.filter(|variable| variable.name == PROXY_TRUST_ANCHORS)
+        .find_map(|variable| variable.value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_found_as_a_container_and_as_a_sidecar() {
+        let container = json!([{
+            "name": PROXY, "image": "proxy:1",
+            "env": [{"name": "OTHER", "value": "x"}, {"name": PROXY_TRUST_ANCHORS, "value": "pem"}],
+        }]);
+        let ready =
+            json!([{"name": PROXY, "ready": true, "image": "", "imageID": "", "restartCount": 0}]);
+        let proxy = Proxy {
+            ready: true,
+            image: "proxy:1".into(),
+            trust_anchors: Some("pem".into()),
+        };
+        for (spec, status, expected) in [
+            (
+                json!({"containers": container}),
+                json!({"containerStatuses": ready}),
+                Some(proxy.clone()),
+            ),
+            (
+                json!({"containers": [], "initContainers": container}),
+                json!({"initContainerStatuses": ready}),
+                Some(proxy.clone()),
+            ),
+            (
+                json!({"containers": container}),
+                json!({}),
+                Some(Proxy {
+                    ready: false,
+                    ..proxy
+                }),
+            ),
+            (
+                json!({"containers": [{"name": "controller"}]}),
+                json!({}),
+                None,
+            ),
+        ] {
+            let pod = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});
+            assert_eq!(
+                meshed_pod(&serde_json::from_value(pod).unwrap()).proxy,
+                expected
+            );
+        }
+    }
+    #[test]
+    fn a_deployment_of_somebody_else_is_no_service_mirror() {
+        for (name, component, cluster, expected) in [
+            (labels::CONTROLLER_NAME, "controller", "", true),
+            ("controller-east", "controller", "east", true),
+            (
+                "linkerd-local-service-mirror",
+                "local-service-mirror",
+                "",
+                true,
+            ),
+            ("flux", "controller", "", false),
+        ] {
+            let mut labels = BTreeMap::from([(labels::COMPONENT, component)]);
+            if !cluster.is_empty() {
+                labels.insert(labels::CLUSTER_NAME, cluster);
+            }
+            let deployment = json!({"metadata": {"name": name, "labels": labels}});
+            let workload = workload(&serde_json::from_value(deployment).unwrap());
+            assert_eq!(is_service_mirror(&workload), expected, "{name}");
+        }
+    }
+}
