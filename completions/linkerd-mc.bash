@@ -16,6 +16,9 @@ _linkerd__mc() {
             ",$1")
                 cmd="linkerd__mc"
                 ;;
+            linkerd__mc,_extension-metadata)
+                cmd="linkerd__mc__subcmd___extension__subcmd__metadata"
+                ;;
             linkerd__mc,allow)
                 cmd="linkerd__mc__subcmd__allow"
                 ;;
@@ -37,11 +40,17 @@ _linkerd__mc() {
             linkerd__mc,install)
                 cmd="linkerd__mc__subcmd__install"
                 ;;
+            linkerd__mc,link)
+                cmd="linkerd__mc__subcmd__link"
+                ;;
             linkerd__mc,link-gen)
                 cmd="linkerd__mc__subcmd__link__subcmd__gen"
                 ;;
             linkerd__mc,man)
                 cmd="linkerd__mc__subcmd__man"
+                ;;
+            linkerd__mc,plan)
+                cmd="linkerd__mc__subcmd__plan"
                 ;;
             linkerd__mc,revoke)
                 cmd="linkerd__mc__subcmd__revoke"
@@ -57,6 +66,9 @@ _linkerd__mc() {
                 ;;
             linkerd__mc,unlink)
                 cmd="linkerd__mc__subcmd__unlink"
+                ;;
+            linkerd__mc__subcmd__help,_extension-metadata)
+                cmd="linkerd__mc__subcmd__help__subcmd___extension__subcmd__metadata"
                 ;;
             linkerd__mc__subcmd__help,allow)
                 cmd="linkerd__mc__subcmd__help__subcmd__allow"
@@ -79,11 +91,17 @@ _linkerd__mc() {
             linkerd__mc__subcmd__help,install)
                 cmd="linkerd__mc__subcmd__help__subcmd__install"
                 ;;
+            linkerd__mc__subcmd__help,link)
+                cmd="linkerd__mc__subcmd__help__subcmd__link"
+                ;;
             linkerd__mc__subcmd__help,link-gen)
                 cmd="linkerd__mc__subcmd__help__subcmd__link__subcmd__gen"
                 ;;
             linkerd__mc__subcmd__help,man)
                 cmd="linkerd__mc__subcmd__help__subcmd__man"
+                ;;
+            linkerd__mc__subcmd__help,plan)
+                cmd="linkerd__mc__subcmd__help__subcmd__plan"
                 ;;
             linkerd__mc__subcmd__help,revoke)
                 cmd="linkerd__mc__subcmd__help__subcmd__revoke"
@@ -107,8 +125,54 @@ _linkerd__mc() {
 
     case "${cmd}" in
         linkerd__mc)
-            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help"
+            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-addr)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --linkerd-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -L)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --verbose)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        linkerd__subcmd__mc__subcmd___extension__subcmd__metadata)
+            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -463,8 +527,22 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__help)
-            opts="install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help"
+            opts="install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        linkerd__subcmd__mc__subcmd__help__subcmd___extension__subcmd__metadata)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -574,6 +652,20 @@ _linkerd__mc() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        linkerd__subcmd__mc__subcmd__help__subcmd__link)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         linkerd__subcmd__mc__subcmd__help__subcmd__link__subcmd__gen)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -589,6 +681,20 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        linkerd__subcmd__mc__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -745,6 +851,136 @@ _linkerd__mc() {
                     ;;
                 --set-file)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-addr)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --linkerd-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -L)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --verbose)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        linkerd__subcmd__mc__subcmd__link)
+            opts="-l -o -L -h -V --from --to --cluster-name --mutual --dry-run --wait --namespace --api-server-address --service-account-name --token-duration --gateway --gateway-name --gateway-namespace --gateway-addresses --gateway-port --selector --remote-discovery-selector --federated-service-selector --exclude-annotations --exclude-labels --enable-headless-services --output --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-server-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --service-account-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gateway)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --gateway-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gateway-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gateway-addresses)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gateway-port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -l)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remote-discovery-selector)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --federated-service-selector)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-annotations)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-labels)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "yaml json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "yaml json" -- "${cur}"))
                     return 0
                     ;;
                 --kubeconfig)
@@ -954,6 +1190,88 @@ _linkerd__mc() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        linkerd__subcmd__mc__subcmd__plan)
+            opts="-o -L -h -V --link --link-file --namespace --enable-namespace-creation --enable-headless-services --federated-service-selector --no-local-federation --excluded-labels --excluded-annotations --request-timeout --output --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --link)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --link-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --federated-service-selector)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --excluded-labels)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --excluded-annotations)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "diff json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "diff json" -- "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-addr)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --linkerd-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -L)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --verbose)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         linkerd__subcmd__mc__subcmd__revoke)
             opts="-o -L -h -V --service-account-name --namespace --output --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1017,16 +1335,12 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__run__subcmd__controller)
-            opts="-L -h -V --namespace --admin-addr --max-in-flight-writes --max-services-per-link --enable-namespace-creation --enable-headless-services --federated-service-selector --no-local-federation --excluded-labels --excluded-annotations --probe-address --leader-elect --identity --log-level --log-format --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
+            opts="-L -h -V --admin-addr --max-in-flight-writes --max-services-per-link --namespace --enable-namespace-creation --enable-headless-services --federated-service-selector --no-local-federation --excluded-labels --excluded-annotations --probe-address --leader-elect --identity --log-level --log-format --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --namespace)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --admin-addr)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1036,6 +1350,10 @@ _linkerd__mc() {
                     return 0
                     ;;
                 --max-services-per-link)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

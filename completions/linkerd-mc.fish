@@ -35,7 +35,9 @@ false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s h -l help -d 'Print help'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "link" -d 'Link two clusters: what `link-gen` prints for the one is applied to the other'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "plan" -d 'Show what the controller would create, change and delete for a Link'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
@@ -47,6 +49,7 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "check" -d 'Ch
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "_extension-metadata"
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l namespace -d 'Namespace of the extension' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway -d 'Install the gateway that other clusters send traffic to' -r -f -a "true\t''
@@ -81,6 +84,40 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l ignore
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l print-values -d 'Print all values with their meanings and defaults, and nothing else'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l from -d 'Context of the target cluster, whose Services are to be mirrored' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l to -d 'Context of the source cluster, which gets the mirrors' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l cluster-name -d 'Name that the target cluster gets; part of the name of each mirror [default: its context\'s]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l wait -d 'Wait this long until the Links are ready; 0s does not wait' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l namespace -d 'Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l api-server-address -d 'Address of the target\'s API server as the source cluster reaches it [default: the kubeconfig\'s]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l service-account-name -d 'ServiceAccount in the target cluster that the source cluster uses' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l token-duration -d 'Mint a token that expires, such as after 24h, instead of using the ServiceAccount\'s token Secret' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l gateway -d 'Link through the target\'s gateway; without it only pod-to-pod mirrors and federated Services' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l gateway-name -d 'Name of the gateway\'s Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l gateway-namespace -d 'Namespace of the gateway\'s Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l gateway-addresses -d 'Addresses of the gateway, comma-separated [default: those of its load balancer]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l gateway-port -d 'Port of the gateway; 0 for that of its Service' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -s l -l selector -d 'Services to mirror through the gateway' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l remote-discovery-selector -d 'Services to mirror pod to pod' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l federated-service-selector -d 'Services that are members of federated Services' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l exclude-annotations -d 'Annotations that mirrors do not get: keys, or prefixes such as example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l exclude-labels -d 'Labels that mirrors do not get: keys, or prefixes such as example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l mutual -d 'Link the clusters the other way round, too'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l dry-run -d 'Print what would be applied, and apply nothing'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -l enable-headless-services -d 'Mirror headless Services as headless'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l cluster-name -d 'Name that the target cluster gets; part of the name of each mirror' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l namespace -d 'Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l api-server-address -d 'Address of the target\'s API server as the source cluster reaches it [default: the kubeconfig\'s]' -r
@@ -110,10 +147,32 @@ false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l enable-headless-services -d 'Mirror headless Services as headless'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l namespace -d 'Namespace of Links and their credentials' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l link -d 'Name of the Link' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l link-file -d 'A Link that is not applied yet, with its Secrets, as link-gen prints them; - for standard input' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l namespace -d 'Namespace of Links and their credentials' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l federated-service-selector -d 'Which Services of this cluster are members of federated Services' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l excluded-labels -d 'Labels of local members that federated Services do not get, such as a,example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l excluded-annotations -d 'Annotations of local members that federated Services do not get' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l request-timeout -d 'Limit of each request' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -s o -l output -d 'How to print it' -r -f -a "diff\t'One object a line, and what changes in it'
+json\t'One JSON document'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l enable-namespace-creation -d 'Create namespaces that exported Services need'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l enable-headless-services -d 'Mirror headless Services as headless ones, where a Link does not say otherwise'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -l no-local-federation -d 'Leave Services of this cluster out of federated Services'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l admin-addr -d 'Where to serve /metrics, /ready, /live and /ping' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l max-in-flight-writes -d 'Objects that are written at the same time' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l max-services-per-link -d 'Services of one target cluster that are mirrored, at most' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l namespace -d 'Namespace of Links and their credentials' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l federated-service-selector -d 'Which Services of this cluster are members of federated Services' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l excluded-labels -d 'Labels of local members that federated Services do not get, such as a,example.com/*' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l excluded-annotations -d 'Annotations of local members that federated Services do not get' -r
@@ -255,7 +314,7 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l api-a
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
 false\t''"
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l cluster-name -d 'Only Links to this target cluster' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s o -l output -d 'Format of the output' -r -f -a "table\t'A row a Link'
@@ -298,17 +357,30 @@ false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "man" -d 'Print the manual, or write a page for each command'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "graph" -d 'Show which cluster links to which'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "link" -d 'Link two clusters: what `link-gen` prints for the one is applied to the other'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "plan" -d 'Show what the controller would create, change and delete for a Link'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "_extension-metadata"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -79,6 +79,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    // The controller has log flags of its own.
+    if cli.global.verbose && !matches!(cli.command, Command::RunController(_)) {
+        output::log_requests();
+    }
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::Link(args) => link::run(&cli.global, args)?,

@@ -1,6 +1,6 @@
 //! stdout for data, stderr for the rest. Nothing else in the crate prints.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
 
@@ -44,6 +44,16 @@ pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
     out.write_all(frame.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// Logs each request to an API server to stderr, with its URL and status. No bodies: they may hold secrets.
+pub(crate) fn log_requests() {
+    // Only one log can be set up in a process; a second one has nothing to add.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter("kube_client=debug,linkerd_mc=debug")
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .try_init();
 }
 
 /// Writes an error to stderr: what failed, why, and a hint, a line each.
