@@ -6,6 +6,7 @@
 //! time, and never two for one key.
 
 mod done;
+mod gateways;
 mod links;
 mod local;
 mod remote;
@@ -25,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
-use self::{done::Done, links::LinkState, links::Signal};
+use self::{done::Done, gateways::Signal, links::LinkState};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,

@@ -245,7 +245,12 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
             .clone()
             .or_else(|| gateway.unprobed.clone());
         said.push(match gateway.state.liveness {
-            Liveness::Alive => ("GatewayAlive", "True", "ProbeSucceeded", String::new()),
+            Liveness::Alive => (
+                "GatewayAlive",
+                "True",
+                "ProbeSucceeded",
+                gateway.unresolved.clone().unwrap_or_default(),
+            ),
             Liveness::Dead => (
                 "GatewayAlive",
                 "False",

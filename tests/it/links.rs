@@ -25,7 +25,10 @@ pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> V
         format!("--federated-service-selector=mirror.linkerd.io/federated={cluster}"),
         "--output=json".to_owned(),
     ];
+    let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+    let given = |own: &&str| flags.iter().any(|flag| name(flag) == name(own));
     let mut all: Vec<&str> = selectors.iter().map(String::as_str).collect();
+    all.retain(|own| !given(own));
     all.extend(flags);
     link_gen(target, cluster, &all)
         .lines()

@@ -192,9 +192,18 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     .await;
 
     // What is wrong with a probe is said, and nothing is probed; without a path nothing is to be probed.
-    edit(west, "probe", json!({ "probeSpec": { "period": "often" } })).await;
+    edit(
+        west,
+        "probe",
+        json!({ "probeSpec": { "failureThreshold": "0" } }),
+    )
+    .await;
     let unprobed = condition_is(west, "probe", "GatewayAlive", "Unknown", "NotProbed").await;
-    assert!(unprobed.message.contains("period"), "{}", unprobed.message);
+    assert!(
+        unprobed.message.contains("failureThreshold"),
+        "{}",
+        unprobed.message
+    );
     gone(west, NAMESPACE, "probe-probe").await;
     metric_is(hub, "gateway_enabled{target_cluster_name=\"probe\"}", |v| {
         v == Some(0.0)
@@ -203,7 +212,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     edit(
         west,
         "probe",
-        json!({ "probeSpec": { "period": "1s", "path": "/other" } }),
+        json!({ "probeSpec": { "failureThreshold": "1", "path": "/other" } }),
     )
     .await;
     condition_is(west, "probe", "GatewayAlive", "True", "ProbeSucceeded").await;
