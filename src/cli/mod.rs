@@ -18,7 +18,7 @@ mod status;
 mod table;
 mod values;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -50,12 +50,13 @@ enum Command {
     ExtensionMetadata,
 }
 
-/// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
+/// Runs a command line; the first argument is the program's name. Exit codes: 0 done, 1 failed, 2 wrong
+/// usage; wrong usage, `--help` and `--version` end the process.
 ///
 /// This is the one entry point: the binary calls it, and so does the playground, which starts itself
-/// again with the binary's arguments.
-pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+/// again as the binary.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = Cli::parse_from(args);
     match run(&cli) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
