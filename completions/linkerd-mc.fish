@@ -36,10 +36,18 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s h -l help -d 'Pri
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "_extension-metadata"
 complete -c linkerd-mc -n "__fish_linkerd_mc_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l namespace -d 'Namespace of the extension' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand install" -l gateway -d 'Install the gateway that other clusters send traffic to' -r -f -a "true\t''
@@ -103,6 +111,37 @@ false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -l enable-headless-services -d 'Mirror headless Services as headless'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand link-gen" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l namespace -d 'Namespace of Links and their credentials' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l admin-addr -d 'Where to serve /metrics, /ready, /live and /ping' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l max-in-flight-writes -d 'Objects that are written at the same time' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l max-services-per-link -d 'Services of one target cluster that are mirrored, at most' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l federated-service-selector -d 'Which Services of this cluster are members of federated Services' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l excluded-labels -d 'Labels of local members that federated Services do not get, such as a,example.com/*' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l excluded-annotations -d 'Annotations of local members that federated Services do not get' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l probe-address -d 'Probe gateways at this address instead of at their probe Services' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l leader-elect -d 'Hold the lease before writing, so that replicas never write at the same time' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l identity -d 'This replica\'s name in the lease [default: the host\'s name]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l log-level -d 'How much to log' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l log-format -d 'How to log' -r -f -a "plain\t''
+json\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l enable-namespace-creation -d 'Create namespaces that exported Services need'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l enable-headless-services -d 'Mirror headless Services as headless ones, where a Link does not say otherwise'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -l no-local-federation -d 'Leave Services of this cluster out of federated Services'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand run-controller" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l service-account-name -d 'Name of the ServiceAccount; several with commas' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l namespace -d 'Namespace of the ServiceAccount' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand allow" -l mode -d 'What the account may do' -r -f -a "gateway\t'Read what mirroring through the gateway needs'
@@ -134,6 +173,36 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -l verbose
 false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand revoke" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l cluster-name -d 'Name of the target cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l namespace -d 'Namespace of the Link' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l wait -d 'With --apply: wait this long' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l only-controller -d 'Only what Linkerd\'s own controllers for this link left behind'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l apply -d 'Delete the link, and wait until the controller has removed the mirrors'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -l yes -d 'With --apply: do not ask'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand unlink" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -s o -l output -d 'Format of the output' -r -f -a "yaml\t'Documents separated by `---`'
+json\t'One JSON object a line'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand uninstall" -s V -l version -d 'Print version'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l context -d 'Context of the kubeconfig [default: its current one]' -r
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand completions" -l as -d 'User to impersonate' -r
@@ -155,10 +224,103 @@ complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -l verbose -d
 false\t''"
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand man" -s V -l version -d 'Print version'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "man" -d 'Print the manual, or write a page for each command'
-complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen allow revoke completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s o -l output -d 'Format of the output' -r -f -a "table\t'All checks'
+basic\t'As table'
+short\t'Only checks that fail'
+json\t'A JSON object, as `linkerd check -o json` has it'
+junit\t'JUnit\'s XML'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l wait -d 'How long to wait for what may still become well, such as a controller that starts' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l timeout -d 'Time limit for each cluster to answer' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l proxy -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s n -l namespace -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand check" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l cluster-name -d 'Only the gateway of this target cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s w -l wait -d 'Time limit of a request to the cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s o -l output -d '`json`, or anything else for the table' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand gateways" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l cluster-name -d 'Only Links to this target cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s o -l output -d 'Format of the output' -r -f -a "table\t'A row a Link'
+wide\t'All columns'
+json\t'A JSON object'
+yaml\t'A YAML document'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l for -d 'Condition that --wait waits for' -r -f -a "Ready\t'Credentials valid, connected, and everything written that can be'
+Connected\t'The target cluster\'s API server answers'
+CredentialsValid\t'The credentials can be used'
+GatewayAlive\t'The gateway answers probes (a Link without one meets it)'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l timeout -d 'Time limit of --wait' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l request-timeout -d 'Time limit of a request to a cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l services -d 'Show each mirror and federated Service'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s w -l watch -d 'Show again whenever something changes, until interrupted'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -l wait -d 'Wait until all Links meet --for, and fail when they do not within --timeout'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand status" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s o -l output -d 'Format of the output' -r -f -a "text\t'A tree for each cluster'
+mermaid\t'A Mermaid flowchart'
+dot\t'A Graphviz digraph'
+json\t'A JSON object'"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l timeout -d 'Time limit of a request to a cluster' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -l all-contexts -d 'Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand graph" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l kubeconfig -d 'Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]' -r -F
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l context -d 'Context of the kubeconfig [default: its current one]' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as -d 'User to impersonate' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l as-group -d 'Group to impersonate (repeatable)' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l api-addr -d 'Address of the API server, instead of the kubeconfig\'s' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s L -l linkerd-namespace -d 'Namespace of Linkerd\'s control plane' -r
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -l verbose -d 'Log what is going on to stderr' -r -f -a "true\t''
+false\t''"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s h -l help -d 'Print help'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand _extension-metadata" -s V -l version -d 'Print version'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "install" -d 'Print what a cluster needs to mirror Services from others, and to be mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "link-gen" -d 'Print the objects that link another cluster to this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "run-controller" -d 'Mirror Services of all linked clusters into this one, until stopped'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "allow" -d 'Print a ServiceAccount with which another cluster can mirror from this one'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "revoke" -d 'Print what `allow` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "unlink" -d 'Print what links a cluster to this one, for `kubectl delete -f -`, or delete it'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "uninstall" -d 'Print what `install` made, for `kubectl delete -f -`'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "completions" -d 'Print a script that makes a shell complete this program\'s flags'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "man" -d 'Print the manual, or write a page for each command'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "check" -d 'Check that linked clusters work, and say what is wrong'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "gateways" -d 'Show whether the gateways of target clusters are alive'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "status" -d 'Show how Links are: connected, gateway, what is mirrored'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "graph" -d 'Show which cluster links to which'
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "_extension-metadata"
+complete -c linkerd-mc -n "__fish_linkerd_mc_using_subcommand help; and not __fish_seen_subcommand_from install link-gen run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -171,9 +171,12 @@ impl Identity {
     /// The identity of the cluster that a configuration leads to.
     pub fn of(config: &Config) -> Self {
         let url = &config.cluster_url;
-        let port = url.port_u16().unwrap_or(match url.scheme_str() {
-            Some("http") => 80,
-            _ => 443,
+        let port = url.port_u16().unwrap_or_else(|| {
+            if url.scheme_str() == Some("http") {
+                80
+            } else {
+                443
+            }
         });
         let host = url.host().unwrap_or_default().to_ascii_lowercase();
         Self {
@@ -196,9 +199,12 @@ pub fn explain(error: &kube::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause
-        .to_string()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    let text = cause.to_string();
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.split_once(" (os error") {
+        Some((line, _)) => line.to_lowercase(),
+        // The words of the timers that sit between us and the socket.
+        None if line == "deadline has elapsed" => "no answer in time".to_owned(),
+        None => line,
+    }
 }

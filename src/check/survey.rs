@@ -101,14 +101,15 @@ async fn links(source: &Source, depth: Depth) -> Known<Vec<LinkFacts>> {
     let mut links: Vec<Link> = list(&Api::all(source.client.clone()), "")
         .await
         .map_err(|error| explain(&error))?;
-    links.sort_by(|a, b| {
-        let key = |link: &Link| (link.metadata.namespace.clone(), link.metadata.name.clone());
-        key(a).cmp(&key(b))
-    });
-    let facts = stream::iter(links)
-        .map(|link| link_facts(source, depth, link))
-        .buffered(LINKS_AT_ONCE);
-    Ok(facts.collect().await)
+    links.sort_by_cached_key(|link| (link.metadata.namespace.clone(), link.metadata.name.clone()));
+    // Unordered, so that a target that does not answer holds up nobody but itself.
+    let mut facts: Vec<_> = stream::iter(links.into_iter().enumerate())
+        .map(async |(at, link)| (at, link_facts(source, depth, link).await))
+        .buffer_unordered(LINKS_AT_ONCE)
+        .collect()
+        .await;
+    facts.sort_by_key(|(at, _)| *at);
+    Ok(facts.into_iter().map(|(_, facts)| facts).collect())
 }
 
 async fn link_facts(source: &Source, depth: Depth, link: Link) -> LinkFacts {

@@ -3,7 +3,7 @@
 //! A Link names its target; that the target is one of the clusters that were asked is found by the API server
 //! in its credentials, or by its name, or by the authority that vouches for the API server.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ impl Fleet {
 
     /// Linked clusters with different trust anchors, each pair once.
     pub fn distrust(&self) -> Vec<String> {
-        let mut pairs = BTreeMap::new();
+        let mut pairs = BTreeSet::new();
         for edge in self
             .links
             .iter()
@@ -131,10 +131,10 @@ impl Fleet {
         {
             let mut pair = [edge.source.as_str(), edge.target.as_str()];
             pair.sort_unstable();
-            pairs.insert(pair, ());
+            pairs.insert(pair);
         }
         pairs
-            .into_keys()
+            .into_iter()
             .map(|[one, other]| format!("{one} and {other} have different trust anchors"))
             .collect()
     }

@@ -1,7 +1,7 @@
 //! `linkerd-mc allow` and `linkerd-mc revoke`: accounts for controllers of other clusters.
 
 use clap::{Args, ValueEnum};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Api;
 
 use super::{
@@ -22,7 +22,8 @@ Examples:
   linkerd-mc link-gen --cluster-name east --service-account-name west
 
   # As little as a cluster needs that mirrors through the gateway only
-  linkerd-mc allow --service-account-name west --mode gateway | kubectl apply -f -";
+  linkerd-mc allow --service-account-name west --mode gateway \\
+    | kubectl apply -f -";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:
@@ -80,9 +81,11 @@ enum Mode {
 
 /// Runs `allow`.
 pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
-    if !args.ignore_cluster {
-        block_on(refuse_existing(global, &args.accounts))?;
-    }
+    let with_namespace = if args.ignore_cluster {
+        true
+    } else {
+        block_on(lacks_namespace(global, &args.accounts))?
+    };
     let access = match args.mode {
         Mode::Gateway => RemoteAccess::Gateway,
         Mode::Full => RemoteAccess::Full,
@@ -91,7 +94,7 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
         service_account_name,
         namespace,
     } = &args.accounts;
-    let manifest = install::allow(namespace, service_account_name, access)?;
+    let manifest = install::allow(namespace, service_account_name, access, with_namespace)?;
     output::data(&args.output.format(&manifest))
 }
 
@@ -105,7 +108,8 @@ pub(crate) fn revoke(args: &Revoke) -> anyhow::Result<()> {
     output::data(&args.output.format(&manifest))
 }
 
-async fn refuse_existing(global: &Global, accounts: &Accounts) -> anyhow::Result<()> {
+/// Whether the namespace is still to be made. Fails when there is such a ServiceAccount.
+async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result<bool> {
     let cluster = Cluster::connect(&global.access()).await?;
     let api = Api::<ServiceAccount>::namespaced(cluster.client.clone(), &accounts.namespace);
     for name in &accounts.service_account_name {
@@ -122,5 +126,12 @@ async fn refuse_existing(global: &Global, accounts: &Accounts) -> anyhow::Result
             ));
         }
     }
-    Ok(())
+    let namespaces = Api::<Namespace>::all(cluster.client.clone());
+    let found = cluster
+        .request(
+            "read the Namespace",
+            namespaces.get_metadata_opt(&accounts.namespace),
+        )
+        .await?;
+    Ok(found.is_none())
 }

@@ -11,7 +11,7 @@ use super::{
     cluster::block_on,
     fleet::{Contexts, Member, silent},
     output,
-    progress::spin,
+    progress::Progress,
 };
 use crate::{
     check::{
@@ -76,7 +76,7 @@ enum Format {
     Short,
     /// A JSON object, as `linkerd check -o json` has it
     Json,
-    /// JUnit's XML
+    /// An XML report for CI
     Junit,
 }
 
@@ -114,26 +114,33 @@ struct Checked {
 /// Checks all clusters at the same time, again and again while waiting may help one of them.
 async fn check_all(members: &[Member], wait: Duration) -> Vec<Checked> {
     let end = Instant::now() + wait;
-    join_all(members.iter().map(async |member| {
+    let progress = Progress::new("checking");
+    let all = join_all(members.iter().map(async |member| {
         loop {
-            let checked = spin("checking", check(member)).await;
-            let awaited: Vec<_> = checked.results.iter().filter(|r| r.retry).collect();
-            let fatal = checked
-                .results
-                .iter()
-                .any(|r| r.level == Level::Error && !r.retry);
-            let Some(first) = awaited.first() else {
+            let checked = Box::pin(check(member)).await;
+            let Some(awaited) = awaited(&checked.results) else {
                 return checked;
             };
-            // Where the outcome is certain, nobody needs to wait for the rest of it.
-            if fatal || Instant::now() + RETRY > end {
+            if Instant::now() + RETRY > end {
                 return checked;
             }
-            let message = first.error.lines().next().unwrap_or_default();
-            spin(&format!("waiting: {message}"), tokio::time::sleep(RETRY)).await;
+            progress.say(&format!("waiting: {awaited}"));
+            tokio::time::sleep(RETRY).await;
         }
-    }))
-    .await
+    }));
+    progress.during(all).await
+}
+
+/// What is worth waiting for: the first problem that may go away. Nothing where another error stays anyway.
+fn awaited(results: &[CheckResult]) -> Option<&str> {
+    if results
+        .iter()
+        .any(|result| result.level == Level::Error && !result.retry)
+    {
+        return None;
+    }
+    let first = results.iter().find(|result| result.retry)?;
+    Some(first.error.lines().next().unwrap_or_default())
 }
 
 async fn check(member: &Member) -> Checked {
@@ -143,7 +150,8 @@ async fn check(member: &Member) -> Checked {
             results: vec![rules::unreachable(why)],
         },
         Ok(source) => {
-            let facts = gather::facts(source, clock::now(), env!("CARGO_PKG_VERSION")).await;
+            let facts = gather::facts(source, clock::now(), env!("CARGO_PKG_VERSION"));
+            let facts = Box::pin(facts).await;
             let results = evaluate(&facts);
             Checked {
                 survey: facts.survey,
@@ -237,6 +245,32 @@ mod tests {
                 "linkerd-multicluster: between clusters"
             ]
         );
+    }
+
+    #[test]
+    fn only_what_decides_the_outcome_is_waited_for() {
+        let of = |level, retry, error: &str| CheckResult {
+            level,
+            retry,
+            error: error.into(),
+            ..rules::unreachable("")
+        };
+        let (well, starting) = (
+            of(Level::Success, false, ""),
+            of(Level::Error, true, "0/1\nmore"),
+        );
+        let (unmeshed, broken) = (
+            of(Level::Warning, true, "no proxy"),
+            of(Level::Error, false, "no"),
+        );
+        for (results, expected) in [
+            (vec![well.clone()], None),
+            (vec![well.clone(), starting.clone()], Some("0/1")),
+            (vec![well, unmeshed], Some("no proxy")),
+            (vec![starting, broken], None),
+        ] {
+            assert_eq!(awaited(&results), expected);
+        }
     }
 
     #[test]

@@ -65,6 +65,22 @@ impl Cluster {
         }
     }
 
+    /// Like [`Self::request`]; what is not there, or is of a kind that the server does not know, is `None`.
+    pub(crate) async fn request_opt<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> anyhow::Result<Option<T>> {
+        let optional = async {
+            match request.await {
+                Ok(answer) => Ok(Some(answer)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.request(what, optional).await
+    }
+
     /// Linkerd's configuration. Fails when Linkerd is not installed.
     pub(crate) async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);

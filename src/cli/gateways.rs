@@ -29,7 +29,8 @@ Examples:
   linkerd-mc gateways
 
   # Those that are dead, by name
-  linkerd-mc gateways -o json | jq -r '.[] | select(.alive | not) | .clusterName'";
+  linkerd-mc gateways -o json \\
+    | jq -r '.[] | select(.alive | not) | .clusterName'";
 
 /// Show whether the gateways of target clusters are alive
 #[derive(Clone, Debug, Args)]
@@ -77,7 +78,7 @@ pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> 
                 .source
                 .as_ref()
                 .map_err(|why| anyhow::anyhow!("{why}"))?;
-            let gateways = spin("asking for the gateways", ask(source, args)).await?;
+            let gateways = spin("asking for the gateways", Box::pin(ask(source, args))).await?;
             output::data(&if args.output == "json" {
                 serde_json::to_string_pretty(&gateways)? + "\n"
             } else {
@@ -110,7 +111,7 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
     answer.map_err(|why| {
         fail(
             format!("cannot list {what}: {why}"),
-            "`linkerd-mc check` says what is missing",
+            "is the cluster up, and are you permitted to list this? `linkerd-mc check` says more",
         )
     })
 }
@@ -155,22 +156,20 @@ fn table(gateways: &[Gateway]) -> String {
         .max()
         .unwrap_or_default()
         .max(7);
-    let mut table = format!(
-        "{:<width$}  {:<5}  {:>9}  {:>11}  \n",
-        "CLUSTER", "ALIVE", "NUM_SVC", "LATENCY"
-    );
-    for (gateway, name) in gateways.iter().zip(names) {
-        let (alive, latency) = match (gateway.alive, gateway.has_latency) {
-            (true, true) => ("True", format!("{}ms", gateway.latency)),
-            (true, false) => ("True", "-".to_owned()),
-            (false, _) => ("False", "-".to_owned()),
-        };
-        table.push_str(&format!(
-            "{name:<width$}  {alive:<5}  {:>9}  {latency:>11}  \n",
-            gateway.number_of_services
-        ));
-    }
-    table
+    let line = |name: &str, alive: &str, services: &str, latency: &str| {
+        format!("{name:<width$}  {alive:<5}  {services:>9}  {latency:>11}  \n")
+    };
+    let rows = gateways.iter().zip(names).map(|(gateway, name)| {
+        let services = gateway.number_of_services.to_string();
+        match (gateway.alive, gateway.has_latency) {
+            (true, true) => line(&name, "True", &services, &format!("{}ms", gateway.latency)),
+            (true, false) => line(&name, "True", &services, "-"),
+            (false, _) => line(&name, "False", &services, "-"),
+        }
+    });
+    std::iter::once(line("CLUSTER", "ALIVE", "NUM_SVC", "LATENCY"))
+        .chain(rows)
+        .collect()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(crate) fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
         {
             return Err(fail(
                 format!("cannot list the Links of {}: {why}", survey.name),
-                "`linkerd-mc check` says what is missing",
+                "is the cluster up, and are you permitted to list Links? `linkerd-mc check` says more",
             ));
         }
         let fleet = fleet(&surveys);

@@ -28,7 +28,8 @@ Examples:
   linkerd-mc install --gateway=false | kubectl apply -f -
 
   # The image of the controller is where you pushed it
-  linkerd-mc install --set controller.image.name=registry.example.com/linkerd-mc | kubectl apply -f -
+  linkerd-mc install --set controller.image.name=registry.example.com/mc \\
+    | kubectl apply -f -
 
   # High availability, with more settings in a file
   linkerd-mc install --ha --values values.yaml | kubectl apply -f -
@@ -152,5 +153,53 @@ async fn linkerd_config(global: &Global, wait: Duration) -> anyhow::Result<Linke
             }
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_controller_understands_every_argument_that_it_is_given() {
+        let mut all = Values {
+            enable_namespace_creation: true,
+            ..Default::default()
+        };
+        all.controller.enable_headless_services = true;
+        all.federation.excluded_labels = vec!["a".into(), "b.example/*".into()];
+        all.federation.excluded_annotations = vec!["c".into()];
+        let mut alone = Values::default();
+        alone.federation.enabled = false;
+        for values in [Values::default(), all, alone] {
+            let manifest = install("mc", &values).unwrap();
+            let deployment = manifest
+                .objects()
+                .iter()
+                .find(|object| {
+                    object["metadata"]["name"] == labels::CONTROLLER_NAME
+                        && object["kind"] == "Deployment"
+                })
+                .unwrap();
+            let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|arg| arg.as_str().unwrap());
+            let parsed = Cli::try_parse_from(std::iter::once("linkerd-mc").chain(args));
+            assert!(parsed.is_ok(), "{parsed:?}");
+        }
+    }
+
+    #[test]
+    fn flags_and_values_have_the_same_defaults() {
+        let cli = Cli::try_parse_from(["linkerd-mc", "install"]).unwrap();
+        let crate::cli::Command::Install(args) = &cli.command else {
+            panic!("install is no install");
+        };
+        assert_eq!(values(&cli.global, args, None), Values::default());
     }
 }

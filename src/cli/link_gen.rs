@@ -37,13 +37,16 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   # Mirror Services of east into west
-  linkerd-mc --context east link-gen --cluster-name east | kubectl --context west apply -f -
+  linkerd-mc --context east link-gen --cluster-name east \\
+    | kubectl --context west apply -f -
 
   # East's kubeconfig has an address that west cannot reach
-  linkerd-mc --context east link-gen --cluster-name east --api-server-address https://east.example.com:6443
+  linkerd-mc --context east link-gen --cluster-name east \\
+    --api-server-address https://east.example.com:6443
 
   # A flat network without a gateway, and a token that expires in 90 days
-  linkerd-mc --context east link-gen --cluster-name east --gateway=false --token-duration 2160h";
+  linkerd-mc --context east link-gen --cluster-name east \\
+    --gateway=false --token-duration 2160h";
 
 /// Print the objects that link another cluster to this one
 ///

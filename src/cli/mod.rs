@@ -10,12 +10,16 @@ mod fleet;
 mod gateways;
 mod graph;
 mod install;
+mod inventory;
 mod link_gen;
+mod linked;
 mod output;
 mod progress;
 mod run_controller;
 mod status;
 mod table;
+mod uninstall;
+mod unlink;
 mod values;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -40,6 +44,8 @@ enum Command {
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
+    Unlink(unlink::Unlink),
+    Uninstall(uninstall::Uninstall),
     Completions(completions::Completions),
     Man(completions::Man),
     Check(check::Check),
@@ -74,6 +80,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,
+        Command::Unlink(args) => unlink::run(&cli.global, args)?,
+        Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::Completions(args) => completions::completions(Cli::command(), args)?,
         Command::Man(args) => completions::man(Cli::command(), args)?,
         Command::Check(args) => return check::run(&cli.global, args),

@@ -86,7 +86,8 @@ pub(crate) struct RunController {
 const EXAMPLES: &str = "\
 Examples:
   # On a desk, against the cluster of a context, without waiting for a lease
-  linkerd-mc --context west run-controller --leader-elect=false --admin-addr 127.0.0.1:9999
+  linkerd-mc --context west run-controller --leader-elect=false \\
+    --admin-addr 127.0.0.1:9999
 
 In a cluster the Deployment that `linkerd-mc install` prints runs this command.";
 

@@ -19,7 +19,7 @@ use super::{
     cluster::block_on,
     fleet::{Contexts, Member, survey_all},
     output,
-    progress::spin,
+    progress::{Progress, spin},
     table::terminal_width,
 };
 use crate::{
@@ -34,6 +34,9 @@ use crate::{
     manifests::yaml,
 };
 
+/// What stands for an empty table.
+const NO_LINKS: &str = "no Links found";
+
 const EXAMPLES: &str = "\
 Examples:
   # The Links of the current context's cluster
@@ -42,8 +45,8 @@ Examples:
   # Each mirror, where it comes from and whether it has endpoints
   linkerd-mc status --services
 
-  # Three clusters at once, and whether they link to one another
-  linkerd-mc status --context east,west,north
+  # Two clusters at once, and whether they link to one another
+  linkerd-mc status --context east,west
 
   # In a script: wait until all Links are ready
   linkerd-mc status --wait --for=Ready --timeout=2m";
@@ -146,14 +149,15 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
             clock::now(),
             terminal_width(),
         )?)?;
-        if status.fleet.links.is_empty() && matches!(args.output, Format::Table | Format::Wide) {
-            output::note("no Links found");
-        }
+
         let silent = status
             .fleet
             .clusters
             .iter()
             .any(|c| c.reachable == Some(false));
+        if args.is_table() && status.fleet.links.is_empty() && !silent {
+            output::note(NO_LINKS);
+        }
         Ok(if silent {
             ExitCode::FAILURE
         } else {
@@ -176,7 +180,7 @@ async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
     {
         return Err(fail(
             format!("cannot list the Links of {}: {why}", member.name),
-            "`linkerd-mc check` says what is missing",
+            "is the cluster up, and are you permitted to list Links? `linkerd-mc check` says more",
         ));
     }
     let services = if args.services {
@@ -269,7 +273,7 @@ fn render(
                 table.render(width)
             };
             let notes = view::notes(&status.fleet, shape);
-            if !notes.is_empty() {
+            if !notes.is_empty() && !text.is_empty() {
                 text.push('\n');
             }
             for note in notes {
@@ -282,6 +286,10 @@ fn render(
 }
 
 impl StatusArgs {
+    fn is_table(&self) -> bool {
+        matches!(self.output, Format::Table | Format::Wide)
+    }
+
     fn shape(&self, members: &[Member]) -> Shape {
         Shape {
             fleet: members.len() > 1,
@@ -293,7 +301,8 @@ impl StatusArgs {
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.
 async fn wait(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
     let mut last = Vec::new();
-    let reached = tokio::time::timeout(args.timeout, async {
+    let progress = Progress::new("waiting");
+    let waiting = progress.during(async {
         let mut changes = watch::changes(members)?;
         loop {
             let status = ask(args, members).await?;
@@ -301,11 +310,11 @@ async fn wait(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
             if last.is_empty() {
                 return Ok(status);
             }
-            let message = format!("waiting for {}", last.join(", "));
-            spin(&message, watch::next(&mut changes)).await;
+            progress.say(&format!("waiting for {}", last.join(", ")));
+            watch::next(&mut changes).await;
         }
     });
-    match reached.await {
+    match tokio::time::timeout(args.timeout, waiting).await {
         Ok(result) => result,
         Err(_) => Err(fail(
             format!(

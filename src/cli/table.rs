@@ -2,6 +2,8 @@
 //!
 //! A table that is wider than the terminal is cut in its elastic columns, widest first, marked with `…`.
 
+use std::fmt::Write as _;
+
 use anstyle::{AnsiColor, Color, Style};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use dialoguer::console::{Term, measure_text_width, truncate_str};
@@ -201,8 +203,8 @@ fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
             break;
         };
         let style = cell.tone.style();
-        painted.push_str(before);
-        painted.push_str(&format!("{style}{text}{style:#}"));
+        // Writing to a String cannot fail.
+        let _ = write!(painted, "{before}{style}{text}{style:#}");
         rest = after;
     }
     painted + rest

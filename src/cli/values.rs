@@ -32,7 +32,8 @@ impl ValueArgs {
     pub(crate) fn over(&self, base: &Values) -> anyhow::Result<Values> {
         let mut given = UserValues::default();
         for name in &self.values {
-            given.add_file(name, &read(name)?)?;
+            let shown = if name == "-" { "stdin" } else { name };
+            given.add_file(shown, &read(name)?)?;
         }
         for text in &self.set {
             given.add_set("--set", text, Typing::Infer)?;

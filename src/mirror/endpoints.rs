@@ -1,6 +1,6 @@
 //! EndpointSlices of mirrors: what they should be, and the writes that make them so.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt as _, core::ObjectMeta};
@@ -212,12 +212,16 @@ pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
 }
 
 /// The writes that make `actual` what is desired. Slices that are not ours are not touched.
-pub(super) fn reconcile<'a>(
+pub(super) fn reconcile(
     desired: Vec<EndpointSlice>,
-    actual: impl IntoIterator<Item = &'a EndpointSlice>,
+    actual: &[Arc<EndpointSlice>],
     writes: &mut Vec<Write>,
 ) {
-    let mut ours: Vec<&EndpointSlice> = actual.into_iter().filter(|slice| is_ours(slice)).collect();
+    let mut ours: Vec<&EndpointSlice> = actual
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|slice| is_ours(slice))
+        .collect();
     for slice in desired {
         let found = ours
             .iter()

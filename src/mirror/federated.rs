@@ -6,8 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
+    claims::{Claim, holder},
     export::{member, selects},
-    metadata::{Exclusions, Map, Owner, annotation, is_managed, owner},
+    links::LinkEntry,
+    metadata::{Exclusions, Map, Owner, annotation, is_federated, is_managed},
     mirrors::{describe, enter},
     names::{federated_name, fits},
     plan::{
@@ -41,13 +43,21 @@ enum Rank<'a> {
 /// The plan for one federated Service.
 pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     let name = federated_name(service);
-    let actual = world.local(namespace, &name);
-    let ours = actual.filter(|actual| owner(&actual.metadata) == Owner::Federated);
+    let actual = world.standing(namespace, &name);
+    let ours = actual.filter(|actual| match holder(actual) {
+        Some(owner) => owner == Owner::Federated,
+        None => {
+            is_federated(&actual.metadata)
+                || world.first_claim(namespace, &name) == Some(Claim::Federated(service))
+        }
+    });
     let tokens = tokens(ours, service);
     let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
         .active()
-        .into_iter()
-        .map(|(cluster, target)| (cluster, (target, part(world, target, namespace, service))))
+        .map(|(target, entry)| {
+            let part = part(target, entry, namespace, service);
+            (target.cluster.as_str(), (target, part))
+        })
         .collect();
     let local = local_member(world, namespace, service);
 
@@ -68,7 +78,7 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             !parts.contains_key(cluster) && world.is_named_by_invalid_link(cluster)
         }));
         if clusters.is_empty() && local.is_none() {
-            remove(ours, &parts, &tokens, &mut plan);
+            remove(world, ours, &parts, &tokens, &mut plan);
             confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
             return Ok(None);
         }
@@ -78,11 +88,18 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             Err(Problem::new(Reason::NameConflict, message))
         };
         if let (Some(actual), None) = (actual, ours) {
-            return conflict(&describe(owner(&actual.metadata)));
+            let owner = holder(actual).unwrap_or(Owner::Foreign);
+            return conflict(&describe(owner));
         }
         let slot = (namespace.to_owned(), name.clone());
         if let (None, Some(who)) = (actual, world.foreign.get(&slot)) {
             return conflict(who);
+        }
+        // Federated Services come first, so this holds unless nobody but those that cannot be seen is left.
+        if let (None, Some(first)) = (actual, world.first_claim(namespace, &name))
+            && first != Claim::Federated(service)
+        {
+            return conflict(&first.to_string());
         }
         let first = clusters.first().copied().unwrap_or_default();
         enter(world, namespace, first, &mut plan.writes)?;
@@ -107,17 +124,22 @@ fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
         .and_then(|actual| annotation(&actual.metadata, l::REMOTE_DISCOVERY))
         .into_iter()
         .flat_map(|list| list.split(','))
-        .filter_map(|token| token.split_once('@'))
+        .filter_map(|token| token.trim().split_once('@'))
         .filter(|(name, cluster)| *name == service && !cluster.is_empty())
         .map(|(_, cluster)| cluster.to_owned())
         .collect()
 }
 
-fn part<'a>(world: &'a World, target: &Target, namespace: &str, service: &str) -> Part<'a> {
-    let Some(remote) = world
-        .link(&target.cluster)
-        .and_then(|(_, entry)| entry.remote.as_ref())
-    else {
+/// Whether any cluster is seen to have a member.
+pub(super) fn has_member(world: &World, namespace: &str, service: &str) -> bool {
+    local_member(world, namespace, service).is_some()
+        || world.active().any(|(target, entry)| {
+            matches!(part(target, entry, namespace, service), Part::Member(_))
+        })
+}
+
+fn part<'a>(target: &Target, entry: &'a LinkEntry, namespace: &str, service: &str) -> Part<'a> {
+    let Some(remote) = &entry.remote else {
         return Part::Unseen;
     };
     match remote.service(namespace, service) {
@@ -147,14 +169,17 @@ fn local_member<'a>(world: &'a World, namespace: &str, service: &str) -> Option<
 
 /// Without members the Service goes: if we wrote it, or if all whom it names are known to have left.
 fn remove(
+    world: &World,
     actual: Option<&Service>,
     parts: &BTreeMap<&str, (&Target, Part<'_>)>,
     tokens: &BTreeSet<String>,
     plan: &mut Plan,
 ) {
+    let local = actual.is_some_and(|a| annotation(&a.metadata, l::LOCAL_DISCOVERY).is_some());
     let known = tokens
         .iter()
-        .all(|cluster| parts.contains_key(cluster.as_str()));
+        .all(|cluster| parts.contains_key(cluster.as_str()))
+        && (!local || world.config.local_members.is_some());
     if let Some(actual) = actual.filter(|actual| known || is_managed(&actual.metadata)) {
         plan.writes.push(Write::delete_service(actual));
     }

@@ -2,11 +2,14 @@
 //!
 //! Its slice carries the gateway's identity: that is what makes Linkerd's proxy speak mTLS to it.
 
+use std::net::IpAddr;
+
 use kube::ResourceExt;
 
 use super::{
+    claims::{Claim, holder},
     endpoints::{self, Dress, Through},
-    metadata::{Map, Owner, is_managed, owner},
+    metadata::{Map, Owner, is_managed},
     mirrors::stand,
     names::{fits, probe_name},
     plan::{Plan, Write},
@@ -19,10 +22,29 @@ use crate::api::{
     labels as l,
 };
 
+/// What a probe Service is made of.
+pub(super) struct Wanted<'a> {
+    target: &'a Target,
+    gateway: &'a Gateway,
+    probe: &'a Probe,
+    addresses: Option<&'a [IpAddr]>,
+}
+
+/// What the probe Service of a Link should be made of, if there should be one.
+pub(super) fn wanted<'a>(world: &'a World, link: &str) -> Option<Wanted<'a>> {
+    let (target, entry) = world.probe_link(link)?;
+    let gateway = target.gateway.as_ref()?;
+    let probe = gateway.probe.as_ref().ok()?.as_ref()?;
+    Some(Wanted {
+        target,
+        gateway,
+        probe,
+        addresses: entry.gateway.reachable(),
+    })
+}
+
 /// The plan for the probe Service of one Link.
 pub(super) fn plan(world: &World, link: &str) -> Plan {
-    let actual = world.probe(link);
-    let slices = world.local_probe_slices(link);
     let links = world.links.as_ref();
     if links
         .and_then(|links| links.get(link))
@@ -30,97 +52,106 @@ pub(super) fn plan(world: &World, link: &str) -> Plan {
     {
         return Plan::default(); // a Link that cannot be read now: what it made stays
     }
-    let wanted = world.probe_link(link).and_then(|(target, entry)| {
-        let gateway = target.gateway.as_ref()?;
-        let probe = gateway.probe.as_ref().ok()?.as_ref()?;
-        Some((target, gateway, probe, entry.gateway.addresses.as_deref()))
-    });
-    let mut writes = Vec::new();
-    match wanted {
-        None => {
-            let ours = actual.filter(|actual| is_managed(&actual.metadata));
-            writes.extend(ours.map(Write::delete_service));
-            endpoints::reconcile(Vec::new(), slices, &mut writes);
-        }
-        Some((target, gateway, probe, addresses)) => {
-            let name = probe_name(link);
-            let foreign = actual.is_some_and(|a| !matches!(owner(&a.metadata), Owner::Probe(_)));
-            let slot = (world.config.namespace.clone(), name.clone());
-            if fits(name).is_err() || foreign || world.foreign.contains_key(&slot) {
-                return Plan::default();
+    let mut plan = Plan::default();
+    match wanted(world, link) {
+        None => remove(world, link, &mut plan.writes),
+        Some(wanted) => wanted.write(world, &mut plan.writes),
+    }
+    plan
+}
+
+fn remove(world: &World, link: &str, writes: &mut Vec<Write>) {
+    let is_probe = |service: &&Service| matches!(holder(service), None | Some(Owner::Probe(_)));
+    let ours = world
+        .probe(link)
+        .filter(is_probe)
+        .filter(|service| is_managed(&service.metadata));
+    writes.extend(ours.map(Write::delete_service));
+    endpoints::reconcile(Vec::new(), world.local_probe_slices(link), writes);
+}
+
+impl Wanted<'_> {
+    fn write(&self, world: &World, writes: &mut Vec<Write>) {
+        let link = self.target.link.as_str();
+        let Ok(name) = fits(probe_name(link)) else {
+            return;
+        };
+        let namespace = world.config.namespace.as_str();
+        let actual = world.standing(namespace, &name);
+        let free = match actual.map(holder) {
+            Some(Some(owner)) => matches!(owner, Owner::Probe(_)),
+            Some(None) => true,
+            None => {
+                !world
+                    .foreign
+                    .contains_key(&(namespace.to_owned(), name.clone()))
+                    && world.first_claim(namespace, &name) == Some(Claim::Probe(link))
             }
-            let mut desired = probe_service(world, target, probe);
-            desired.metadata.uid = actual.and_then(ResourceExt::uid);
-            let slices_wanted = addresses
-                .map(|addresses| probe_slices(&desired, target, gateway, probe, addresses));
-            let cluster = &target.cluster;
-            stand(
-                &desired,
-                slices_wanted,
-                actual,
-                &slices,
-                cluster,
-                &mut writes,
-            );
+        };
+        if !free {
+            return;
+        }
+        let mut desired = self.service(namespace, &name);
+        desired.metadata.uid = actual.and_then(ResourceExt::uid);
+        let slices = self
+            .addresses
+            .map(|addresses| self.slices(&desired, addresses));
+        let present = world.local_probe_slices(link);
+        stand(
+            &desired,
+            slices,
+            actual,
+            present,
+            &self.target.cluster,
+            writes,
+        );
+    }
+
+    fn labels(&self) -> Map {
+        [
+            (l::EXTENSION, l::EXTENSION_NAME),
+            (l::MIRRORED_GATEWAY, "true"),
+            (l::CLUSTER_NAME, &self.target.cluster),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    fn port(&self) -> ServicePort {
+        ServicePort {
+            name: Some(l::PROBE_PORT_NAME.to_owned()),
+            protocol: Some("TCP".to_owned()),
+            port: i32::from(self.probe.port),
+            ..ServicePort::default()
         }
     }
-    Plan {
-        writes,
-        ..Plan::default()
+
+    fn service(&self, namespace: &str, name: &str) -> Service {
+        let ports = vec![self.port()];
+        service::build(
+            namespace,
+            name,
+            self.labels(),
+            Map::new(),
+            ports,
+            false,
+            None,
+        )
     }
-}
 
-fn labels(target: &Target) -> Map {
-    [
-        (l::EXTENSION, l::EXTENSION_NAME),
-        (l::MIRRORED_GATEWAY, "true"),
-        (l::CLUSTER_NAME, &target.cluster),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
-}
-
-fn port(probe: &Probe) -> ServicePort {
-    ServicePort {
-        name: Some(l::PROBE_PORT_NAME.to_owned()),
-        protocol: Some("TCP".to_owned()),
-        port: i32::from(probe.port),
-        ..ServicePort::default()
+    /// Never unready: it is the probe that finds out.
+    fn slices(&self, service: &Service, addresses: &[IpAddr]) -> Vec<EndpointSlice> {
+        let dress = Dress::new(self.labels(), None, &self.gateway.identity);
+        let at_probe_port = Gateway {
+            port: self.probe.port,
+            ..self.gateway.clone()
+        };
+        let through = Through {
+            gateway: &at_probe_port,
+            addresses,
+            ready: true,
+            backed: true,
+        };
+        endpoints::through_gateway(service, &dress, &[self.port()], &through)
     }
-}
-
-fn probe_service(world: &World, target: &Target, probe: &Probe) -> Service {
-    let name = probe_name(&target.link);
-    let namespace = &world.config.namespace;
-    service::build(
-        namespace,
-        &name,
-        labels(target),
-        Map::new(),
-        vec![port(probe)],
-        false,
-        None,
-    )
-}
-
-/// Never unready: it is the probe that finds out.
-fn probe_slices(
-    service: &Service,
-    target: &Target,
-    gateway: &Gateway,
-    probe: &Probe,
-    addresses: &[std::net::IpAddr],
-) -> Vec<EndpointSlice> {
-    let dress = Dress::new(labels(target), None, &gateway.identity);
-    let at_probe_port = Gateway {
-        port: probe.port,
-        ..gateway.clone()
-    };
-    let through = Through {
-        gateway: &at_probe_port,
-        addresses,
-        ready: true,
-        backed: true,
-    };
-    endpoints::through_gateway(service, &dress, &[port(probe)], &through)
 }

@@ -11,9 +11,10 @@ use std::{
 use kube::ResourceExt;
 
 use super::{
+    claims::{Claim, holder},
     endpoints::{self, Dress, Through},
-    export::{self, Mode},
-    metadata::{Map, Owner, annotation, fq_name, owner},
+    export::Mode,
+    metadata::{Map, Owner, annotation, fq_name},
     mirrors::{Context, describe, plain, stand},
     names::{endpoint_mirror_name, fits},
     plan::{Problem, Reason, Report, Write},
@@ -47,7 +48,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     }
     desired.metadata.uid = context.local.and_then(ResourceExt::uid);
     let actual = context.world.local_slices(context.namespace, name);
-    let through = match context.through(&actual) {
+    let through = match context.through(actual) {
         Ok(through) => Through {
             backed: true,
             ..through
@@ -57,7 +58,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
                 &desired,
                 None,
                 context.local,
-                &actual,
+                actual,
                 &context.target.cluster,
                 writes,
             );
@@ -98,7 +99,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         &desired,
         Some(wanted),
         context.local,
-        &actual,
+        actual,
         &context.target.cluster,
         writes,
     );
@@ -186,7 +187,7 @@ impl Context<'_> {
             ..
         } = self;
         let name = fits(endpoint_mirror_name(host, &target.cluster))?;
-        let actual = world.local(namespace, &name);
+        let actual = world.standing(namespace, &name);
         self.claim(host, &name, actual)?;
 
         let mut labels = service::mirrored_labels(target, self.service);
@@ -221,7 +222,7 @@ impl Context<'_> {
             &desired,
             Some(slices),
             actual,
-            &actual_slices,
+            actual_slices,
             &target.cluster,
             writes,
         );
@@ -232,8 +233,7 @@ impl Context<'_> {
     }
 
     /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
-    /// and a Service may be named like a host: who has the name keeps it. If nobody has, a Service comes
-    /// before a host, and a host of the Service whose name comes first before others.
+    /// and a Service may be named like a host.
     fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
         let conflict = |who: &str| {
             let message = format!(
@@ -242,49 +242,29 @@ impl Context<'_> {
             );
             Err(Problem::new(Reason::NameConflict, message))
         };
-        if let Some(actual) = actual {
-            return match owner(&actual.metadata) {
-                Owner::EndpointMirror(cluster, headless)
-                    if cluster == self.target.cluster && headless == self.name =>
-                {
-                    Ok(())
+        let cluster = self.target.cluster.as_str();
+        match actual.map(holder) {
+            Some(Some(owner)) if owner == Owner::EndpointMirror(cluster, &self.name) => {
+                return Ok(());
+            }
+            Some(Some(other)) => return conflict(&describe(other)),
+            Some(None) => {} // ours, and free for whom comes first
+            None => {
+                let slot = (self.namespace.to_owned(), name.to_owned());
+                if let Some(who) = self.world.foreign.get(&slot) {
+                    return conflict(who);
                 }
-                other => conflict(&describe(other)),
-            };
+            }
         }
-        if let Some(who) = self
-            .world
-            .foreign
-            .get(&(self.namespace.to_owned(), name.to_owned()))
-        {
-            return conflict(who);
-        }
-        let named = self.remote.service(self.namespace, host);
-        if named.is_some_and(|service| export::mode(self.target, service).is_some()) {
-            return conflict(&format!("the mirror of Service {host}"));
-        }
-        if let Some(rival) = self.world.rival(self.target, self.namespace, name) {
-            return conflict(&rival);
-        }
-        let own = self.service.name_any();
-        let mut others: Vec<&Service> = self
-            .remote
-            .services
-            .iter()
-            .flat_map(|store| store.in_namespace(self.namespace))
-            .map(AsRef::as_ref)
-            .filter(|other| other.is_headless() && other.name_any() < own)
-            .filter(|other| export::mode(self.target, other) == Some(Mode::Gateway))
-            .collect();
-        others.sort_by_key(|other| other.name_any());
-        let rival = others.into_iter().find(|other| {
-            let name = other.name_any();
-            let slices: Vec<_> = self.remote.slices_of(self.namespace, &name).collect();
-            ready_hosts(&slices).contains_key(host)
-        });
-        match rival {
-            Some(other) => conflict(&format!("the same host of Service {}", other.name_any())),
-            None => Ok(()),
+        let service = self.service.name_any();
+        let own = Claim::Host {
+            cluster,
+            service: &service,
+            host,
+        };
+        match self.world.first_claim(self.namespace, name) {
+            Some(first) if first != own => conflict(&first.to_string()),
+            _ => Ok(()),
         }
     }
 }

@@ -131,7 +131,7 @@ pub fn owner(metadata: &ObjectMeta) -> Owner<'_> {
 }
 
 /// Linkerd: a Service with either annotation is federated, whatever its value.
-fn is_federated(metadata: &ObjectMeta) -> bool {
+pub(super) fn is_federated(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
         .iter()
@@ -184,6 +184,14 @@ pub(super) fn sign(labels: &Map, annotations: &mut Map, rest: impl FnOnce(&mut d
         l::DESIRED_STATE.to_owned(),
         format!("{:016x}", hasher.finish()),
     );
+}
+
+/// Takes the mark off again: of an object that is not ours yet.
+pub(super) fn unsign(metadata: &mut ObjectMeta) {
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(l::MANAGED_BY);
+        annotations.remove(l::DESIRED_STATE);
+    }
 }
 
 #[cfg(test)]

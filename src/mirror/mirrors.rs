@@ -1,12 +1,15 @@
 //! Mirrors of single Services: which should stand, and the way from what does.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
 
 use super::{
+    claims::{Claim, holder},
     endpoints::{self, Dress, Through},
     export::{self, Mode},
     headless,
-    metadata::{Owner, annotation, fq_name, is_managed, label, owner},
+    metadata::{Owner, annotation, fq_name, is_managed, label, owner, unsign},
     names::{fits, mirror_name},
     plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
     service,
@@ -80,8 +83,8 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
         .saying(this, false, Report::Failed(problem));
     }
     let mut writes = Vec::new();
-    let planned = enter(world, namespace, cluster, &mut writes)
-        .and_then(|()| slot(world, target, &this))
+    let planned = slot(world, &this)
+        .and_then(|found| enter(world, namespace, cluster, &mut writes).map(|()| found))
         .and_then(|(name, local)| {
             let gateway = &entry.gateway;
             let context = Context {
@@ -136,11 +139,7 @@ pub(super) fn enter(
 }
 
 /// The mirror's name and what stands under it, if that is ours or nothing.
-fn slot<'a>(
-    world: &'a World,
-    target: &Target,
-    this: &RemoteRef,
-) -> Result<(String, Option<&'a Service>), Problem> {
+fn slot<'a>(world: &'a World, this: &RemoteRef) -> Result<(String, Option<&'a Service>), Problem> {
     let name = fits(mirror_name(&this.service, &this.cluster))?;
     let conflict = |who: &str| {
         Problem::new(
@@ -148,28 +147,25 @@ fn slot<'a>(
             format!("{}/{name} belongs to {who}", this.namespace),
         )
     };
-    if let Some(local) = world.local(&this.namespace, &name) {
-        let fq_name = fq_name(&this.service, &this.namespace, &target.domain);
-        return match owner(&local.metadata) {
-            Owner::Mirror(cluster) if cluster == this.cluster => Ok((name, Some(local))),
-            _ if stripped(local, &fq_name) => Ok((name, Some(local))),
-            other => Err(conflict(&describe(other))),
-        };
+    let local = world.standing(&this.namespace, &name);
+    match local.map(holder) {
+        Some(Some(Owner::Mirror(cluster))) if cluster == this.cluster => return Ok((name, local)),
+        Some(Some(other)) => return Err(conflict(&describe(other))),
+        Some(None) => {} // ours, and free for whom comes first
+        None => {
+            if let Some(who) = world.foreign.get(&(this.namespace.clone(), name.clone())) {
+                return Err(conflict(who));
+            }
+        }
     }
-    if let Some(who) = world.foreign.get(&(this.namespace.clone(), name.clone())) {
-        return Err(conflict(who));
+    let own = Claim::Mirror {
+        cluster: &this.cluster,
+        service: &this.service,
+    };
+    match world.first_claim(&this.namespace, &name) {
+        Some(first) if first != own => Err(conflict(&first.to_string())),
+        _ => Ok((name, local)),
     }
-    match world.rival(target, &this.namespace, &name) {
-        Some(rival) => Err(conflict(&rival)),
-        None => Ok((name, None)),
-    }
-}
-
-/// Whether a Service is one that we wrote for this remote Service, and that lost our labels since.
-fn stripped(local: &Service, fq_name: &str) -> bool {
-    owner(&local.metadata) == Owner::Foreign
-        && is_managed(&local.metadata)
-        && annotation(&local.metadata, l::REMOTE_FQ_NAME) == Some(fq_name)
 }
 
 /// Who owns a name, for a message.
@@ -206,9 +202,9 @@ pub(super) fn plain(
     let actual = world.local_slices(namespace, name);
     let (slices, problem) = match mode {
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
-        Mode::Gateway => match context.through(&actual) {
+        Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
-            Ok(through) if !through.backed && actual.is_empty() && !context.has_slices() => {
+            Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
                 // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
                 // known whether the Service has endpoints: the slice would be written twice.
                 (None, None)
@@ -231,7 +227,7 @@ pub(super) fn plain(
         &desired,
         slices,
         context.local,
-        &actual,
+        actual,
         &target.cluster,
         writes,
     );
@@ -246,12 +242,12 @@ pub(super) fn plain(
 
 impl<'a> Context<'a> {
     /// How the gateway is reached, and whether there is anything behind it.
-    pub(super) fn through(&self, actual: &[&EndpointSlice]) -> Result<Through<'a>, Problem> {
+    pub(super) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
         let error = |message: &str| Err(Problem::new(Reason::Error, message));
         let Some(gateway) = &self.target.gateway else {
             return error("Failed to get gateway address: the Link has no gateway");
         };
-        let Some(addresses) = &self.gateway.addresses else {
+        let Some(addresses) = self.gateway.reachable() else {
             return error("Failed to get gateway address: no address of the gateway is known");
         };
         let service = self.service.name_any();
@@ -272,11 +268,12 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn has_slices(&self) -> bool {
-        self.remote
-            .slices_of(self.namespace, &self.service.name_any())
-            .next()
-            .is_some()
+    /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.
+    fn is_new_to_us(&self) -> bool {
+        let service = self.service.name_any();
+        let adopted = self.local.is_some_and(|local| !is_managed(&local.metadata));
+        let mut slices = self.remote.slices_of(self.namespace, &service);
+        !adopted && slices.next().is_none()
     }
 
     /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
@@ -288,14 +285,7 @@ impl<'a> Context<'a> {
             return false;
         };
         self.drop_endpoint_mirrors(|_| false, writes);
-        writes.push(Write::delete_service(local));
-        delete_slices(
-            self.world,
-            &self.target.cluster,
-            self.namespace,
-            &self.name,
-            writes,
-        );
+        delete_with_slices(self.world, &self.target.cluster, local, writes);
         true
     }
 
@@ -318,18 +308,20 @@ impl<'a> Context<'a> {
 /// The writes that make a Service and its slices stand. `None` for the slices: leave them as they are.
 ///
 /// What Linkerd's own service mirror made is adopted: its Endpoints go once our slices stand, and only
-/// then is the Service marked as ours, so that an adoption that is cut short is taken up again.
+/// then is the Service marked as ours, so that an adoption that is cut short is taken up again. Without
+/// slices to take their place the Endpoints stay.
 pub(super) fn stand(
     desired: &Service,
     slices: Option<Vec<EndpointSlice>>,
     actual: Option<&Service>,
-    actual_slices: &[&EndpointSlice],
+    actual_slices: &[Arc<EndpointSlice>],
     cluster: &str,
     writes: &mut Vec<Write>,
 ) {
+    let adopts = slices.is_some();
     let reconcile = |writes: &mut Vec<Write>| {
         if let Some(slices) = slices {
-            endpoints::reconcile(slices, actual_slices.iter().copied(), writes);
+            endpoints::reconcile(slices, actual_slices, writes);
         }
     };
     match actual {
@@ -343,10 +335,15 @@ pub(super) fn stand(
             writes.extend(service::patch(desired, actual));
             reconcile(writes);
         }
-        Some(actual) => {
+        Some(actual) if adopts => {
             reconcile(writes);
             writes.push(retire(actual, cluster));
             writes.extend(service::patch(desired, actual));
+        }
+        Some(actual) => {
+            let mut desired = desired.clone();
+            unsign(&mut desired.metadata);
+            writes.extend(service::patch(&desired, actual));
         }
     }
 }
@@ -379,8 +376,13 @@ fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Write> {
     let taken = |metadata| scope == Scope::All || is_managed(metadata);
     let mut writes = Vec::new();
     let local = world
-        .local(namespace, &name)
-        .filter(|local| owner(&local.metadata) == Owner::Mirror(cluster) && taken(&local.metadata));
+        .standing(namespace, &name)
+        .filter(|local| match holder(local) {
+            Some(owner) => owner == Owner::Mirror(cluster) && taken(&local.metadata),
+            // Its labels say nothing any more; what it was written for is told by an annotation.
+            None => annotation(&local.metadata, l::REMOTE_FQ_NAME)
+                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, ""))),
+        });
     for mirror in world.endpoint_mirrors(namespace, &name) {
         let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
         if ours && taken(&mirror.metadata) {
@@ -398,9 +400,10 @@ fn delete_with_slices(world: &World, cluster: &str, service: &Service, writes: &
     if !is_managed(&service.metadata) {
         writes.push(retire(service, cluster));
     }
-    writes.push(Write::delete_service(service));
+    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
     let namespace = service.namespace().unwrap_or_default();
     delete_slices(world, cluster, &namespace, &service.name_any(), writes);
+    writes.push(Write::delete_service(service));
 }
 
 fn delete_slices(
@@ -411,8 +414,8 @@ fn delete_slices(
     writes: &mut Vec<Write>,
 ) {
     let slices = world.local_slices(namespace, name);
-    let ours = slices.into_iter().filter(|slice| {
+    let ours = slices.iter().filter(|slice| {
         endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
     });
-    writes.extend(ours.map(Write::delete_slice));
+    writes.extend(ours.map(|slice| Write::delete_slice(slice)));
 }

@@ -5,12 +5,15 @@
 //! [`status`] turns what came of it into a Link's status. The controller feeds it watch events, the `plan`
 //! command feeds it lists, the tests feed it everything.
 
+mod claims;
+mod dirty;
 mod endpoints;
 mod export;
 mod federated;
 mod gateway;
 mod headless;
 mod key;
+mod links;
 mod metadata;
 mod mirrors;
 mod names;
@@ -22,8 +25,14 @@ mod store;
 mod target;
 mod world;
 
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod properties;
+
 pub use export::{Mode, member, mode};
 pub use key::Key;
+pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Exclusions, Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
 pub use plan::{
@@ -32,4 +41,4 @@ pub use plan::{
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};
-pub use world::{Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Remote, World};
+pub use world::{Config, GatewayState, Liveness, NamespacePhase, Remote, World};

@@ -4,6 +4,8 @@ use super::plan::{Problem, Reason};
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
+/// Prefix of probe Services.
+pub(super) const PROBE_PREFIX: &str = "probe-";
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
 
@@ -24,7 +26,7 @@ pub fn federated_name(service: &str) -> String {
 
 /// `probe-<link>`.
 pub fn probe_name(link: &str) -> String {
-    format!("probe-{link}")
+    format!("{PROBE_PREFIX}{link}")
 }
 
 /// Passes a Service name on if Kubernetes would take it.

@@ -17,11 +17,23 @@ use crate::api::{
 pub trait Grouped: Resource {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
     fn group(&self) -> Option<&str>;
+
+    /// Host names of its endpoints, each once.
+    fn hosts(&self) -> BTreeSet<&str> {
+        BTreeSet::new()
+    }
 }
 
 impl Grouped for EndpointSlice {
     fn group(&self) -> Option<&str> {
         label(&self.metadata, l::SLICE_SERVICE)
+    }
+
+    fn hosts(&self) -> BTreeSet<&str> {
+        self.endpoints
+            .iter()
+            .filter_map(|endpoint| endpoint.hostname.as_deref())
+            .collect()
     }
 }
 
@@ -34,18 +46,78 @@ impl Grouped for Service {
 /// Namespaced objects of one kind. Both what a watch reports and what our own writes answered go in.
 #[derive(Clone, Debug)]
 pub struct Objects<T> {
-    by_namespace: BTreeMap<String, BTreeMap<String, Arc<T>>>,
-    /// Namespace, group, name.
-    groups: BTreeSet<(String, String, String)>,
+    namespaces: BTreeMap<String, Shelf<T>>,
     len: usize,
+}
+
+/// The objects of one namespace. What is looked up by group or host is sorted by name.
+#[derive(Clone, Debug)]
+struct Shelf<T> {
+    by_name: BTreeMap<String, Arc<T>>,
+    by_group: BTreeMap<String, Vec<Arc<T>>>,
+    by_host: BTreeMap<String, Vec<Arc<T>>>,
 }
 
 impl<T> Default for Objects<T> {
     fn default() -> Self {
         Self {
-            by_namespace: BTreeMap::new(),
-            groups: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
             len: 0,
+        }
+    }
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            by_group: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: Grouped> Shelf<T> {
+    fn add(&mut self, name: String, object: Arc<T>) {
+        if let Some(group) = object.group() {
+            file(&mut self.by_group, group, &object);
+        }
+        for host in object.hosts() {
+            file(&mut self.by_host, host, &object);
+        }
+        self.by_name.insert(name, object);
+    }
+
+    fn take(&mut self, name: &str) -> Option<Arc<T>> {
+        let object = self.by_name.remove(name)?;
+        if let Some(group) = object.group() {
+            unfile(&mut self.by_group, group, name);
+        }
+        for host in object.hosts() {
+            unfile(&mut self.by_host, host, name);
+        }
+        Some(object)
+    }
+}
+
+fn name_of<T: Resource>(object: &Arc<T>) -> &str {
+    object.meta().name.as_deref().unwrap_or_default()
+}
+
+fn file<T: Resource>(index: &mut BTreeMap<String, Vec<Arc<T>>>, under: &str, object: &Arc<T>) {
+    let filed = match index.get_mut(under) {
+        Some(filed) => filed,
+        None => index.entry(under.to_owned()).or_default(),
+    };
+    let at = filed.partition_point(|known| name_of(known) < name_of(object));
+    filed.insert(at, object.clone());
+}
+
+fn unfile<T: Resource>(index: &mut BTreeMap<String, Vec<Arc<T>>>, under: &str, name: &str) {
+    if let Some(filed) = index.get_mut(under) {
+        filed.retain(|known| name_of(known) != name);
+        if filed.is_empty() {
+            index.remove(under);
         }
     }
 }
@@ -53,33 +125,40 @@ impl<T> Default for Objects<T> {
 impl<T: Grouped> Objects<T> {
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
-        self.by_namespace.get(namespace)?.get(name)
+        self.namespaces.get(namespace)?.by_name.get(name)
     }
 
     /// Objects of one namespace, by name.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
-        self.by_namespace
+        self.namespaces
             .get(namespace)
             .into_iter()
-            .flat_map(BTreeMap::values)
+            .flat_map(|shelf| shelf.by_name.values())
     }
 
     /// Objects of one group, by name.
-    pub fn in_group<'a>(
-        &'a self,
-        namespace: &str,
-        group: &str,
-    ) -> impl Iterator<Item = &'a Arc<T>> {
-        let from = (namespace.to_owned(), group.to_owned(), String::new());
-        self.groups
-            .range(from.clone()..)
-            .take_while(move |(namespace, group, _)| *namespace == from.0 && *group == from.1)
-            .filter_map(|(namespace, _, name)| self.get(namespace, name))
+    pub fn in_group(&self, namespace: &str, group: &str) -> &[Arc<T>] {
+        self.namespaces
+            .get(namespace)
+            .and_then(|shelf| shelf.by_group.get(group))
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    /// Objects that have an endpoint of this host name, by name.
+    pub fn with_host(&self, namespace: &str, host: &str) -> &[Arc<T>] {
+        self.namespaces
+            .get(namespace)
+            .and_then(|shelf| shelf.by_host.get(host))
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.by_namespace.values().flat_map(BTreeMap::values)
+        self.namespaces
+            .values()
+            .flat_map(|shelf| shelf.by_name.values())
     }
 
     /// Number of objects.
@@ -112,16 +191,10 @@ impl<T: Grouped> Objects<T> {
     /// Takes an object in, whatever is known. For lists: after a restore of etcd they go back in time.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let before = self.forget(&namespace, &name);
-        if let Some(group) = object.group() {
-            self.groups
-                .insert((namespace.clone(), group.to_owned(), name.clone()));
-        }
-        self.by_namespace
-            .entry(namespace)
-            .or_default()
-            .insert(name, object);
-        self.len += 1;
+        let shelf = self.namespaces.entry(namespace).or_default();
+        let before = shelf.take(&name);
+        shelf.add(name, object);
+        self.len += usize::from(before.is_none());
         before
     }
 
@@ -139,15 +212,11 @@ impl<T: Grouped> Objects<T> {
 
     /// Forgets what is known under a name.
     pub fn forget(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
-        let objects = self.by_namespace.get_mut(namespace)?;
-        let removed = objects.remove(name)?;
+        let shelf = self.namespaces.get_mut(namespace)?;
+        let removed = shelf.take(name)?;
         self.len -= 1;
-        if objects.is_empty() {
-            self.by_namespace.remove(namespace);
-        }
-        if let Some(group) = removed.group() {
-            self.groups
-                .remove(&(namespace.to_owned(), group.to_owned(), name.to_owned()));
+        if shelf.by_name.is_empty() {
+            self.namespaces.remove(namespace);
         }
         Some(removed)
     }

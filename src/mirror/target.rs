@@ -1,6 +1,6 @@
 //! A Link, parsed once into something that cannot be wrong.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -248,18 +248,4 @@ fn probe(spec: &ProbeSpec) -> Result<Option<Probe>, String> {
         },
         threshold,
     }))
-}
-
-/// The active Link of each target cluster: where two name the same one, the older.
-pub(super) fn oldest_by_cluster<'a>(
-    targets: impl Iterator<Item = &'a Target>,
-) -> BTreeMap<&'a str, &'a Target> {
-    let mut active: BTreeMap<&str, &Target> = BTreeMap::new();
-    for target in targets {
-        let first = active.entry(&target.cluster).or_insert(target);
-        if target.age() < first.age() {
-            *first = target;
-        }
-    }
-    active
 }

@@ -1,25 +1,19 @@
 //! Everything that is known of the local cluster, the Links and the target clusters. Plain data.
 //!
-//! The owner of a [`World`] puts in what it sees; [`affected`](World) methods say which keys that concerns.
+//! The owner of a [`World`] puts in what it sees; its `keys_of_` methods (`dirty.rs`) say which keys that concerns.
 //! Unknown is not absent: what has not been seen yet is told apart from what is not there.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use kube::ResourceExt as _;
-
 use super::{
-    export,
-    key::Key,
-    metadata::{Exclusions, Owner, label, owner},
-    names::{FEDERATED_SUFFIX, probe_name, without_suffix},
+    links::{LinkEntry, Links},
+    metadata::Exclusions,
+    names::probe_name,
     selector::Selector,
     store::{Grouped, Objects, version},
-    target::{InvalidLink, Target, oldest_by_cluster},
+    target::Target,
 };
-use crate::api::{
-    k8s::{EndpointSlice, Service},
-    labels as l,
-};
+use crate::api::k8s::{EndpointSlice, Service};
 
 /// What the controller was told at its start.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +35,9 @@ pub struct World {
     pub config: Config,
     /// Local namespaces; `None` until listed.
     pub namespaces: Option<BTreeMap<String, NamespacePhase>>,
-    /// Local Services with the label [`l::MIRRORED_SERVICE`]; `None` until listed.
+    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
     pub mirrors: Option<Objects<Service>>,
-    /// Local EndpointSlices with the label [`l::MIRRORED_SERVICE`]; `None` until listed.
+    /// Local EndpointSlices with the same label; `None` until listed.
     pub slices: Option<Objects<EndpointSlice>>,
     /// Probe Services; `None` until listed.
     pub probes: Option<Objects<Service>>,
@@ -52,7 +46,7 @@ pub struct World {
     /// Members of federated Services in the local cluster; `None` until listed.
     pub members: Option<Objects<Service>>,
     /// Links by name; `None` until listed.
-    pub links: Option<BTreeMap<String, LinkEntry>>,
+    pub links: Option<Links>,
     /// Slots, by namespace and name, in which a live look found a Service that is not ours.
     pub foreign: BTreeMap<(String, String), String>,
 }
@@ -64,19 +58,6 @@ pub enum NamespacePhase {
     Active,
     /// It is being deleted and takes none.
     Terminating,
-}
-
-/// A Link, and what is known through it.
-#[derive(Clone, Debug)]
-pub struct LinkEntry {
-    /// Name of the target cluster, as the Link has it.
-    pub cluster: String,
-    /// The Link, parsed.
-    pub target: Result<Target, InvalidLink>,
-    /// The target cluster; `None` until all its watches have listed.
-    pub remote: Option<Remote>,
-    /// The gateway.
-    pub gateway: GatewayState,
 }
 
 /// What is known of a target cluster. Complete as of some moment: all of it was listed.
@@ -133,7 +114,15 @@ impl Remote {
     ) -> impl Iterator<Item = &'a EndpointSlice> {
         self.slices
             .iter()
-            .flat_map(move |store| store.in_group(namespace, service).map(AsRef::as_ref))
+            .flat_map(move |store| store.in_group(namespace, service))
+            .map(AsRef::as_ref)
+    }
+}
+
+impl GatewayState {
+    /// Addresses to send traffic to; `None` while none is known. An empty answer says as little as none.
+    pub(super) fn reachable(&self) -> Option<&[IpAddr]> {
+        self.addresses.as_deref().filter(|known| !known.is_empty())
     }
 }
 
@@ -151,36 +140,27 @@ impl World {
 
     /// The Link in charge of a target cluster: the oldest valid one that names it.
     pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
-        self.targets()
-            .filter(|(target, _)| target.cluster == cluster)
-            .min_by(|(a, _), (b, _)| a.age().cmp(&b.age()))
+        self.links.as_ref()?.in_charge(cluster)
     }
 
-    /// Links in charge, by target cluster.
-    pub fn active(&self) -> BTreeMap<&str, &Target> {
-        oldest_by_cluster(self.targets().map(|(target, _)| target))
+    /// The Links in charge, by target cluster.
+    pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
+        self.links.iter().flat_map(Links::all_in_charge)
     }
 
     /// Whether a Link that names this cluster exists but cannot be worked with.
     pub(super) fn is_named_by_invalid_link(&self, cluster: &str) -> bool {
-        self.entries()
-            .any(|entry| entry.cluster == cluster && entry.target.is_err())
+        self.links
+            .as_ref()
+            .is_some_and(|links| links.is_named_by_invalid(cluster))
     }
 
-    pub(super) fn targets(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
-        self.entries()
-            .filter_map(|entry| entry.target.as_ref().ok().map(|t| (t, entry)))
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &LinkEntry> {
-        self.links.iter().flat_map(BTreeMap::values)
-    }
-
-    /// A local Service that carries our labels.
-    pub(super) fn local(&self, namespace: &str, name: &str) -> Option<&Service> {
-        self.mirrors
-            .as_ref()?
-            .get(namespace, name)
+    /// A local Service that carries our labels, or those of a probe Service.
+    pub(super) fn standing(&self, namespace: &str, name: &str) -> Option<&Service> {
+        let stores = [&self.mirrors, &self.probes].into_iter().flatten();
+        stores
+            .filter_map(|store| store.get(namespace, name))
+            .max_by_key(|service| version(service.as_ref()))
             .map(AsRef::as_ref)
     }
 
@@ -190,12 +170,12 @@ impl World {
     }
 
     /// Local slices of a Service.
-    pub(super) fn local_slices(&self, namespace: &str, service: &str) -> Vec<&EndpointSlice> {
+    pub(super) fn local_slices(&self, namespace: &str, service: &str) -> &[Arc<EndpointSlice>] {
         in_group(self.slices.as_ref(), namespace, service)
     }
 
     /// Slices of a Link's probe Service.
-    pub(super) fn local_probe_slices(&self, link: &str) -> Vec<&EndpointSlice> {
+    pub(super) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
         in_group(
             self.probe_slices.as_ref(),
             &self.config.namespace,
@@ -204,204 +184,8 @@ impl World {
     }
 
     /// Local endpoint mirrors of a headless mirror.
-    pub(super) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> Vec<&Service> {
+    pub(super) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> &[Arc<Service>] {
         in_group(self.mirrors.as_ref(), namespace, headless)
-    }
-
-    /// Keys that a local Service with our labels concerns: its own, and those that would like its name.
-    pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
-        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-        let mut keys = self.claimants(&namespace, &name);
-        match owner(&service.metadata) {
-            Owner::Mirror(cluster) => {
-                keys.extend(
-                    without_suffix(&name, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
-                );
-            }
-            Owner::EndpointMirror(cluster, headless) => keys.extend(
-                without_suffix(headless, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
-            ),
-            Owner::Probe(_) => keys.extend(name.strip_prefix("probe-").map(Key::probe)),
-            Owner::Federated | Owner::Foreign => {}
-        }
-        keys
-    }
-
-    /// Keys that a local slice with our labels concerns.
-    pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
-        let namespace = slice.namespace().unwrap_or_default();
-        let cluster = label(&slice.metadata, l::CLUSTER_NAME);
-        let service = label(&slice.metadata, l::HEADLESS_MIRROR)
-            .or_else(|| label(&slice.metadata, l::SLICE_SERVICE));
-        if label(&slice.metadata, l::MIRRORED_GATEWAY).is_some() {
-            return service
-                .and_then(|s| s.strip_prefix("probe-"))
-                .map(Key::probe)
-                .into_iter()
-                .collect();
-        }
-        cluster
-            .zip(service)
-            .and_then(|(cluster, service)| {
-                Some(Key::mirror(
-                    cluster,
-                    &namespace,
-                    without_suffix(service, cluster)?,
-                ))
-            })
-            .into_iter()
-            .collect()
-    }
-
-    /// Keys that could want the Service of this name: one per target cluster whose name is its end.
-    pub fn claimants(&self, namespace: &str, name: &str) -> Vec<Key> {
-        let mut keys: Vec<Key> = self
-            .active()
-            .keys()
-            .filter_map(|cluster| {
-                Some(Key::mirror(
-                    cluster,
-                    namespace,
-                    without_suffix(name, cluster)?,
-                ))
-            })
-            .collect();
-        keys.extend(
-            name.strip_suffix(FEDERATED_SUFFIX)
-                .filter(|service| !service.is_empty())
-                .map(|service| Key::federated(namespace, service)),
-        );
-        keys
-    }
-
-    /// Keys that a remote Service concerns.
-    pub fn keys_of_remote(cluster: &str, namespace: &str, service: &str) -> [Key; 2] {
-        [
-            Key::mirror(cluster, namespace, service),
-            Key::federated(namespace, service),
-        ]
-    }
-
-    /// All keys that have to do with a target cluster: all that it exports, and all that stands for it here.
-    pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
-        let remote = self
-            .link(cluster)
-            .and_then(|(_, entry)| entry.remote.as_ref());
-        let mut keys: Vec<Key> = remote
-            .into_iter()
-            .flat_map(Remote::services)
-            .flat_map(|s| {
-                Self::keys_of_remote(cluster, &s.namespace().unwrap_or_default(), &s.name_any())
-            })
-            .collect();
-        for service in self.mirrors.iter().flat_map(Objects::iter) {
-            let ours = match owner(&service.metadata) {
-                Owner::Mirror(own) | Owner::EndpointMirror(own, _) => own == cluster,
-                Owner::Federated => true,
-                Owner::Probe(_) | Owner::Foreign => false,
-            };
-            if ours {
-                keys.extend(self.keys_of_local(service));
-            }
-        }
-        for slice in self.slices.iter().flat_map(Objects::iter) {
-            if label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster) {
-                keys.extend(self.keys_of_local_slice(slice));
-            }
-        }
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-
-    /// All keys of a namespace.
-    pub fn keys_of_namespace(&self, namespace: &str) -> Vec<Key> {
-        let mut keys: Vec<Key> = Vec::new();
-        for (target, entry) in self.targets() {
-            for service in entry
-                .remote
-                .iter()
-                .flat_map(|r| &r.services)
-                .flat_map(|s| s.in_namespace(namespace))
-            {
-                keys.extend(Self::keys_of_remote(
-                    &target.cluster,
-                    namespace,
-                    &service.name_any(),
-                ));
-            }
-        }
-        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
-            keys.extend(self.keys_of_local(service));
-        }
-        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
-            keys.push(Key::federated(namespace, &member.name_any()));
-        }
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-
-    /// All keys there are.
-    pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = Vec::new();
-        for (target, entry) in self.targets() {
-            keys.push(Key::probe(&target.link));
-            for service in entry.remote.iter().flat_map(Remote::services) {
-                let namespace = service.namespace().unwrap_or_default();
-                keys.extend(Self::keys_of_remote(
-                    &target.cluster,
-                    &namespace,
-                    &service.name_any(),
-                ));
-            }
-        }
-        for store in [&self.mirrors, &self.probes] {
-            keys.extend(
-                store
-                    .iter()
-                    .flat_map(Objects::iter)
-                    .flat_map(|s| self.keys_of_local(s)),
-            );
-        }
-        for store in [&self.slices, &self.probe_slices] {
-            keys.extend(
-                store
-                    .iter()
-                    .flat_map(Objects::iter)
-                    .flat_map(|s| self.keys_of_local_slice(s)),
-            );
-        }
-        for member in self.members.iter().flat_map(Objects::iter) {
-            keys.push(Key::federated(
-                &member.namespace().unwrap_or_default(),
-                &member.name_any(),
-            ));
-        }
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-
-    /// Another Link's Service that maps to the same name and comes first: its Link is older.
-    ///
-    /// `a` of cluster `b-c` and `a-b` of cluster `c` both want `a-b-c`.
-    pub(super) fn rival(&self, target: &Target, namespace: &str, name: &str) -> Option<String> {
-        self.active()
-            .into_values()
-            .filter(|other| other.cluster != target.cluster && other.age() < target.age())
-            .find_map(|other| {
-                let service = without_suffix(name, &other.cluster)?;
-                let remote = self.link(&other.cluster)?.1.remote.as_ref()?;
-                let service = remote.service(namespace, service)?;
-                export::mode(other, service).map(|_| {
-                    format!(
-                        "Service {} of cluster {}",
-                        service.name_any(),
-                        other.cluster
-                    )
-                })
-            })
     }
 
     /// Whether a probe Service of this name belongs to a Link.
@@ -425,10 +209,8 @@ fn in_group<'a, T: Grouped>(
     store: Option<&'a Objects<T>>,
     namespace: &str,
     group: &str,
-) -> Vec<&'a T> {
+) -> &'a [Arc<T>] {
     store
-        .into_iter()
-        .flat_map(|store| store.in_group(namespace, group))
-        .map(AsRef::as_ref)
-        .collect()
+        .map(|store| store.in_group(namespace, group))
+        .unwrap_or_default()
 }

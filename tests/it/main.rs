@@ -2,8 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod allow;
+mod check;
 mod fleet;
+mod help;
 mod install;
 mod link_gen;
 mod mirroring;
 mod program;
+mod unlink;

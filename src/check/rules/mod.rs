@@ -90,6 +90,7 @@ enum Severity {
 }
 
 /// One check.
+#[derive(Clone, Copy)]
 struct Rule {
     description: &'static str,
     /// Place in the original's documentation; empty on checks of ours.
@@ -115,10 +116,12 @@ const fn rule(
     }
 }
 
-const fn retried(rule: Rule) -> Rule {
-    Rule {
-        retry: true,
-        ..rule
+impl Rule {
+    const fn retried(self) -> Self {
+        Self {
+            retry: true,
+            ..self
+        }
     }
 }
 
@@ -136,19 +139,19 @@ const RULES: &[Rule] = &[
     rule("remote cluster access credentials permit only what is needed", "", Warning, remote::excess),
     rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, remote::trust_anchors),
     rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
-    retried(rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running)),
+    rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),
     rule("extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
     rule("no second service mirror is running for a Link", "", Error, controllers::no_second),
     rule("controller and CLI versions match", "", Warning, controllers::versions),
-    retried(rule("Links are ready", "", Error, services::ready)),
-    retried(rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways)),
+    rule("Links are ready", "", Error, services::ready).retried(),
+    rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried(),
     rule("Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule("all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints),
     rule("all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
     rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
-    retried(rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy)),
+    rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy).retried(),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 

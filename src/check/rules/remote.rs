@@ -16,7 +16,7 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// What the credentials of a Link are for: our controller's watches, the control plane's remote discovery,
 /// these checks, and what every ServiceAccount may do anyway.
 #[rustfmt::skip]
-const NEEDED: &[(&str, &[&str], Option<&str>, &[&str])] = &[
+const NEEDED: &[Permission] = &[
     ("", &["services", "endpoints", "pods"], None, READ),
     ("discovery.k8s.io", &["endpointslices"], None, READ),
     ("apps", &["replicasets"], None, READ),
@@ -28,6 +28,14 @@ const NEEDED: &[(&str, &[&str], Option<&str>, &[&str])] = &[
     ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], None, &["create"]),
     ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
 ];
+
+/// API group, resources, the only name where it is one, verbs.
+type Permission = (
+    &'static str,
+    &'static [&'static str],
+    Option<&'static str>,
+    &'static [&'static str],
+);
 const READ: &[&str] = &["get", "list", "watch"];
 
 pub(super) fn access(facts: &Facts) -> Verdict {
@@ -69,11 +77,10 @@ fn expires(now: Timestamp, at: Timestamp) -> Option<String> {
     Some(if left <= SignedDuration::ZERO {
         format!("the token has expired on {day}")
     } else {
-        let (days, hours) = (left.as_hours() / 24, left.as_hours() % 24);
-        let left = if days > 0 {
-            format!("{days}d{hours}h")
-        } else {
-            format!("{hours}h")
+        let (hours, minutes) = (left.as_hours(), left.as_mins() % 60);
+        let left = match (hours / 24, hours % 24) {
+            (0, hours) => format!("{hours}h{minutes}m"),
+            (days, hours) => format!("{days}d{hours}h"),
         };
         format!("the token expires in {left}, on {day}")
     })

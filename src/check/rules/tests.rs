@@ -273,7 +273,7 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials are valid", |f| remote(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires in 7d0h, on 2026-11-28 12:00 UTC; make new credentials"),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires in 3h, on"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires in 3h30m, on"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token has expired on 2026-11-21 12:00 UTC"),
     ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: also permitted: secrets (get list)"),
@@ -425,7 +425,7 @@ fn what_does_not_apply_is_not_mentioned() {
             (|f| f.deployments = Ok(vec![])) as Change,
         ),
         ("controller and CLI versions match", |f| {
-            ours(f).images = vec!["controller@sha256:00".into()]
+            ours(f).images = vec!["controller@sha256:00".into()];
         }),
         ("Links are ready", |f| f.crd = Ok(Crd::default())),
         (
@@ -433,7 +433,7 @@ fn what_does_not_apply_is_not_mentioned() {
             |f| east(f).link.spec.gateway_address.clear(),
         ),
         ("multicluster extension proxies are up-to-date", |f| {
-            f.pods = no()
+            f.pods = no();
         }),
     ] {
         assert!(

@@ -69,10 +69,19 @@ fn facts(edge: &Edge) -> Vec<String> {
             facts.push(format!("{count} {what}"));
         }
     }
-    if edge.one_way == Some(true) {
-        facts.push("one-way".to_owned());
-    }
     facts
+}
+
+/// What is said of a Link in a drawing, which has no room below for notes.
+fn label(edge: &Edge) -> Vec<String> {
+    let mut label = facts(edge);
+    if edge.one_way == Some(true) {
+        label.push("one-way".to_owned());
+    }
+    if edge.shares_trust_anchors == Some(false) {
+        label.push("different trust anchors".to_owned());
+    }
+    label
 }
 
 /// A tree for each cluster that was asked, then what else a person should know.
@@ -89,12 +98,12 @@ pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
         .filter(|cluster| cluster.reachable.is_some())
     {
         lines.push(heading(cluster));
-        let links: Vec<_> = links_of(fleet, cluster).collect();
-        if links.is_empty() && cluster.error.is_none() {
+        let edges: Vec<_> = links_of(fleet, cluster).collect();
+        if edges.is_empty() && cluster.error.is_none() {
             lines.push("└─ no Links".to_owned());
         }
-        for (at, edge) in links.iter().enumerate() {
-            let branch = if at + 1 == links.len() {
+        for (at, edge) in edges.iter().enumerate() {
+            let branch = if at + 1 == edges.len() {
                 "└─▶"
             } else {
                 "├─▶"
@@ -114,12 +123,18 @@ pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
         lines.push(String::new());
         lines.extend(notes.iter().map(|note| one_line(note)));
     }
+    if let Some(width) = width {
+        for line in &mut lines {
+            *line = truncate_str(line, width, "…").into_owned();
+        }
+    }
+    joined(&lines)
+}
+
+fn joined(lines: &[String]) -> String {
     lines
         .iter()
-        .map(|line| {
-            let line = width.map_or_else(|| line.into(), |width| truncate_str(line, width, "…"));
-            format!("{line}\n")
-        })
+        .flat_map(|line| [line.as_str(), "\n"])
         .collect()
 }
 
@@ -156,13 +171,13 @@ fn ids(fleet: &Fleet) -> BTreeMap<&str, String> {
 pub(super) fn mermaid(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('"', "#quot;").replace('<', "#lt;");
-    let mut text = String::from("flowchart LR\n");
+    let mut lines = vec!["flowchart LR".to_owned()];
     for cluster in &fleet.clusters {
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
-        text.push_str(&match cluster.reachable {
-            Some(true) => format!("  {id}[\"{name}\"]\n"),
-            Some(false) => format!("  {id}[\"{name} (no answer)\"]\n"),
-            None => format!("  {id}(\"{name}\")\n"),
+        lines.push(match cluster.reachable {
+            Some(true) => format!("  {id}[\"{name}\"]"),
+            Some(false) => format!("  {id}[\"{name} (no answer)\"]"),
+            None => format!("  {id}(\"{name}\")"),
         });
     }
     for edge in &fleet.links {
@@ -171,27 +186,29 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
             Health::Bad => "-.->",
             _ => "-->",
         };
-        let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
-        text.push_str(&format!(
-            "  {source} {arrow}|\"{}\"| {target}\n",
+        let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
+        lines.push(format!(
+            "  {source} {arrow}|\"{}\"| {target}",
             label.join("<br/>")
         ));
     }
-    text
+    joined(&lines)
 }
 
 /// A Graphviz digraph. Colours are those of the text; dashed is what does not work or was not asked.
 pub(super) fn dot(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
-    let mut text = String::from("digraph clusters {\n  rankdir=LR;\n  node [shape=box];\n");
+    let mut lines = ["digraph clusters {", "  rankdir=LR;", "  node [shape=box];"]
+        .map(str::to_owned)
+        .to_vec();
     for cluster in &fleet.clusters {
         let style = match cluster.reachable {
             Some(true) => "solid",
             Some(false) | None => "dashed",
         };
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
-        text.push_str(&format!("  {id} [label=\"{name}\", style={style}];\n"));
+        lines.push(format!("  {id} [label=\"{name}\", style={style}];"));
     }
     for edge in &fleet.links {
         let (color, style) = match Health::of(&edge.link) {
@@ -199,16 +216,16 @@ pub(super) fn dot(fleet: &Fleet) -> String {
             Health::Unknown => ("orange", "solid"),
             Health::Bad => ("red", "dashed"),
         };
-        let label: Vec<_> = facts(edge).iter().map(|fact| escape(fact)).collect();
-        text.push_str(&format!(
-            "  {} -> {} [label=\"{}\", color={color}, style={style}];\n",
+        let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
+        lines.push(format!(
+            "  {} -> {} [label=\"{}\", color={color}, style={style}];",
             ids[edge.source.as_str()],
             ids[edge.target.as_str()],
             label.join("\\n")
         ));
     }
-    text.push_str("}\n");
-    text
+    lines.push("}".to_owned());
+    joined(&lines)
 }
 
 #[cfg(test)]
@@ -232,7 +249,7 @@ mod tests {
         └─▶ west   connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
         west
         ├─▶ east   not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
-        └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy, one-way
+        └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy
         north
         └─▶ moon   connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealthy
         south  cannot be asked: no answer
@@ -265,7 +282,7 @@ mod tests {
           c4("moon")
           c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c1
           c1 -.->|"not connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c0
-          c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way"| c2
+          c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way<br/>different trust anchors"| c2
           c2 -->|"connected<br/>gateway unknown<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c4
         "#);
         insta::assert_snapshot!(dot(&drawn()), @r#"
@@ -279,7 +296,7 @@ mod tests {
           c4 [label="moon", style=dashed];
           c0 -> c1 [label="connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=darkgreen, style=solid];
           c1 -> c0 [label="not connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=red, style=dashed];
-          c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way", color=darkgreen, style=solid];
+          c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way\ndifferent trust anchors", color=darkgreen, style=solid];
           c2 -> c4 [label="connected\ngateway unknown\n12 mirrored\n2 federated\n1 unhealthy", color=orange, style=solid];
         }
         "#);

@@ -320,9 +320,9 @@ mod tests {
                     row.mode.map_or("-", Mode::as_str),
                     row.from.join(","),
                     row.endpoints
-                        .map_or("-".into(), |e| format!("{}/{}", e.ready, e.total)),
+                        .map_or_else(|| "-".into(), |e| format!("{}/{}", e.ready, e.total)),
                     row.healthy
-                        .map_or("-".into(), |healthy| healthy.to_string()),
+                        .map_or_else(|| "-".into(), |healthy| healthy.to_string()),
                     row.message.as_deref().unwrap_or("-"),
                 )
             })

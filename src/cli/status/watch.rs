@@ -8,10 +8,10 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 
-use super::{Format, StatusArgs, ask, render, view};
+use super::{Format, NO_LINKS, StatusArgs, ask, render, view};
 use crate::{
     api::link::Link,
-    check::{survey::WATCH, topology::Edge},
+    check::{printable, survey::WATCH, topology::Edge},
     cli::{fleet::Member, output, table::terminal_width},
     controller::clock,
     hint::fail,
@@ -57,14 +57,16 @@ pub(super) async fn next(changes: &mut Changes) {
 /// Shows the status again and again: on a terminal in place, elsewhere what is new as further lines.
 pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Result<()> {
     let mut changes = changes(members)?;
-    let in_place =
-        std::io::stdout().is_terminal() && matches!(args.output, Format::Table | Format::Wide);
+    let in_place = std::io::stdout().is_terminal() && args.is_table();
     let mut log = Log::default();
     loop {
         let asked = ask(args, members).await;
         match asked {
             Ok(status) if in_place => {
-                let text = render(args, members, &status, clock::now(), terminal_width())?;
+                let mut text = render(args, members, &status, clock::now(), terminal_width())?;
+                if text.is_empty() {
+                    text.push_str(NO_LINKS);
+                }
                 output::screen(&text)?;
             }
             Ok(status) => output::data(&log.news(args, members, &status)?)?,
@@ -108,24 +110,21 @@ impl Log {
     fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
-        let links = &status.fleet.links;
-        let lines = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
-        let news = lines
+        let edges = &status.fleet.links;
+        let table = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
+        let header = table.first().filter(|_| first).cloned();
+        let rows = table.iter().skip(1).zip(edges);
+        let news = rows
+            .filter(|(_, edge)| !self.links.contains(edge))
+            .map(|(row, _)| row.clone());
+        let gone = self.links.iter().filter(|old| !is_there(old, edges));
+        let gone = gone.map(|edge| format!("{} (deleted)", printable(&edge.link.cluster)));
+        let lines: Vec<_> = header.into_iter().chain(news).chain(gone).collect();
+        self.links.clone_from(edges);
+        lines
             .iter()
-            .skip(1)
-            .zip(links)
-            .filter(|(_, edge)| !self.links.contains(edge));
-        let header = lines.first().filter(|_| first);
-        let mut text: String = header
-            .into_iter()
-            .chain(news.map(|(line, _)| line))
             .flat_map(|line| [line.as_str(), "\n"])
-            .collect();
-        for gone in self.links.iter().filter(|old| !is_there(old, links)) {
-            text.push_str(&format!("{} (deleted)\n", gone.link.cluster));
-        }
-        self.links.clone_from(links);
-        text
+            .collect()
     }
 }
 

@@ -277,7 +277,7 @@ impl Engine {
                 state.watched = None;
                 state.ledger = Ledger::default();
                 if let Some(entry) = self.world.links.as_mut().and_then(|l| l.get_mut(&name)) {
-                    entry.remote = None;
+                    *entry.remote = None;
                 }
             } else {
                 self.watch_gateway(&name);
@@ -363,6 +363,11 @@ impl Engine {
         if !self.leading {
             return;
         }
+        let links = self.world.links.as_ref();
+        let target = links
+            .and_then(|links| links.get(name))
+            .map(|entry| entry.target.clone());
+        let Some(Ok(target)) = target else { return };
         let entry = self
             .world
             .links
@@ -371,7 +376,6 @@ impl Engine {
         let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
             return;
         };
-        let Ok(target) = &entry.target else { return };
         let wanted = target
             .gateway
             .as_ref()
@@ -381,7 +385,7 @@ impl Engine {
         }
         let before = state.watched.take();
         let Some(wanted) = wanted else {
-            entry.gateway = GatewayState::default();
+            *entry.gateway = GatewayState::default();
             state.facts.gateway = None;
             self.metrics.gateway_enabled(&target.cluster, false);
             return;
@@ -485,12 +489,12 @@ impl Engine {
                 state.status.latency(&mut facts.latency_ms, millis);
             }
         }
-        if entry.gateway == before {
+        if *entry.gateway == before {
             return;
         }
         facts.state = entry.gateway.clone();
         state.status.touch();
-        let cluster = entry.cluster.clone();
+        let cluster = state.link.spec.target_cluster_name.clone();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.world.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));

@@ -242,12 +242,11 @@ impl Engine {
             }
             Local::Members(change) => {
                 let touched = absorb(&mut world.members, change, false);
-                keys.extend(touched.iter().map(|service| {
-                    Key::federated(
-                        &service.namespace().unwrap_or_default(),
-                        &service.name_any(),
-                    )
-                }));
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|service| world.keys_of_member(service)),
+                );
             }
             Local::Namespaces(change) => {
                 let names = namespaces(&mut world.namespaces, change);

@@ -8,14 +8,14 @@ use super::{
     local::absorb,
 };
 use crate::{
-    api::{k8s::Service, labels as l},
+    api::k8s::Service,
     controller::{
         clock,
         metrics::Cache,
         session::Report,
         watch::{Change, Contact},
     },
-    mirror::{self, Key, Mode, Objects, Remote, Target, World},
+    mirror::{self, Key, Mode, Objects, Remote, Target},
 };
 
 impl Engine {
@@ -67,15 +67,10 @@ impl Engine {
                 };
                 let touched = with(store, |store| absorb(store, change, false));
                 let cluster = self.cluster(link);
-                let keys = touched.iter().filter_map(|slice| {
-                    let service = slice.labels().get(l::SLICE_SERVICE)?;
-                    Some(Key::mirror(
-                        &cluster,
-                        &slice.namespace().unwrap_or_default(),
-                        service,
-                    ))
-                });
-                let keys: Vec<_> = keys.collect();
+                let keys: Vec<_> = touched
+                    .iter()
+                    .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
+                    .collect();
                 self.mark_all(keys);
             }
         }
@@ -134,7 +129,7 @@ impl Engine {
             .as_mut()
             .and_then(|links| links.get_mut(link))
         {
-            entry.remote = Some(remote);
+            *entry.remote = Some(remote);
         }
         keys.extend(self.world.keys_of_cluster(&cluster));
         let limit = self.settings.max_services;
@@ -184,12 +179,7 @@ impl Engine {
         let mut keys = Vec::new();
         for service in &touched {
             let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-            keys.extend(World::keys_of_remote(&cluster, &namespace, &name));
-            // Its mirror's name may be wanted by another cluster's Service.
-            keys.extend(
-                self.world
-                    .claimants(&namespace, &mirror::mirror_name(&name, &cluster)),
-            );
+            keys.extend(self.world.keys_of_remote(&cluster, &namespace, &name));
         }
         self.mark_all(keys);
         self.note_limit(link);

@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Bool,
     /// A whole number, from at least the one given.
     Number(u32),
+    /// A whole number between both.
+    Range(u32, u32),
     /// A whole number, or nothing.
     OptionalNumber,
     /// A port.
@@ -55,6 +57,7 @@ impl Kind {
             Self::Bool => "true or false".into(),
             Self::Number(0) => "a whole number".into(),
             Self::Number(least) => format!("a whole number from {least}"),
+            Self::Range(least, most) => format!("a whole number from {least} to {most}"),
             Self::OptionalNumber => "a whole number, or null".into(),
             Self::Port => "a port from 1 to 65535".into(),
             Self::OptionalPort => "a port from 1 to 65535, or null".into(),
@@ -90,6 +93,9 @@ impl Kind {
             Self::Bool => good(value.is_boolean()),
             Self::Number(least) => {
                 good(number.is_some_and(|n| (least.into()..=u32::MAX.into()).contains(&n)))
+            }
+            Self::Range(least, most) => {
+                good(number.is_some_and(|n| (least.into()..=most.into()).contains(&n)))
             }
             Self::OptionalNumber => good(
                 number.is_some_and(|n| n <= u32::MAX.into())
@@ -195,6 +201,7 @@ mod tests {
             ("gateway.enabled", json!(false), json!("false")),
             ("gateway.replicas", json!(0), json!(-1)),
             ("gateway.probe.seconds", json!(1), json!(0)),
+            ("controller.maxInFlightWrites", json!(1000), json!(1001)),
             ("gateway.port", json!(65535), json!(65536)),
             ("gateway.nodePort", json!(0), json!("30000")),
             ("gateway.name", json!("gw"), json!("GW")),

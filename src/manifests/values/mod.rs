@@ -149,6 +149,8 @@ pub struct Controller {
     pub enable_headless_services: bool,
     /// Writes to the API server in flight at once.
     pub max_in_flight_writes: u32,
+    /// Services of one target cluster that are mirrored, at most.
+    pub max_services_per_link: u32,
     /// Resource requests and limits.
     pub resources: Resources,
     /// Node selector of its pods.
@@ -304,6 +306,7 @@ impl Default for Controller {
             metrics_port: 9999,
             enable_headless_services: false,
             max_in_flight_writes: 32,
+            max_services_per_link: 10_000,
             resources: Resources::default(),
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),

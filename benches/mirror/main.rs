@@ -1,0 +1,70 @@
+//! The whole controller against real control planes, compared with the machine's limit in the same run.
+//!
+//! `cargo bench --bench mirror -- --help` tells what can be asked for. The limit is what this machine does
+//! when the same objects are written by bare parallel requests; ratios to it mean something on any machine,
+//! times only on this one.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+#![allow(missing_docs, unreachable_pub)]
+
+#[path = "../../tests/it/fleet.rs"]
+#[allow(dead_code)]
+mod fleet;
+mod limit;
+mod objects;
+mod process;
+#[path = "../../tests/it/program.rs"]
+#[allow(dead_code)]
+mod program;
+mod report;
+mod scenarios;
+
+use clap::Parser;
+
+/// Measures the controller
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    /// Exported Services
+    #[arg(long, default_value_t = 1000)]
+    services: usize,
+    /// Links, all to a few control planes under different names
+    #[arg(long, default_value_t = 1)]
+    links: usize,
+    /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "cold,restart,idle,churn,delete"
+    )]
+    scenarios: Vec<String>,
+    /// Seconds that `idle` and `churn` last
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Writes the results to this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<std::path::PathBuf>,
+    /// Passed by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let report = runtime.block_on(scenarios::run(&args));
+    report.print();
+    if let Some(file) = &args.json {
+        std::fs::write(file, report.json()).unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! The objects that benchmarks export, and many requests at once.
+
+use control_plane::ControlPlane;
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use linkerd_mc::api::k8s::{EndpointSlice, Service};
+use serde_json::json;
+
+/// Requests under way at once: the controller's default.
+pub const PARALLEL: usize = 32;
+
+/// A client as the controller has one.
+pub async fn client(plane: &ControlPlane) -> Client {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    linkerd_mc::client::multiplexed(config).unwrap()
+}
+
+/// Runs requests, [`PARALLEL`] at a time.
+pub async fn all<F: Future<Output = ()>>(requests: impl Iterator<Item = F>) {
+    stream::iter(requests)
+        .buffer_unordered(PARALLEL)
+        .collect::<Vec<()>>()
+        .await;
+}
+
+/// Spreads objects over namespaces as a cluster of some size would have them.
+pub fn namespace(prefix: &str, index: usize) -> String {
+    format!("{prefix}-{}", index % 20)
+}
+
+/// Makes the namespaces that [`namespace`] names.
+pub async fn namespaces(client: &Client, prefix: &str) {
+    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    for index in 0..20 {
+        let name = namespace(prefix, index);
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        api.create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+    }
+}
+
+/// A Service with three ports and some metadata. With a selector, so that Kubernetes makes a slice for it.
+pub fn service(namespace: &str, name: &str, labels: serde_json::Value) -> Service {
+    let mut labels = labels;
+    labels["app"] = json!(name);
+    labels["team"] = json!("payments");
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": namespace, "labels": labels,
+            "annotations": { "example.com/owner": "payments@example.com", "example.com/tier": "1" } },
+        "spec": { "type": "ClusterIP", "selector": { "app": name }, "ports": [
+            { "name": "http", "port": 80, "targetPort": 8080 },
+            { "name": "grpc", "port": 9090, "targetPort": 9090 },
+            { "name": "admin", "port": 9990, "targetPort": "admin" },
+        ] },
+    }))
+    .unwrap()
+}
+
+/// A slice with one ready endpoint for a Service.
+pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
+    let name = service.metadata.name.clone().unwrap();
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.insert("kubernetes.io/service-name".into(), name.clone());
+    labels.insert(
+        "endpointslice.kubernetes.io/managed-by".into(),
+        "bench".into(),
+    );
+    serde_json::from_value(json!({
+        "metadata": { "name": format!("{name}-bench"), "namespace": service.metadata.namespace,
+            "labels": labels },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } }],
+        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+    }))
+    .unwrap()
+}
+
+/// Creates a Service and a slice for it.
+pub async fn create(client: Client, service: Service, with_slice: bool) {
+    let namespace = service.metadata.namespace.clone().unwrap();
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    services
+        .create(&PostParams::default(), &service)
+        .await
+        .unwrap();
+    if with_slice {
+        let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+        slices
+            .create(&PostParams::default(), &slice(&service, true))
+            .await
+            .unwrap();
+    }
+}
+
+/// Deletes a Service and its slice.
+pub async fn delete(client: Client, namespace: String, service: String, slice: String) {
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    services
+        .delete(&service, &DeleteParams::background())
+        .await
+        .unwrap();
+    let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+    slices
+        .delete(&slice, &DeleteParams::background())
+        .await
+        .unwrap();
+}
+
+/// Number of objects with the label of mirrors: Services, slices with endpoints.
+pub async fn count(client: &Client) -> (usize, usize) {
+    let parameters = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
+    let services: Api<Service> = Api::all(client.clone());
+    let slices: Api<EndpointSlice> = Api::all(client.clone());
+    let services = services
+        .list_metadata(&parameters)
+        .await
+        .unwrap()
+        .items
+        .len();
+    let slices = slices.list(&parameters).await.unwrap().items;
+    (
+        services,
+        slices
+            .iter()
+            .filter(|slice| !slice.endpoints.is_empty())
+            .count(),
+    )
+}

@@ -1,0 +1,176 @@
+//! Which objects there are: kinds by name, found by label or name, without their contents.
+
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams},
+    core::{ApiResource, GroupVersionKind},
+};
+
+use super::cluster::Cluster;
+use crate::manifests::identity::Identity;
+
+/// A kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+}
+
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+) -> Kind {
+    Kind {
+        group,
+        version,
+        name,
+        plural,
+    }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+pub(crate) const CLUSTER_ROLE: Kind = kind(RBAC, "v1", "ClusterRole", "clusterroles");
+pub(crate) const CLUSTER_ROLE_BINDING: Kind =
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings");
+pub(crate) const ROLE: Kind = kind(RBAC, "v1", "Role", "roles");
+pub(crate) const ROLE_BINDING: Kind = kind(RBAC, "v1", "RoleBinding", "rolebindings");
+pub(crate) const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts");
+pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
+pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
+pub(crate) const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
+pub(crate) const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const DISRUPTION_BUDGET: Kind = kind(
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+);
+pub(crate) const LINK: Kind = kind("multicluster.linkerd.io", "v1alpha3", "Link", "links");
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: Kind = kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+);
+pub(crate) const API_SERVICE: Kind =
+    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices");
+pub(crate) const MUTATING_WEBHOOK: Kind = kind(
+    ADMISSION,
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+);
+pub(crate) const VALIDATING_WEBHOOK: Kind = kind(
+    ADMISSION,
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
+
+/// All kinds, to find the one of an [`Identity`].
+const ALL: [Kind; 16] = [
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    DEPLOYMENT,
+    SECRET,
+    SERVICE,
+    NAMESPACE,
+    LEASE,
+    DISRUPTION_BUDGET,
+    LINK,
+    CUSTOM_RESOURCE_DEFINITION,
+    API_SERVICE,
+    MUTATING_WEBHOOK,
+    VALIDATING_WEBHOOK,
+];
+
+impl Kind {
+    /// The identity of an object of this kind.
+    pub(crate) fn named(self, namespace: Option<String>, name: String) -> Identity {
+        Identity {
+            api_version: if self.group.is_empty() {
+                self.version.to_owned()
+            } else {
+                format!("{}/{}", self.group, self.version)
+            },
+            kind: self.name.to_owned(),
+            namespace,
+            name,
+        }
+    }
+
+    fn api(self, cluster: &Cluster, namespace: Option<&str>) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk(self.group, self.version, self.name);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, self.plural);
+        let client = cluster.client.clone();
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        }
+    }
+
+    /// The objects of this kind that have certain labels; in all namespaces if none is given.
+    pub(crate) async fn list(
+        self,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+        labels: &str,
+    ) -> anyhow::Result<Vec<Identity>> {
+        let api = self.api(cluster, namespace);
+        let params = ListParams::default().labels(labels);
+        let found = cluster
+            .request_opt(&format!("list {}", self.plural), api.list_metadata(&params))
+            .await?;
+        Ok(found
+            .into_iter()
+            .flatten()
+            .map(|object| self.named(object.namespace(), object.name_any()))
+            .collect())
+    }
+
+    /// Which of these names exist.
+    pub(crate) async fn with_names(
+        self,
+        cluster: &Cluster,
+        namespace: &str,
+        names: &[String],
+    ) -> anyhow::Result<Vec<Identity>> {
+        let api = self.api(cluster, Some(namespace));
+        let mut found = Vec::new();
+        for name in names {
+            let what = format!("read {}", self.plural);
+            let object = cluster.request(&what, api.get_metadata_opt(name)).await?;
+            found.extend(object.map(|object| self.named(object.namespace(), object.name_any())));
+        }
+        Ok(found)
+    }
+}
+
+/// Deletes an object; one that is gone already is fine.
+pub(crate) async fn delete(cluster: &Cluster, identity: &Identity) -> anyhow::Result<()> {
+    let kind = ALL
+        .into_iter()
+        .find(|kind| {
+            kind.named(None, String::new()).api_version == identity.api_version
+                && kind.name == identity.kind
+        })
+        .ok_or_else(|| anyhow::anyhow!("{} is no kind that is deleted here", identity.kind))?;
+    let api = kind.api(cluster, identity.namespace.as_deref());
+    cluster
+        .request_opt(
+            &format!("delete {} {}", identity.kind, identity.name),
+            api.delete(&identity.name, &DeleteParams::default()),
+        )
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! What links a cluster to this one: objects to find and to name, for `unlink`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, PartialObjectMeta},
+};
+
+use super::{cluster::Cluster, inventory as objects};
+use crate::{
+    api::{k8s::Service, labels, link::Link},
+    manifests::{identity::Identity, link::ClusterName},
+};
+
+/// What links a cluster to this one.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    pub(super) links: Vec<Identity>,
+    pub(super) secrets: Vec<Identity>,
+    /// Objects of Linkerd's own controllers for this link.
+    pub(super) leftovers: Vec<Identity>,
+    pub(super) mirrors: Mirrors,
+}
+
+/// Services that are there because of a link.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Mirrors {
+    /// The probe Service and mirrors.
+    pub(super) own: Vec<Identity>,
+    /// Federated Services that have no other member.
+    pub(super) federated: Vec<Identity>,
+    /// Federated Services that have other members too.
+    pub(super) shared: Vec<Identity>,
+}
+
+impl Linked {
+    pub(super) async fn gather(
+        cluster: &Cluster,
+        name: &ClusterName,
+        namespace: &str,
+        linkerd: &str,
+    ) -> anyhow::Result<Self> {
+        let of_cluster = format!("{}={name}", labels::CLUSTER_NAME);
+        let credentials = format!("{}={name}", labels::CREDENTIALS_CLUSTER);
+        let (links, leftovers, control_plane_secrets, mirrors) = futures::try_join!(
+            links(cluster, namespace),
+            leftovers(cluster, namespace, name, &of_cluster),
+            objects::SECRET.list(cluster, Some(linkerd), &credentials),
+            Mirrors::gather(cluster, name),
+        )?;
+        let links: Vec<Link> = links
+            .into_iter()
+            .filter(|link| link.spec.target_cluster_name == name.to_string())
+            .collect();
+        let mut names: Vec<String> = links
+            .iter()
+            .map(|link| link.spec.cluster_credentials_secret.clone())
+            .filter(|name| !name.is_empty())
+            .chain([name.credentials_secret()])
+            .collect();
+        names.sort();
+        names.dedup();
+        let mut secrets = objects::SECRET
+            .with_names(cluster, namespace, &names)
+            .await?;
+        secrets.extend(control_plane_secrets);
+        Ok(Self {
+            links: links
+                .iter()
+                .map(|link| objects::LINK.named(link.namespace(), link.name_any()))
+                .collect(),
+            secrets,
+            leftovers,
+            mirrors,
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+            && self.secrets.is_empty()
+            && self.leftovers.is_empty()
+            && self.mirrors.len() == 0
+    }
+
+    pub(super) fn all(self) -> impl Iterator<Item = Identity> {
+        let Mirrors { own, federated, .. } = self.mirrors;
+        [self.links, self.secrets, self.leftovers, own, federated]
+            .into_iter()
+            .flatten()
+    }
+}
+
+impl Mirrors {
+    pub(super) async fn gather(cluster: &Cluster, name: &ClusterName) -> anyhow::Result<Self> {
+        let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
+        let list = async |selector: String| {
+            let params = ListParams::default().labels(&selector);
+            cluster
+                .request("list mirrors", services.list_metadata(&params))
+                .await
+        };
+        let (own, federated) = futures::try_join!(
+            list(format!("{}={name}", labels::CLUSTER_NAME)),
+            list(format!(
+                "{}=true,!{}",
+                labels::MIRRORED_SERVICE,
+                labels::CLUSTER_NAME
+            )),
+        )?;
+        let own: Vec<ObjectMeta> = own
+            .items
+            .into_iter()
+            .map(|object| object.metadata)
+            .collect();
+        let federated: Vec<ObjectMeta> = federated
+            .items
+            .into_iter()
+            .map(|object| object.metadata)
+            .collect();
+        Ok(Self::sort(&name.to_string(), &own, &federated))
+    }
+
+    /// Tells what is there only for `cluster`. `own` has its label, `federated` are all federated Services.
+    fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
+        let identity = |meta: &ObjectMeta| {
+            objects::SERVICE.named(
+                meta.namespace.clone(),
+                meta.name.clone().unwrap_or_default(),
+            )
+        };
+        let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
+            map.as_ref().is_some_and(|map| map.contains_key(key))
+        };
+        let mut mirrors = Self {
+            // A Service with the cluster's label alone is somebody else's.
+            own: own
+                .iter()
+                .filter(|meta| {
+                    has(&meta.labels, labels::MIRRORED_SERVICE)
+                        || has(&meta.labels, labels::MIRRORED_GATEWAY)
+                })
+                .map(identity)
+                .collect(),
+            ..Default::default()
+        };
+        for meta in federated {
+            let remote = meta
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(labels::REMOTE_DISCOVERY))
+                .map_or("", String::as_str);
+            let members = || remote.split(',').filter(|member| !member.is_empty());
+            let is_of_cluster =
+                |member: &str| member.split_once('@').is_some_and(|(_, of)| of == cluster);
+            if !members().any(is_of_cluster) {
+                continue;
+            }
+            if has(&meta.annotations, labels::LOCAL_DISCOVERY) || !members().all(is_of_cluster) {
+                mirrors.shared.push(identity(meta));
+            } else {
+                mirrors.federated.push(identity(meta));
+            }
+        }
+        mirrors
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.own.len() + self.federated.len() + self.shared.len()
+    }
+}
+
+/// Links of a namespace; none where there is no such kind.
+pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
+    let api = Api::<Link>::namespaced(cluster.client.clone(), namespace);
+    let found = cluster
+        .request_opt("list Links", api.list(&ListParams::default()))
+        .await?;
+    Ok(found.map(|list| list.items).unwrap_or_default())
+}
+
+/// What Linkerd's own `link` and `controllers` made for this link. We make nothing with this label but Services.
+async fn leftovers(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &ClusterName,
+    of_cluster: &str,
+) -> anyhow::Result<Vec<Identity>> {
+    let here = Some(namespace);
+    let budgets =
+        ["linkerd-service-mirror-", "controller-"].map(|prefix| format!("{prefix}{name}"));
+    let leases = [format!("service-mirror-write-{name}")];
+    let kinds = [
+        (objects::DEPLOYMENT, here),
+        (objects::CLUSTER_ROLE, None),
+        (objects::CLUSTER_ROLE_BINDING, None),
+        (objects::ROLE, here),
+        (objects::ROLE_BINDING, here),
+        (objects::SERVICE_ACCOUNT, here),
+    ];
+    let lists = kinds.map(|(kind, namespace)| Box::pin(kind.list(cluster, namespace, of_cluster)));
+    let (labelled, budgets, leases) = futures::try_join!(
+        futures::future::try_join_all(lists),
+        objects::DISRUPTION_BUDGET.with_names(cluster, namespace, &budgets),
+        objects::LEASE.with_names(cluster, namespace, &leases),
+    )?;
+    Ok([labelled.concat(), budgets, leases].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn path(identity: &Identity) -> String {
+        let namespace = identity.namespace.as_deref().unwrap_or_default();
+        format!("{namespace}/{}", identity.name)
+    }
+
+    fn metas(all: serde_json::Value) -> Vec<ObjectMeta> {
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_there_for_the_cluster_alone_is_deleted() {
+        let own = metas(json!([
+            { "name": "web-east", "namespace": "shop", "labels": { "mirror.linkerd.io/mirrored-service": "true" } },
+            { "name": "probe-east", "namespace": "mc", "labels": { "mirror.linkerd.io/mirrored-gateway": "true" } },
+            { "name": "mine", "namespace": "shop", "labels": { "mirror.linkerd.io/cluster-name": "east" } },
+        ]));
+        let remote = "multicluster.linkerd.io/remote-discovery";
+        let local = "multicluster.linkerd.io/local-discovery";
+        let federated = metas(json!([
+            { "name": "only-east", "namespace": "shop", "annotations": { remote: "a@east,b@east" } },
+            { "name": "with-north", "namespace": "shop", "annotations": { remote: "a@east,a@north" } },
+            { "name": "with-local", "namespace": "shop", "annotations": { remote: "a@east", local: "a" } },
+            { "name": "without", "namespace": "shop", "annotations": { remote: "a@eastern" } },
+            { "name": "empty", "namespace": "shop", "annotations": { remote: "", local: "a" } },
+        ]));
+        let Mirrors {
+            own,
+            federated,
+            shared,
+        } = Mirrors::sort("east", &own, &federated);
+        let paths = |all: &[Identity]| all.iter().map(path).collect::<Vec<_>>();
+        assert_eq!(paths(&own), ["shop/web-east", "mc/probe-east"]);
+        assert_eq!(paths(&federated), ["shop/only-east"]);
+        assert_eq!(paths(&shared), ["shop/with-north", "shop/with-local"]);
+    }
+}

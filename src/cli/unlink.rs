@@ -1,0 +1,199 @@
+//! `linkerd-mc unlink`: what to delete so that a cluster is linked no more, or deleting it.
+
+use std::{
+    io::IsTerminal as _,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+
+use super::{
+    args::{self, Global, Output},
+    cluster::{Cluster, block_on},
+    inventory::delete,
+    linked::{Linked, Mirrors, links},
+    output,
+    progress::spin,
+};
+use crate::{
+    api::labels,
+    hint::fail,
+    manifests::{identity, link::ClusterName},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Delete the link to east, and wait until its mirrors are gone
+  linkerd-mc unlink --cluster-name east --apply
+
+  # See what there is, and delete it by hand
+  linkerd-mc unlink --cluster-name east
+  linkerd-mc unlink --cluster-name east \\
+    | kubectl delete --ignore-not-found -f -
+
+  # Only what Linkerd's own `multicluster link` and `controllers` left behind
+  linkerd-mc unlink --cluster-name east --only-controller \\
+    | kubectl delete -f -";
+
+/// Time between two looks at mirrors that are on their way out.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Print what links a cluster to this one, for `kubectl delete -f -`, or delete it
+///
+/// These are the Link, both Secrets, the probe Service, every mirror, federated Services that have no
+/// other member, and what Linkerd's own controllers for this link left behind; those that exist.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Unlink {
+    /// Name of the target cluster
+    #[arg(long, value_name = "NAME")]
+    cluster_name: ClusterName,
+    /// Namespace of the Link
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    namespace: String,
+    /// Only what Linkerd's own controllers for this link left behind
+    #[arg(long)]
+    only_controller: bool,
+    /// Delete the link, and wait until the controller has removed the mirrors
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: do not ask
+    #[arg(long, requires = "apply")]
+    yes: bool,
+    /// With --apply: wait this long
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration, requires = "apply")]
+    wait: Duration,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
+    block_on(unlink(global, args))
+}
+
+async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
+    let cluster = Cluster::connect(&global.access()).await?;
+    let mut linked = Box::pin(Linked::gather(
+        &cluster,
+        &args.cluster_name,
+        &args.namespace,
+        &global.linkerd_namespace,
+    ))
+    .await?;
+    if args.only_controller {
+        linked = Linked {
+            leftovers: linked.leftovers,
+            ..Default::default()
+        };
+    }
+    if linked.is_empty() {
+        return Err(nothing_there(&cluster, args).await);
+    }
+    if args.apply {
+        return Box::pin(apply(&cluster, args, linked)).await;
+    }
+    for service in &linked.mirrors.shared {
+        output::note(&format!(
+            "note: the federated Service {}/{} has other members; the controller takes this one out",
+            service.namespace.as_deref().unwrap_or_default(),
+            service.name
+        ));
+    }
+    output::data(&args.output.format(&identity::manifest(linked.all())?))
+}
+
+async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
+    let (name, count) = (&args.cluster_name, linked.mirrors.len());
+    let question = format!("Delete the link to {name}, and its {count} mirrors?");
+    if !args.yes && !confirmed(&question)? {
+        return Err(fail("nothing was deleted", "--yes deletes without asking"));
+    }
+    let had_link = !linked.links.is_empty();
+    // The Link first: while it is there, the controller makes again what is deleted.
+    for object in linked
+        .links
+        .iter()
+        .chain(&linked.secrets)
+        .chain(&linked.leftovers)
+    {
+        delete(cluster, object).await?;
+    }
+    if args.only_controller {
+        return Ok(());
+    }
+    // Without a Link no controller knows that these mirrors are to go.
+    if !had_link {
+        for object in linked.mirrors.own.iter().chain(&linked.mirrors.federated) {
+            delete(cluster, object).await?;
+        }
+    }
+    let waiting = format!("waiting until {count} mirrors of {name} are gone");
+    let left = spin(&waiting, mirrors_left(cluster, name, args.wait)).await?;
+    if left > 0 {
+        return Err(fail(
+            format!("{left} mirrors of {name} are still there"),
+            format!(
+                "is the controller running? `linkerd-mc unlink --cluster-name {name} | kubectl delete -f -` does without"
+            ),
+        ));
+    }
+    output::note(&format!(
+        "the link to {name} is gone, and so are its mirrors"
+    ));
+    Ok(())
+}
+
+/// Waits until no mirror is left, at most for `wait`. Returns how many are.
+async fn mirrors_left(
+    cluster: &Cluster,
+    name: &ClusterName,
+    wait: Duration,
+) -> anyhow::Result<usize> {
+    let started = Instant::now();
+    loop {
+        let left = Box::pin(Mirrors::gather(cluster, name)).await?.len();
+        if left == 0 || started.elapsed() >= wait {
+            return Ok(left);
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
+    let known = links(cluster, &args.namespace).await.unwrap_or_default();
+    let mut names: Vec<_> = known
+        .into_iter()
+        .map(|link| link.spec.target_cluster_name)
+        .collect();
+    names.sort();
+    let hint = if names.is_empty() {
+        "there are no Links at all; --namespace says where to look".to_owned()
+    } else {
+        format!("linked clusters: {}", names.join(", "))
+    };
+    fail(
+        format!(
+            "nothing links the cluster {:?} to the namespace {:?}",
+            args.cluster_name.to_string(),
+            args.namespace
+        ),
+        hint,
+    )
+}
+
+/// Asks a person, who types yes or no. In a pipe nobody can be asked.
+fn confirmed(question: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(fail(
+            "nobody can be asked whether to delete this",
+            "--yes deletes without asking",
+        ));
+    }
+    // A line, not a key: the cursor stays visible, also when Ctrl-C ends the program here.
+    let answer: String = dialoguer::Input::new()
+        .with_prompt(format!("{question} [y/N]"))
+        .allow_empty(true)
+        .interact()?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

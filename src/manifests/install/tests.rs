@@ -1,0 +1,279 @@
+//! What values become.
+
+use super::*;
+
+fn rendered(change: impl FnOnce(&mut Values)) -> Manifest {
+    let mut values = Values::default();
+    change(&mut values);
+    install("linkerd-multicluster", &values).unwrap()
+}
+
+fn find<'a>(manifest: &'a Manifest, kind: &str, name: &str) -> Option<&'a Value> {
+    manifest
+        .objects()
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+}
+
+#[test]
+fn the_default_is_what_the_snapshot_says() {
+    let text = rendered(|_| ()).to_yaml().replace(VERSION, "VERSION");
+    insta::assert_snapshot!("install", text);
+}
+
+#[test]
+fn values_reach_the_objects() {
+    let manifest = rendered(|values| {
+        values.gateway.service_type = "NodePort".into();
+        values.gateway.node_port = Some(30143);
+        values.gateway.health_check_node_port = Some(30000);
+        values.gateway.load_balancer_class = "no".into();
+        values.gateway.load_balancer_source_ranges = vec!["10.0.0.0/8".into()];
+        values.cni_enabled = true;
+        values.enable_namespace_creation = true;
+        values.common_labels = [("team".into(), "on".into())].into();
+        values.controller.image.name = "registry.example.com/mc".into();
+    });
+    let service = find(&manifest, "Service", "linkerd-gateway").unwrap();
+    assert_eq!(
+        service["spec"],
+        json!({
+            "type": "NodePort",
+            "healthCheckNodePort": 30000,
+            "loadBalancerClass": "no",
+            "loadBalancerSourceRanges": ["10.0.0.0/8"],
+            "ports": [
+                { "name": "mc-gateway", "port": 4143, "protocol": "TCP", "nodePort": 30143 },
+                { "name": "mc-probe", "port": 4191, "protocol": "TCP" },
+            ],
+            "selector": { "app": "linkerd-gateway" },
+        })
+    );
+    assert_eq!(
+        service["metadata"]["labels"],
+        json!({ "linkerd.io/extension": "multicluster", "team": "on" })
+    );
+    let namespace = find(&manifest, "Namespace", "linkerd-multicluster").unwrap();
+    assert_eq!(
+        namespace["metadata"]["labels"],
+        json!({
+            "linkerd.io/extension": "multicluster",
+            "pod-security.kubernetes.io/enforce": "restricted",
+        })
+    );
+    let name = "linkerd-multicluster-controller";
+    let rules = &find(&manifest, "ClusterRole", name).unwrap()["rules"];
+    assert_eq!(rules[3]["verbs"], json!(["list", "watch", "create"]));
+    let pod = &find(&manifest, "Deployment", name).unwrap()["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["image"],
+        json!(format!("registry.example.com/mc:{VERSION}"))
+    );
+    assert_eq!(
+        container["args"].as_array().unwrap().last(),
+        Some(&json!("--leader-elect"))
+    );
+    assert!(
+        container["args"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("--enable-namespace-creation"))
+    );
+}
+
+#[test]
+fn federation_and_headless_reach_the_controller() {
+    let args = |change: fn(&mut Values)| {
+        let mut values = Values::default();
+        change(&mut values);
+        controller_args("ns", &values)[7..].join(" ")
+    };
+    for (change, expected) in [
+        (
+            (|_| ()) as fn(&mut Values),
+            "--federated-service-selector=mirror.linkerd.io/federated=member --leader-elect",
+        ),
+        (
+            |values| values.federation.enabled = false,
+            "--no-local-federation --leader-elect",
+        ),
+        (
+            |values| {
+                values.controller.enable_headless_services = true;
+                values.federation.excluded_labels = vec!["a".into(), "b/*".into()];
+                values.federation.excluded_annotations = vec!["c".into()];
+            },
+            "--enable-headless-services --federated-service-selector=mirror.linkerd.io/federated=member \
+             --excluded-labels=a,b/* --excluded-annotations=c --leader-elect",
+        ),
+    ] {
+        assert_eq!(args(change), expected);
+    }
+}
+
+#[test]
+fn high_availability_can_be_scheduled_on_one_node() {
+    let manifest = rendered(Values::make_highly_available);
+    for (name, replicas) in [
+        ("linkerd-gateway", 3),
+        ("linkerd-multicluster-controller", 2),
+    ] {
+        let deployment = find(&manifest, "Deployment", name).unwrap();
+        assert_eq!(deployment["spec"]["replicas"], replicas);
+        let pod = &deployment["spec"]["template"];
+        let apart = &pod["spec"]["affinity"]["podAntiAffinity"];
+        assert_eq!(
+            apart["requiredDuringSchedulingIgnoredDuringExecution"],
+            Value::Null
+        );
+        let preferred = &apart["preferredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(preferred.as_array().map(Vec::len), Some(2));
+        let budget = find(&manifest, "PodDisruptionBudget", name).unwrap();
+        assert_eq!(budget["spec"]["maxUnavailable"], 1);
+        for wanted in [
+            &budget["spec"]["selector"]["matchLabels"],
+            &deployment["spec"]["selector"]["matchLabels"],
+        ] {
+            for (key, value) in wanted.as_object().unwrap() {
+                assert_eq!(&pod["metadata"]["labels"][key], value, "{name}: {key}");
+            }
+        }
+    }
+    insta::assert_snapshot!(
+        "install-ha-controller",
+        super::super::yaml::to_yaml(
+            find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
+        )
+        .unwrap()
+        .replace(VERSION, "VERSION")
+    );
+}
+
+#[test]
+fn every_value_of_a_pod_reaches_it() {
+    let manifest = rendered(|values| {
+        let node = || [("disk".to_owned(), "ssd".to_owned())].into();
+        let tolerations: Vec<k8s_openapi::api::core::v1::Toleration> =
+            serde_json::from_value(json!([{ "key": "a", "operator": "Exists" }])).unwrap();
+        values.gateway.node_selector = node();
+        values.gateway.tolerations.clone_from(&tolerations);
+        values.gateway.termination_grace_period_seconds = Some(60);
+        values.gateway.deployment_annotations =
+            [("linkerd.io/inject".into(), "ingress".into())].into();
+        values.controller.node_selector = node();
+        values.controller.tolerations = tolerations;
+        values.controller.resources.limits = [("cpu".into(), "1".into())].into();
+        values.controller.additional_env =
+            serde_json::from_value(json!([{ "name": "A", "value": "on" }])).unwrap();
+        values.controller.image.pull_policy = "Always".into();
+        values.controller.metrics_port = 9000;
+        values.pod_annotations = [("note".into(), "a: b".into())].into();
+        values.image_pull_secrets = serde_json::from_value(json!([{ "name": "s" }])).unwrap();
+        values.node_affinity = serde_json::from_value(
+            json!({ "preferredDuringSchedulingIgnoredDuringExecution": [] }),
+        )
+        .ok();
+    });
+    let pod = |name: &str| &find(&manifest, "Deployment", name).unwrap()["spec"]["template"];
+    for name in ["linkerd-gateway", "linkerd-multicluster-controller"] {
+        let spec = &pod(name)["spec"];
+        assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd" }));
+        assert_eq!(
+            spec["tolerations"],
+            json!([{ "key": "a", "operator": "Exists" }])
+        );
+        assert!(spec["affinity"]["nodeAffinity"].is_object());
+        let account = find(&manifest, "ServiceAccount", name).unwrap();
+        assert_eq!(account["imagePullSecrets"], json!([{ "name": "s" }]));
+    }
+    let gateway = pod("linkerd-gateway");
+    assert_eq!(gateway["spec"]["terminationGracePeriodSeconds"], 60);
+    assert_eq!(
+        gateway["metadata"]["annotations"]["linkerd.io/inject"],
+        "ingress"
+    );
+    let controller = pod("linkerd-multicluster-controller");
+    assert_eq!(controller["metadata"]["annotations"]["note"], "a: b");
+    let container = &controller["spec"]["containers"][0];
+    assert_eq!(container["resources"], json!({ "limits": { "cpu": "1" } }));
+    assert_eq!(container["env"], json!([{ "name": "A", "value": "on" }]));
+    assert_eq!(container["imagePullPolicy"], "Always");
+    assert_eq!(container["ports"][0]["containerPort"], 9000);
+    assert_eq!(container["args"][2], "--admin-addr=0.0.0.0:9000");
+}
+
+#[test]
+fn access_for_a_gateway_is_less_than_full_access() {
+    let accounts = ["reader".to_owned(), "writer".to_owned()];
+    let rules = |access| {
+        let manifest = allow("mc", &accounts, access, true).unwrap();
+        assert_eq!(manifest.objects().len(), 1 + 4 * accounts.len());
+        find(&manifest, "ClusterRole", "writer").unwrap()["rules"].to_string()
+    };
+    let (gateway, full) = (rules(RemoteAccess::Gateway), rules(RemoteAccess::Full));
+    assert!(gateway.contains("endpointslices") && gateway.contains("services"));
+    for more in ["pods", "replicasets", "servers", "events", "jobs"] {
+        assert!(full.contains(more), "{more}");
+        assert!(!gateway.contains(more), "{more}");
+    }
+}
+
+#[test]
+fn revoking_names_what_allowing_made_but_the_namespace() {
+    let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
+    insta::assert_snapshot!(manifest.to_json(), @r#"
+    {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
+    {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
+    {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
+    {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"}}
+    "#);
+}
+
+#[test]
+fn another_registry_keeps_the_name_of_the_image() {
+    for (before, after) in [
+        ("linkerd-mc", "reg.example:5000/l5d/linkerd-mc"),
+        ("a.example/b/mc", "reg.example:5000/l5d/mc"),
+    ] {
+        let mut values = Values::default();
+        values.controller.image.name = before.into();
+        values.use_registry("reg.example:5000/l5d/");
+        assert_eq!(values.controller.image.name, after);
+    }
+}
+
+#[test]
+fn a_service_without_node_ports_gets_none() {
+    let manifest = rendered(|values| {
+        values.gateway.service_type = "ClusterIP".into();
+        values.gateway.node_port = Some(30143);
+        values.gateway.health_check_node_port = Some(30000);
+    });
+    let service = find(&manifest, "Service", "linkerd-gateway").unwrap();
+    assert!(!service.to_string().to_lowercase().contains("nodeport"));
+}
+
+#[test]
+fn without_a_gateway_its_objects_go_and_the_rest_stays() {
+    let all = rendered(|_| ());
+    let without = rendered(|values| values.gateway.enabled = false);
+    let gone: Vec<_> = all
+        .objects()
+        .iter()
+        .filter(|object| !without.objects().contains(object))
+        .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        gone,
+        [
+            "Deployment linkerd-gateway",
+            "Service linkerd-gateway",
+            "ServiceAccount linkerd-gateway",
+            "Server linkerd-gateway",
+            "AuthorizationPolicy linkerd-gateway",
+            "MeshTLSAuthentication any-meshed",
+            "NetworkAuthentication source-cluster",
+        ]
+    );
+}

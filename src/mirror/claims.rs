@@ -1,0 +1,197 @@
+//! Names: who holds one, and who may take a free one.
+//!
+//! Different things can want one name: `a` of cluster `b-c` and `a-b` of cluster `c` both map to `a-b-c`, host
+//! names of two headless Services may be equal, a cluster may be named `federated`. Who has the name keeps it,
+//! so that no ClusterIP changes hands. A free name goes to the first in line, by a rule that does not depend
+//! on who asks first: federated Services, probe Services, mirrors (the oldest Link first), then hosts (the
+//! oldest Link first, then by name of the headless Service).
+
+use std::fmt;
+
+use super::{
+    export::{self, Mode},
+    federated, gateway,
+    key::Key,
+    metadata::{Owner, is_managed, owner},
+    names::{FEDERATED_SUFFIX, PROBE_PREFIX, without_suffix},
+    service::mirrorable,
+    store::Grouped as _,
+    world::World,
+};
+use crate::api::k8s::{EndpointSlice, Service};
+
+/// Something that wants a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim<'a> {
+    /// The federated Service of members of this name.
+    Federated(&'a str),
+    /// The probe Service of this Link.
+    Probe(&'a str),
+    /// The mirror of a Service.
+    Mirror {
+        /// Target cluster.
+        cluster: &'a str,
+        /// Remote Service.
+        service: &'a str,
+    },
+    /// The endpoint mirror of a host.
+    Host {
+        /// Target cluster.
+        cluster: &'a str,
+        /// Remote headless Service.
+        service: &'a str,
+        /// Host name.
+        host: &'a str,
+    },
+}
+
+impl fmt::Display for Claim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Federated(service) => write!(f, "federated Service {service}"),
+            Self::Probe(link) => write!(f, "the probe Service of Link {link}"),
+            Self::Mirror { cluster, service } => {
+                write!(f, "Service {service} of cluster {cluster}")
+            }
+            Self::Host {
+                cluster,
+                service,
+                host,
+            } => write!(f, "host {host} of Service {service} of cluster {cluster}"),
+        }
+    }
+}
+
+/// Whose a local Service is: what its labels say, if its name agrees. `None`: we wrote it, and somebody has
+/// changed its labels since, so that it stands for nothing any more. Who wants its name may take it.
+pub(super) fn holder(service: &Service) -> Option<Owner<'_>> {
+    let name = service.metadata.name.as_deref().unwrap_or_default();
+    let owner = owner(&service.metadata);
+    let agrees = match owner {
+        Owner::Mirror(cluster) => without_suffix(name, cluster).is_some(),
+        Owner::EndpointMirror(cluster, headless) => {
+            without_suffix(name, cluster).is_some() && without_suffix(headless, cluster).is_some()
+        }
+        Owner::Federated => member_name(name).is_some(),
+        Owner::Probe(_) => name.strip_prefix(PROBE_PREFIX).is_some(),
+        Owner::Foreign => false,
+    };
+    if agrees {
+        Some(owner)
+    } else if is_managed(&service.metadata) {
+        None
+    } else {
+        Some(Owner::Foreign)
+    }
+}
+
+/// The members' name, if this is the name of a federated Service.
+pub(super) fn member_name(name: &str) -> Option<&str> {
+    name.strip_suffix(FEDERATED_SUFFIX)
+        .filter(|service| !service.is_empty())
+}
+
+/// All ways to read a name as `<rest>-<cluster>`, as rest and cluster.
+fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
+    name.match_indices('-')
+        .map(|(at, _)| (&name[..at], &name[at + 1..]))
+        .filter(|(rest, _)| !rest.is_empty())
+}
+
+impl World {
+    /// Who comes first among those who want this name, all that is known considered.
+    pub(super) fn first_claim<'a>(&'a self, namespace: &str, name: &'a str) -> Option<Claim<'a>> {
+        if let Some(service) = member_name(name)
+            && federated::has_member(self, namespace, service)
+        {
+            return Some(Claim::Federated(service));
+        }
+        if namespace == self.config.namespace
+            && let Some(link) = name.strip_prefix(PROBE_PREFIX)
+            && gateway::wanted(self, link).is_some()
+        {
+            return Some(Claim::Probe(link));
+        }
+        let mirrors = splits(name).filter_map(|(service, cluster)| {
+            let (target, entry) = self.link(cluster)?;
+            let seen = entry.remote.as_ref()?.service(namespace, service)?;
+            export::mode(target, seen)?;
+            mirrorable(seen).ok()?;
+            Some((target.age(), Claim::Mirror { cluster, service }))
+        });
+        if let Some((_, claim)) = mirrors.min_by_key(|(age, _)| *age) {
+            return Some(claim);
+        }
+        let hosts = splits(name).filter_map(|(host, cluster)| {
+            let service = self.first_with_host(namespace, host, cluster)?;
+            let (target, _) = self.link(cluster)?;
+            Some((
+                target.age(),
+                Claim::Host {
+                    cluster,
+                    service,
+                    host,
+                },
+            ))
+        });
+        hosts.min_by_key(|(age, _)| *age).map(|(_, claim)| claim)
+    }
+
+    /// The headless Service of a cluster that comes first among those with a ready host of this name.
+    fn first_with_host(&self, namespace: &str, host: &str, cluster: &str) -> Option<&str> {
+        let (target, entry) = self.link(cluster)?;
+        let remote = entry.remote.as_ref()?;
+        if !target.headless || target.gateway.is_none() {
+            return None;
+        }
+        remote
+            .slices
+            .iter()
+            .flat_map(|store| store.with_host(namespace, host))
+            .filter(|slice| has_ready_host(slice, host))
+            .filter_map(|slice| service_of(slice))
+            .filter(|service| {
+                remote.service(namespace, service).is_some_and(|seen| {
+                    seen.is_headless()
+                        && export::mode(target, seen) == Some(Mode::Gateway)
+                        && mirrorable(seen).is_ok()
+                })
+            })
+            .min()
+    }
+
+    /// Keys of all that could want this name.
+    pub fn claimants(&self, namespace: &str, name: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
+        if namespace == self.config.namespace {
+            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe));
+        }
+        for (rest, cluster) in splits(name) {
+            let Some((target, entry)) = self.link(cluster) else {
+                continue;
+            };
+            keys.push(Key::mirror(cluster, namespace, rest));
+            let remote = entry.remote.as_ref().filter(|_| target.headless);
+            let slices = remote
+                .into_iter()
+                .flat_map(|remote| &remote.slices)
+                .flat_map(|store| store.with_host(namespace, rest));
+            let services = slices.filter_map(|slice| service_of(slice));
+            keys.extend(services.map(|service| Key::mirror(cluster, namespace, service)));
+        }
+        keys
+    }
+}
+
+/// Name of the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    slice.group()
+}
+
+fn has_ready_host(slice: &EndpointSlice, host: &str) -> bool {
+    slice
+        .endpoints
+        .iter()
+        .any(|endpoint| endpoint.is_ready() && endpoint.hostname.as_deref() == Some(host))
+}

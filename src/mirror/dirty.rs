@@ -1,0 +1,240 @@
+//! Which keys a change concerns. After a change, working on the keys named here brings about the same as
+//! working on all there are.
+//!
+//! What was and what is count both: for a change of an object, ask with the state before and with the state
+//! after; for a change of a Link, ask before and after the change.
+
+use kube::ResourceExt as _;
+
+use super::{
+    key::Key,
+    links::Links,
+    metadata::{Owner, annotation, is_managed, label, owner},
+    names::{PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, without_suffix},
+    store::{Grouped as _, Objects},
+    world::{Remote, World},
+};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+};
+
+impl World {
+    /// Keys that a local Service with our labels concerns: its own, and those that would like its name.
+    pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+        let mut keys = self.claimants(&namespace, &name);
+        match owner(&service.metadata) {
+            Owner::Mirror(cluster) => {
+                keys.extend(
+                    without_suffix(&name, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
+                );
+            }
+            Owner::EndpointMirror(cluster, headless) => keys.extend(
+                without_suffix(headless, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
+            ),
+            Owner::Probe(_) => keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe)),
+            Owner::Federated | Owner::Foreign => {}
+        }
+        if is_managed(&service.metadata) {
+            keys.extend(written_for(&namespace, &name, fq_name(&service.metadata)));
+        }
+        keys
+    }
+
+    /// Keys that a local slice with our labels concerns.
+    pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
+        let namespace = slice.namespace().unwrap_or_default();
+        let service = slice.group();
+        if label(&slice.metadata, l::MIRRORED_GATEWAY).is_some() {
+            let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
+            return link.map(Key::probe).into_iter().collect();
+        }
+        let mut keys = Vec::new();
+        if let Some(cluster) = label(&slice.metadata, l::CLUSTER_NAME) {
+            let headless = label(&slice.metadata, l::HEADLESS_MIRROR);
+            let own = headless
+                .or(service)
+                .and_then(|name| without_suffix(name, cluster));
+            keys.extend(own.map(|service| Key::mirror(cluster, &namespace, service)));
+        }
+        // Somebody may have changed the labels of a slice that we wrote.
+        let owners = slice.metadata.owner_references.iter().flatten();
+        for name in owners.map(|owner| owner.name.as_str()).chain(service) {
+            keys.extend(written_for(&namespace, name, fq_name(&slice.metadata)));
+        }
+        keys
+    }
+
+    /// Keys that a Service of a target cluster concerns: its own, and those that it may have kept from a name.
+    pub fn keys_of_remote(&self, cluster: &str, namespace: &str, service: &str) -> Vec<Key> {
+        let mut keys = vec![
+            Key::mirror(cluster, namespace, service),
+            Key::federated(namespace, service),
+        ];
+        keys.extend(self.claimants(namespace, &mirror_name(service, cluster)));
+        keys.extend(self.claimants(namespace, &federated_name(service)));
+        let remote = self
+            .link(cluster)
+            .and_then(|(_, entry)| entry.remote.as_ref());
+        let slices = remote
+            .into_iter()
+            .flat_map(|remote| remote.slices_of(namespace, service));
+        for slice in slices {
+            self.extend_with_hosts(cluster, slice, &mut keys);
+        }
+        keys
+    }
+
+    /// Keys that a slice of a target cluster concerns: its Service's, and those that its hosts may have kept
+    /// from a name.
+    pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
+        let mut keys = Vec::new();
+        if let Some(service) = slice.group() {
+            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            keys.push(Key::mirror(cluster, namespace, service));
+        }
+        self.extend_with_hosts(cluster, slice, &mut keys);
+        keys
+    }
+
+    fn extend_with_hosts(&self, cluster: &str, slice: &EndpointSlice, keys: &mut Vec<Key>) {
+        let by_host = self
+            .link(cluster)
+            .is_some_and(|(target, _)| target.headless);
+        if by_host {
+            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            for host in slice.hosts() {
+                keys.extend(self.claimants(namespace, &endpoint_mirror_name(host, cluster)));
+            }
+        }
+    }
+
+    /// Keys that a Service of the local cluster concerns, as a member of a federated Service.
+    pub fn keys_of_member(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+        let mut keys = vec![Key::federated(&namespace, &name)];
+        keys.extend(self.claimants(&namespace, &federated_name(&name)));
+        keys
+    }
+
+    /// All keys that have to do with a target cluster: all that it exports, all that stands for it here, and
+    /// the probes of the Links that name it.
+    pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
+        let links = self.links.iter().flat_map(|links| links.naming(cluster));
+        let mut keys: Vec<Key> = links.map(Key::probe).collect();
+        let remote = self
+            .link(cluster)
+            .and_then(|(_, entry)| entry.remote.as_ref());
+        for service in remote.into_iter().flat_map(Remote::services) {
+            let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+            keys.extend(self.keys_of_remote(cluster, &namespace, &name));
+        }
+        for service in [&self.mirrors, &self.probes]
+            .into_iter()
+            .flatten()
+            .flat_map(Objects::iter)
+        {
+            let ours = match owner(&service.metadata) {
+                Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
+                    own == cluster
+                }
+                Owner::Federated => true,
+                Owner::Foreign => is_managed(&service.metadata),
+            };
+            if ours {
+                keys.extend(self.keys_of_local(service));
+            }
+        }
+        for slice in [&self.slices, &self.probe_slices]
+            .into_iter()
+            .flatten()
+            .flat_map(Objects::iter)
+        {
+            if label(&slice.metadata, l::CLUSTER_NAME).is_none_or(|own| own == cluster) {
+                keys.extend(self.keys_of_local_slice(slice));
+            }
+        }
+        once_each(keys)
+    }
+
+    /// All keys of a namespace.
+    pub fn keys_of_namespace(&self, namespace: &str) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (target, entry) in self.active() {
+            let services = entry.remote.iter().flat_map(|remote| &remote.services);
+            for service in services.flat_map(|store| store.in_namespace(namespace)) {
+                keys.push(Key::mirror(&target.cluster, namespace, &service.name_any()));
+                keys.push(Key::federated(namespace, &service.name_any()));
+            }
+        }
+        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
+            keys.extend(self.keys_of_local(service));
+        }
+        for slice in self.slices.iter().flat_map(|s| s.in_namespace(namespace)) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
+            keys.push(Key::federated(namespace, &member.name_any()));
+        }
+        once_each(keys)
+    }
+
+    /// All keys there are.
+    pub fn keys(&self) -> Vec<Key> {
+        let links = self.links.iter().flat_map(Links::keys);
+        let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
+        for (target, entry) in self.active() {
+            for service in entry.remote.iter().flat_map(Remote::services) {
+                let namespace = service.namespace().unwrap_or_default();
+                keys.push(Key::mirror(
+                    &target.cluster,
+                    &namespace,
+                    &service.name_any(),
+                ));
+                keys.push(Key::federated(&namespace, &service.name_any()));
+            }
+        }
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(Objects::iter) {
+            keys.extend(self.keys_of_local(service));
+        }
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(Objects::iter) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        for member in self.members.iter().flat_map(Objects::iter) {
+            keys.push(Key::federated(
+                &member.namespace().unwrap_or_default(),
+                &member.name_any(),
+            ));
+        }
+        once_each(keys)
+    }
+}
+
+fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn fq_name(metadata: &kube::core::ObjectMeta) -> &str {
+    annotation(metadata, l::REMOTE_FQ_NAME).unwrap_or_default()
+}
+
+/// The key that a Service of this name was written for, as its annotation [`l::REMOTE_FQ_NAME`] tells:
+/// `<service>.<namespace>.svc.…`, or `<host>.<service>.<namespace>.svc.…` for an endpoint mirror.
+fn written_for(namespace: &str, name: &str, fq_name: &str) -> Option<Key> {
+    let parts: Vec<&str> = fq_name.splitn(5, '.').collect();
+    let (stem, service) = match parts.as_slice() {
+        [service, own, "svc", ..] if *own == namespace => (*service, *service),
+        [host, service, own, "svc", ..] if *own == namespace => (*host, *service),
+        _ => return None,
+    };
+    let cluster = name
+        .strip_prefix(stem)?
+        .strip_prefix('-')
+        .filter(|cluster| !cluster.is_empty())?;
+    Some(Key::mirror(cluster, namespace, service))
+}

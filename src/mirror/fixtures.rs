@@ -1,0 +1,327 @@
+//! Short builders for tests: Links, Services, slices, worlds. What a test does not say takes a usual value.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::core::ObjectMeta;
+
+use super::{
+    Config, GatewayState, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote, Target,
+    World, metadata::Map, plan::Write,
+};
+use crate::api::{
+    k8s::{
+        Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Service, ServicePort,
+        ServiceSpec,
+    },
+    labels as l,
+    link::{Link, LinkSpec, ProbeSpec},
+};
+
+/// Namespace of Links in tests.
+pub(super) const LINKS: &str = "mc";
+/// Namespace of Services in tests.
+pub(super) const NS: &str = "ns";
+/// The gateway's address in tests.
+pub(super) const GATEWAY: &str = "192.0.2.1";
+
+pub(super) fn map(pairs: &[(&str, &str)]) -> Map {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+pub(super) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A Link as `link-gen` makes it, with a gateway, of a cluster of the same name.
+pub(super) fn link(name: &str) -> Link {
+    let equals = |key: &str, value: &str| {
+        Some(
+            serde_json::from_value(serde_json::json!({ "matchLabels": { key: value } }))
+                .expect("a selector"),
+        )
+    };
+    Link {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(LINKS.to_owned()),
+            creation_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0))),
+            ..ObjectMeta::default()
+        },
+        spec: LinkSpec {
+            target_cluster_name: name.to_owned(),
+            target_cluster_domain: "cluster.local".to_owned(),
+            gateway_address: GATEWAY.to_owned(),
+            gateway_port: "4143".to_owned(),
+            gateway_identity: "gateway.identity".to_owned(),
+            probe_spec: ProbeSpec {
+                path: "/ready".to_owned(),
+                period: "3s".to_owned(),
+                port: "4191".to_owned(),
+                ..ProbeSpec::default()
+            },
+            selector: equals(l::EXPORTED, "true"),
+            remote_discovery_selector: equals(l::EXPORTED, "remote-discovery"),
+            federated_service_selector: equals(l::FEDERATED, "member"),
+            ..LinkSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// A Link, parsed.
+pub(super) fn target(cluster: &str) -> Target {
+    Target::parse(&link(cluster), false).unwrap()
+}
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A Service under construction.
+#[derive(Clone, Debug)]
+pub(super) struct Svc(pub(super) Service);
+
+/// A Service with one port, `http` 80.
+pub(super) fn svc(name: &str) -> Svc {
+    Svc(Service {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(NS.to_owned()),
+            uid: Some(format!("uid-{name}")),
+            resource_version: Some("1".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: ServiceSpec {
+            cluster_ip: Some("10.0.0.1".to_owned()),
+            ports: vec![port("http", 80)],
+            selector: None,
+            type_: Some("ClusterIP".to_owned()),
+        },
+    })
+}
+
+pub(super) fn port(name: &str, number: i32) -> ServicePort {
+    ServicePort {
+        name: Some(name.to_owned()),
+        protocol: Some("TCP".to_owned()),
+        port: number,
+        ..ServicePort::default()
+    }
+}
+
+impl Svc {
+    pub(super) fn within(mut self, namespace: &str) -> Self {
+        self.0.metadata.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    pub(super) fn label(mut self, key: &str, value: &str) -> Self {
+        let labels = self.0.metadata.labels.get_or_insert_default();
+        labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(super) fn annotation(mut self, key: &str, value: &str) -> Self {
+        let annotations = self.0.metadata.annotations.get_or_insert_default();
+        annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(super) fn exported(self) -> Self {
+        self.label(l::EXPORTED, "true")
+    }
+
+    pub(super) fn discovered(self) -> Self {
+        self.label(l::EXPORTED, "remote-discovery")
+    }
+
+    pub(super) fn member(self) -> Self {
+        self.label(l::FEDERATED, "member")
+    }
+
+    pub(super) fn headless(mut self) -> Self {
+        self.0.spec.cluster_ip = Some("None".to_owned());
+        self
+    }
+
+    pub(super) fn ports(mut self, ports: Vec<ServicePort>) -> Self {
+        self.0.spec.ports = ports;
+        self
+    }
+
+    pub(super) fn version(mut self, version: u64) -> Self {
+        self.0.metadata.resource_version = Some(version.to_string());
+        self
+    }
+
+    /// As Linkerd's own service mirror makes the mirror of a Service.
+    pub(super) fn mirrored_by_linkerd(self, cluster: &str, service: &str) -> Self {
+        self.label(l::MIRRORED_SERVICE, "true")
+            .label(l::CLUSTER_NAME, cluster)
+            .annotation(
+                l::REMOTE_FQ_NAME,
+                &format!("{service}.{NS}.svc.cluster.local"),
+            )
+            .annotation(l::REMOTE_RESOURCE_VERSION, "1")
+    }
+
+    pub(super) fn arc(self) -> Arc<Service> {
+        Arc::new(self.0)
+    }
+}
+
+/// A slice of a Service, IPv4, with the port `http` 8080 and no endpoints.
+pub(super) fn slice(service: &str, suffix: &str) -> EndpointSlice {
+    EndpointSlice {
+        metadata: ObjectMeta {
+            name: Some(format!("{service}-{suffix}")),
+            namespace: Some(NS.to_owned()),
+            uid: Some(format!("uid-slice-{service}-{suffix}")),
+            resource_version: Some("1".to_owned()),
+            labels: Some(map(&[(l::SLICE_SERVICE, service)])),
+            ..ObjectMeta::default()
+        },
+        address_type: "IPv4".to_owned(),
+        endpoints: Vec::new(),
+        ports: vec![EndpointPort {
+            name: Some("http".to_owned()),
+            protocol: Some("TCP".to_owned()),
+            port: Some(8080),
+            app_protocol: None,
+        }],
+    }
+}
+
+pub(super) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.to_owned()],
+        conditions: EndpointConditions { ready: Some(ready) },
+        hostname: host.map(str::to_owned),
+    }
+}
+
+/// A slice with one ready endpoint.
+pub(super) fn backing(service: &str) -> EndpointSlice {
+    EndpointSlice {
+        endpoints: vec![endpoint("192.0.2.10", None, true)],
+        ..slice(service, "x")
+    }
+}
+
+/// A slice with these hosts, all ready.
+pub(super) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
+    let endpoints = hosts
+        .iter()
+        .enumerate()
+        .map(|(index, host)| endpoint(&format!("192.0.2.{}", index + 10), Some(host), true));
+    EndpointSlice {
+        endpoints: endpoints.collect(),
+        ..slice(service, "x")
+    }
+}
+
+/// What is known through a Link: its cluster listed and empty, its gateway alive.
+pub(super) fn entry(target: Target) -> LinkEntry {
+    LinkEntry {
+        cluster: target.cluster.clone(),
+        target: Ok(target),
+        remote: Some(Remote {
+            services: vec![Objects::default()],
+            slices: vec![Objects::default()],
+            over_limit: false,
+        }),
+        gateway: GatewayState {
+            addresses: Some(vec![ip(GATEWAY)]),
+            liveness: Liveness::Alive,
+        },
+    }
+}
+
+/// A listed local cluster: the namespaces of Links and of Services, and nothing in them.
+pub(super) fn world() -> World {
+    World {
+        config: Config {
+            namespace: LINKS.to_owned(),
+            local_members: target("x").federated_selector,
+            ..Config::default()
+        },
+        namespaces: Some(
+            [NS, LINKS]
+                .map(|name| (name.to_owned(), NamespacePhase::Active))
+                .into(),
+        ),
+        mirrors: Some(Objects::default()),
+        slices: Some(Objects::default()),
+        probes: Some(Objects::default()),
+        probe_slices: Some(Objects::default()),
+        members: Some(Objects::default()),
+        links: Some(Links::default()),
+        foreign: BTreeMap::new(),
+    }
+}
+
+impl World {
+    /// Adds a Link and what its cluster has.
+    pub(super) fn linked(self, target: Target, services: &[Svc], slices: &[EndpointSlice]) -> Self {
+        self.with_entry(entry(target), services, slices)
+    }
+
+    /// Adds what is known through a Link, and what its cluster has.
+    pub(super) fn with_entry(
+        mut self,
+        mut entry: LinkEntry,
+        services: &[Svc],
+        slices: &[EndpointSlice],
+    ) -> Self {
+        if let Some(remote) = &mut entry.remote {
+            for service in services {
+                remote.services[0].put(Arc::new(service.0.clone()));
+            }
+            for slice in slices {
+                remote.slices[0].put(Arc::new(slice.clone()));
+            }
+        }
+        let link = entry
+            .target
+            .as_ref()
+            .map_or_else(|_| entry.cluster.clone(), |t| t.link.clone());
+        self.links.get_or_insert_default().insert(link, entry);
+        self
+    }
+
+    /// Adds local Services with our labels.
+    pub(super) fn local(mut self, services: &[Svc]) -> Self {
+        for service in services {
+            let store = self.mirrors.get_or_insert_default();
+            store.put(Arc::new(service.0.clone()));
+        }
+        self
+    }
+
+    /// Adds local slices with our labels.
+    pub(super) fn local_slice(mut self, slice: EndpointSlice) -> Self {
+        self.slices.get_or_insert_default().put(Arc::new(slice));
+        self
+    }
+
+    /// Adds a member of the local cluster.
+    pub(super) fn local_member(mut self, service: Svc) -> Self {
+        self.members.get_or_insert_default().put(service.arc());
+        self
+    }
+}
+
+/// Writes in short: `create Service ns/web-east`.
+pub(super) fn said(writes: &[Write]) -> Vec<String> {
+    writes
+        .iter()
+        .map(|write| {
+            let (verb, kind, namespace, name) = write.describe();
+            format!("{verb} {kind} {namespace}/{name}")
+        })
+        .collect()
+}

@@ -1,0 +1,332 @@
+//! What happens to clusters: a small language of changes, and generators for it.
+//!
+//! Names are chosen to collide: `a-b` of cluster `c` and `a` of `b-c`, `a` of cluster `federated`, hosts named like
+//! Services, a Service `probe` in the namespace of probe Services.
+
+use proptest::prelude::*;
+
+use super::super::fixtures::{LINKS, NS, endpoint, link, port, svc};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service, ServicePort},
+        labels as l,
+        link::Link,
+    },
+    mirror::{Liveness, NamespacePhase},
+};
+
+pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
+pub(super) const CLUSTERS: [&str; 3] = ["c", "b-c", "federated"];
+const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
+const HOSTS: [&str; 3] = ["h", "a", "i"];
+const NAMESPACES: [&str; 3] = [NS, LINKS, "new"];
+
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    /// A Link is applied, or deleted.
+    Link(usize, Option<LinkMade>),
+    /// A gateway resolves, or answers, or not.
+    Gateway(usize, Addresses, Liveness),
+    /// A target cluster has more Services than may be.
+    Limit(usize, bool),
+    /// A Service of a target cluster comes, changes or goes.
+    Remote(usize, usize, usize, Option<ServiceMade>),
+    /// A slice of a target cluster comes, changes or goes: hosts, and whether they are ready.
+    Slice(usize, usize, usize, usize, Option<Vec<(usize, bool)>>),
+    /// A Service of the local cluster comes, changes or goes.
+    Member(usize, usize, Option<ServiceMade>),
+    /// A namespace comes or goes.
+    Namespace(usize, Option<NamespacePhase>),
+    /// Somebody makes a Service of a name that we may want, or deletes it.
+    Stranger(usize, String, bool),
+    /// Linkerd's own service mirror made this.
+    Legacy(usize, usize, usize, bool),
+    /// Somebody edits something of ours.
+    Edit(usize, Edit),
+    /// Somebody deletes something of ours.
+    Delete(usize),
+    /// The controller ends, and starts again.
+    Restart,
+    /// Kubernetes collects garbage.
+    Collect,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Addresses {
+    Unresolved,
+    Empty,
+    V4,
+    Dual,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit {
+    StripCluster,
+    MoveCluster(usize),
+    StripMirrored,
+    StripHeadless,
+    Unmanage,
+    Junk,
+    Relabel,
+    Ports,
+    Tokens,
+    SliceEndpoints,
+    SliceLabels,
+    SliceOwner,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LinkMade {
+    pub(super) cluster: usize,
+    pub(super) created: i64,
+    pub(super) valid: bool,
+    pub(super) gateway: bool,
+    pub(super) probe: bool,
+    pub(super) headless: bool,
+}
+
+impl LinkMade {
+    pub(super) fn link(&self, name: &str) -> Link {
+        let mut made = link(name);
+        made.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                super::super::fixtures::at(self.created),
+            ));
+        CLUSTERS[self.cluster].clone_into(&mut made.spec.target_cluster_name);
+        if !self.gateway {
+            made.spec.gateway_address.clear();
+        }
+        if !self.valid {
+            // Invalid with a gateway and without one.
+            "none".clone_into(&mut made.spec.gateway_port);
+            "192.0.2.1".clone_into(&mut made.spec.gateway_address);
+        }
+        if !self.probe {
+            made.spec.probe_spec.path.clear();
+        }
+        made
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ServiceMade {
+    pub(super) export: usize,
+    pub(super) member: bool,
+    pub(super) form: usize,
+    pub(super) ports: usize,
+    pub(super) label: usize,
+}
+
+impl ServiceMade {
+    pub(super) fn service(&self, namespace: &str, name: &str) -> Service {
+        let mut made = svc(name).within(namespace);
+        made = match self.export {
+            0 => made,
+            1 => made.exported(),
+            _ => made.discovered(),
+        };
+        if self.member {
+            made = made.member();
+        }
+        if self.label > 0 {
+            made = made.label("team", &self.label.to_string());
+        }
+        let udp = ServicePort {
+            protocol: Some("UDP".to_owned()),
+            ..port("dns", 53)
+        };
+        made = made.ports(match self.ports {
+            0 => vec![port("http", 80)],
+            1 => vec![port("http", 80), udp],
+            _ => vec![udp],
+        });
+        match self.form {
+            1 => made = made.headless(),
+            2 => made = made.ports(Vec::new()).headless(),
+            3 => {
+                made.0.spec.type_ = Some("ExternalName".to_owned());
+                made.0.spec.cluster_ip = None;
+            }
+            _ => {}
+        }
+        made.0
+    }
+}
+
+pub(super) fn namespace(index: usize) -> &'static str {
+    NAMESPACES[index]
+}
+
+pub(super) fn name(index: usize) -> &'static str {
+    NAMES[index]
+}
+
+pub(super) fn remote_slice(
+    namespace: &str,
+    service: &str,
+    index: usize,
+    hosts: &[(usize, bool)],
+) -> EndpointSlice {
+    let mut made = super::super::fixtures::slice(service, &index.to_string());
+    made.metadata.namespace = Some(namespace.to_owned());
+    made.endpoints = hosts
+        .iter()
+        .map(|(host, ready)| {
+            // The last one stands for an endpoint without a host name.
+            endpoint("192.0.2.50", HOSTS.get(*host).copied(), *ready)
+        })
+        .collect();
+    made
+}
+
+fn local_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => (0..NAMES.len(), 0..CLUSTERS.len())
+            .prop_map(|(name, cluster)| format!("{}-{}", NAMES[name], CLUSTERS[cluster])),
+        2 => (0..NAMES.len()).prop_map(|name| format!("{}-federated", NAMES[name])),
+        1 => (0..LINK_NAMES.len()).prop_map(|link| format!("probe-{}", LINK_NAMES[link])),
+    ]
+}
+
+fn service_made() -> impl Strategy<Value = ServiceMade> {
+    (
+        prop_oneof![1 => Just(0usize), 4 => Just(1usize), 1 => Just(2usize)],
+        prop::bool::weighted(0.4),
+        prop_oneof![5 => Just(0usize), 4 => Just(1usize), 1 => 2usize..4],
+        prop_oneof![4 => Just(0usize), 1 => 1usize..3],
+        0usize..3,
+    )
+        .prop_map(|(export, member, form, ports, label)| ServiceMade {
+            export,
+            member,
+            form,
+            ports,
+            label,
+        })
+}
+
+fn link_made() -> impl Strategy<Value = LinkMade> {
+    (
+        0..CLUSTERS.len(),
+        0i64..3,
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.6),
+        prop::bool::weighted(0.7),
+    )
+        .prop_map(
+            |(cluster, created, valid, gateway, probe, headless)| LinkMade {
+                cluster,
+                created,
+                valid,
+                gateway,
+                probe,
+                headless,
+            },
+        )
+}
+
+fn within() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => Just(0usize), 1 => Just(1usize), 1 => Just(2usize)]
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        Just(Edit::StripCluster),
+        (0..CLUSTERS.len()).prop_map(Edit::MoveCluster),
+        Just(Edit::StripMirrored),
+        Just(Edit::StripHeadless),
+        Just(Edit::Unmanage),
+        Just(Edit::Junk),
+        Just(Edit::Relabel),
+        Just(Edit::Ports),
+        Just(Edit::Tokens),
+        Just(Edit::SliceEndpoints),
+        Just(Edit::SliceLabels),
+        Just(Edit::SliceOwner),
+    ]
+}
+
+/// Changes of what should be: Links, target clusters, members.
+fn wish() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..LINK_NAMES.len(), prop::option::weighted(0.8, link_made()))
+            .prop_map(|(link, made)| Act::Link(link, made)),
+        8 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), prop::option::weighted(0.75, service_made()))
+            .prop_map(|(c, n, s, made)| Act::Remote(c, n, s, made)),
+        6 => (
+            0..CLUSTERS.len(),
+            within(),
+            0..NAMES.len(),
+            0usize..2,
+            prop::option::weighted(0.8, prop::collection::vec((0..HOSTS.len() + 1, prop::bool::weighted(0.8)), 0..3)),
+        )
+            .prop_map(|(c, n, s, i, hosts)| Act::Slice(c, n, s, i, hosts)),
+        2 => (within(), 0..NAMES.len(), prop::option::weighted(0.7, service_made()))
+            .prop_map(|(n, s, made)| Act::Member(n, s, made)),
+    ]
+}
+
+/// Changes of what is known of target clusters.
+fn news() -> impl Strategy<Value = Act> {
+    let liveness = prop_oneof![
+        Just(Liveness::Unknown),
+        Just(Liveness::Alive),
+        Just(Liveness::Dead)
+    ];
+    let addresses = prop_oneof![
+        Just(Addresses::Unresolved),
+        Just(Addresses::Empty),
+        Just(Addresses::V4),
+        Just(Addresses::Dual)
+    ];
+    prop_oneof![
+        3 => (0..LINK_NAMES.len(), addresses, liveness)
+            .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
+        1 => (0..LINK_NAMES.len(), any::<bool>()).prop_map(|(link, on)| Act::Limit(link, on)),
+    ]
+}
+
+/// Changes of what is in the local cluster.
+fn meddling() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0usize..8, edit()).prop_map(|(pick, edit)| Act::Edit(pick, edit)),
+        2 => (0usize..8).prop_map(Act::Delete),
+        2 => (within(), local_name(), any::<bool>()).prop_map(|(n, s, on)| Act::Stranger(n, s, on)),
+        2 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), any::<bool>())
+            .prop_map(|(c, n, s, federated)| Act::Legacy(c, n, s, federated)),
+        1 => (
+            0..NAMESPACES.len(),
+            prop_oneof![
+                Just(None),
+                Just(Some(NamespacePhase::Active)),
+                Just(Some(NamespacePhase::Terminating))
+            ]
+        )
+            .prop_map(|(n, phase)| Act::Namespace(n, phase)),
+        1 => Just(Act::Restart),
+        1 => Just(Act::Collect),
+    ]
+}
+
+/// Two Links that live, most of the time, and then whatever happens.
+pub(super) fn history(length: usize) -> impl Strategy<Value = Vec<Act>> {
+    let linked = (link_made(), link_made(), any::<bool>()).prop_map(|(one, two, both)| {
+        let mut acts = vec![Act::Link(0, Some(one))];
+        if both {
+            acts.push(Act::Link(1, Some(two)));
+        }
+        acts
+    });
+    let act = prop_oneof![6 => wish(), 1 => news(), 3 => meddling()];
+    (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
+        acts.extend(more);
+        acts
+    })
+}
+
+/// As [`history`], without anything after which what stands depends on what stood: see the properties.
+pub(super) fn plain_history(length: usize) -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![4 => wish(), 2 => meddling()];
+    prop::collection::vec(act, 1..length)
+}

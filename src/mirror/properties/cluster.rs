@@ -1,0 +1,428 @@
+//! A local cluster in memory: what a Kubernetes API server keeps of Services, EndpointSlices and namespaces,
+//! with its preconditions, its merge patches and its garbage collector. And a guard: every write of ours is
+//! held against what we may touch.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ObjectMeta;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        NamespacePhase, Patch,
+        metadata::{annotation, is_managed, label},
+    },
+};
+
+/// Namespace and name.
+pub(super) type Id = (String, String);
+
+/// Why the API server says no.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Exists,
+    NotFound,
+    Conflict,
+    NoNamespace,
+}
+
+/// A state before and after a change, for the watches.
+#[derive(Clone, Debug)]
+pub(super) enum Changed {
+    Service(Option<Box<Service>>, Option<Box<Service>>),
+    Slice(Option<Box<EndpointSlice>>, Option<Box<EndpointSlice>>),
+    Namespace(String),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) services: BTreeMap<Id, Service>,
+    pub(super) slices: BTreeMap<Id, EndpointSlice>,
+    /// v1 Endpoints, with the cluster that their label names.
+    pub(super) endpoints: BTreeMap<Id, String>,
+    pub(super) namespaces: BTreeMap<String, NamespacePhase>,
+    /// UIDs of what people have made, which is never to be touched.
+    pub(super) strangers: BTreeSet<String>,
+    serial: u64,
+}
+
+pub(super) fn id(metadata: &ObjectMeta) -> Id {
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+/// RFC 7386.
+fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(serde_json::Map::new());
+    }
+    let into = into.as_object_mut().unwrap();
+    for (key, value) in patch {
+        if value.is_null() {
+            into.remove(key);
+        } else {
+            merge(into.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn owners(slice: &EndpointSlice) -> &[OwnerReference] {
+    slice
+        .metadata
+        .owner_references
+        .as_deref()
+        .unwrap_or_default()
+}
+
+impl Cluster {
+    fn next(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn stamp(&mut self, metadata: &mut ObjectMeta) {
+        metadata.resource_version = Some(self.next().to_string());
+    }
+
+    fn admit(&mut self, metadata: &mut ObjectMeta) -> Result<(), Refusal> {
+        let (namespace, name) = id(metadata);
+        assert!(name.len() <= 63 || name.contains("-ipv"), "{name} too long");
+        if self.namespaces.get(&namespace) != Some(&NamespacePhase::Active) {
+            return Err(Refusal::NoNamespace);
+        }
+        metadata.uid = Some(format!("u{}", self.next()));
+        self.stamp(metadata);
+        Ok(())
+    }
+
+    pub(super) fn create_namespace(&mut self, name: &str) -> Vec<Changed> {
+        self.namespaces
+            .entry(name.to_owned())
+            .or_insert(NamespacePhase::Active);
+        vec![Changed::Namespace(name.to_owned())]
+    }
+
+    pub(super) fn create_service(
+        &mut self,
+        mut service: Service,
+    ) -> Result<(Service, Vec<Changed>), Refusal> {
+        let id = id(&service.metadata);
+        if self.services.contains_key(&id) {
+            return Err(Refusal::Exists);
+        }
+        self.admit(&mut service.metadata)?;
+        if service.spec.cluster_ip.as_deref() != Some("None") {
+            assert!(!service.spec.ports.is_empty(), "a Service needs ports");
+            let serial = self.next();
+            service.spec.cluster_ip = Some(format!("10.{}.{}.1", serial / 200, serial % 200));
+        }
+        self.services.insert(id, service.clone());
+        let changed = Changed::Service(None, Some(Box::new(service.clone())));
+        Ok((service, vec![changed]))
+    }
+
+    pub(super) fn create_slice(
+        &mut self,
+        mut slice: EndpointSlice,
+    ) -> Result<(EndpointSlice, Vec<Changed>), Refusal> {
+        let id = id(&slice.metadata);
+        if self.slices.contains_key(&id) {
+            return Err(Refusal::Exists);
+        }
+        self.admit(&mut slice.metadata)?;
+        valid_slice(&slice);
+        self.slices.insert(id, slice.clone());
+        let changed = Changed::Slice(None, Some(Box::new(slice.clone())));
+        Ok((slice, vec![changed]))
+    }
+
+    pub(super) fn patch_service(
+        &mut self,
+        patch: &Patch,
+    ) -> Result<(Service, Vec<Changed>), Refusal> {
+        let id = (patch.namespace.clone(), patch.name.clone());
+        let before = self.services.get(&id).ok_or(Refusal::NotFound)?.clone();
+        let mut after = patched(&before, &before.metadata, &patch.body)?;
+        self.guard(&before.metadata);
+        assert_eq!(
+            before.is_headless(),
+            after.is_headless(),
+            "a ClusterIP is for life"
+        );
+        self.stamp(&mut after.metadata);
+        self.services.insert(id, after.clone());
+        let changed = Changed::Service(Some(Box::new(before)), Some(Box::new(after.clone())));
+        Ok((after, vec![changed]))
+    }
+
+    pub(super) fn patch_slice(
+        &mut self,
+        patch: &Patch,
+    ) -> Result<(EndpointSlice, Vec<Changed>), Refusal> {
+        let id = (patch.namespace.clone(), patch.name.clone());
+        let before = self.slices.get(&id).ok_or(Refusal::NotFound)?.clone();
+        let mut after: EndpointSlice = patched(&before, &before.metadata, &patch.body)?;
+        self.guard(&before.metadata);
+        assert_eq!(before.address_type, after.address_type, "immutable");
+        valid_slice(&after);
+        self.stamp(&mut after.metadata);
+        self.slices.insert(id, after.clone());
+        let changed = Changed::Slice(Some(Box::new(before)), Some(Box::new(after.clone())));
+        Ok((after, vec![changed]))
+    }
+
+    pub(super) fn delete_service(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
+        let service = self.services.get(id).ok_or(Refusal::NotFound)?;
+        if service.metadata.uid.as_deref() != Some(uid) {
+            return Err(Refusal::Conflict);
+        }
+        self.guard(&service.metadata.clone());
+        Ok(self.drop_service(id))
+    }
+
+    pub(super) fn delete_slice(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
+        let slice = self.slices.get(id).ok_or(Refusal::NotFound)?;
+        if slice.metadata.uid.as_deref() != Some(uid) {
+            return Err(Refusal::Conflict);
+        }
+        self.guard(&slice.metadata.clone());
+        Ok(self.drop_slice(id))
+    }
+
+    /// As if somebody else deleted it.
+    pub(super) fn drop_service(&mut self, id: &Id) -> Vec<Changed> {
+        let Some(mut gone) = self.services.remove(id) else {
+            return Vec::new();
+        };
+        self.stamp(&mut gone.metadata);
+        vec![Changed::Service(Some(Box::new(gone)), None)]
+    }
+
+    pub(super) fn drop_slice(&mut self, id: &Id) -> Vec<Changed> {
+        let Some(mut gone) = self.slices.remove(id) else {
+            return Vec::new();
+        };
+        self.stamp(&mut gone.metadata);
+        vec![Changed::Slice(Some(Box::new(gone)), None)]
+    }
+
+    /// As if somebody else changed it.
+    pub(super) fn edit_service(
+        &mut self,
+        id: &Id,
+        edit: impl FnOnce(&mut Service),
+    ) -> Vec<Changed> {
+        let Some(before) = self.services.get(id).cloned() else {
+            return Vec::new();
+        };
+        let mut after = before.clone();
+        edit(&mut after);
+        self.stamp(&mut after.metadata);
+        self.services.insert(id.clone(), after.clone());
+        vec![Changed::Service(
+            Some(Box::new(before)),
+            Some(Box::new(after)),
+        )]
+    }
+
+    pub(super) fn edit_slice(
+        &mut self,
+        id: &Id,
+        edit: impl FnOnce(&mut EndpointSlice),
+    ) -> Vec<Changed> {
+        let Some(before) = self.slices.get(id).cloned() else {
+            return Vec::new();
+        };
+        let mut after = before.clone();
+        edit(&mut after);
+        self.stamp(&mut after.metadata);
+        self.slices.insert(id.clone(), after.clone());
+        vec![Changed::Slice(
+            Some(Box::new(before)),
+            Some(Box::new(after)),
+        )]
+    }
+
+    /// A namespace is gone, or on its way out, and all that was in it is gone.
+    pub(super) fn clear_namespace(
+        &mut self,
+        name: &str,
+        phase: Option<NamespacePhase>,
+    ) -> Vec<Changed> {
+        let inside = |id: &&Id| id.0 == name;
+        let services: Vec<Id> = self.services.keys().filter(inside).cloned().collect();
+        let slices: Vec<Id> = self.slices.keys().filter(inside).cloned().collect();
+        let mut changed: Vec<Changed> = Vec::new();
+        changed.extend(services.iter().flat_map(|id| self.drop_service(id)));
+        changed.extend(slices.iter().flat_map(|id| self.drop_slice(id)));
+        self.endpoints.retain(|id, _| id.0 != name);
+        match phase {
+            Some(phase) => self.namespaces.insert(name.to_owned(), phase),
+            None => self.namespaces.remove(name),
+        };
+        changed.push(Changed::Namespace(name.to_owned()));
+        changed
+    }
+
+    /// Kubernetes removes what no owner is left of.
+    pub(super) fn collect_garbage(&mut self) -> Vec<Changed> {
+        let alive: BTreeSet<&str> = self
+            .services
+            .values()
+            .filter_map(|service| service.metadata.uid.as_deref())
+            .collect();
+        let garbage: Vec<Id> = self
+            .slices
+            .iter()
+            .filter(|(_, slice)| {
+                let owners = owners(slice);
+                !owners.is_empty() && owners.iter().all(|owner| !alive.contains(&*owner.uid))
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        garbage.iter().flat_map(|id| self.drop_slice(id)).collect()
+    }
+
+    /// Nothing that is not ours is ever touched.
+    fn guard(&self, metadata: &ObjectMeta) {
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        assert!(!self.strangers.contains(uid), "not ours: {metadata:?}");
+        let labelled = label(metadata, l::MIRRORED_SERVICE).is_some()
+            || label(metadata, l::MIRRORED_GATEWAY).is_some()
+            || label(metadata, l::SLICE_MANAGED_BY) == Some(l::MANAGER);
+        assert!(labelled || is_managed(metadata), "not ours: {metadata:?}");
+    }
+
+    /// All that stands, without what differs from one run to the next: UIDs, versions, addresses given out.
+    pub(super) fn canonical(&self) -> BTreeMap<String, Value> {
+        let uids: BTreeMap<&str, &str> = self
+            .services
+            .values()
+            .map(|s| {
+                let metadata = &s.metadata;
+                let uid = metadata.uid.as_deref().unwrap_or_default();
+                (uid, metadata.name.as_deref().unwrap_or_default())
+            })
+            .collect();
+        let addresses: BTreeMap<&str, &str> = self
+            .services
+            .values()
+            .filter(|service| !service.is_headless())
+            .filter_map(|s| Some((s.spec.cluster_ip.as_deref()?, s.metadata.name.as_deref()?)))
+            .collect();
+        let mut all = BTreeMap::new();
+        for ((namespace, name), service) in &self.services {
+            let mut service = service.clone();
+            neutral(&mut service.metadata);
+            if !service.is_headless() {
+                service.spec.cluster_ip = None;
+            }
+            all.insert(format!("Service {namespace}/{name}"), json(&service));
+        }
+        for ((namespace, name), slice) in &self.slices {
+            if slice.endpoints.is_empty() {
+                continue; // says the same as no slice
+            }
+            let mut slice = slice.clone();
+            neutral(&mut slice.metadata);
+            for owner in slice.metadata.owner_references.iter_mut().flatten() {
+                owner.uid = (*uids.get(&*owner.uid).unwrap_or(&"nobody")).to_owned();
+            }
+            let mut translated = false;
+            for endpoint in &mut slice.endpoints {
+                for address in &mut endpoint.addresses {
+                    if let Some(name) = addresses.get(&**address) {
+                        *address = (*name).to_owned();
+                        translated = true;
+                    }
+                }
+            }
+            if translated {
+                // The hash is over addresses that differ from run to run.
+                let annotations = slice.metadata.annotations.get_or_insert_default();
+                annotations.remove(l::DESIRED_STATE);
+            }
+            all.insert(format!("Slice {namespace}/{name}"), json(&slice));
+        }
+        for ((namespace, name), cluster) in &self.endpoints {
+            all.insert(
+                format!("Endpoints {namespace}/{name}"),
+                Value::from(cluster.clone()),
+            );
+        }
+        all
+    }
+
+    /// UIDs of Services, by what they are: a mirror, an endpoint mirror, a federated Service, headless or not.
+    pub(super) fn identities(&self) -> BTreeMap<String, String> {
+        self.services
+            .iter()
+            .filter(|(_, service)| is_managed(&service.metadata))
+            .map(|((namespace, name), service)| {
+                let metadata = &service.metadata;
+                let what = format!(
+                    "{namespace}/{name} {:?} {:?} {:?} {}",
+                    label(metadata, l::CLUSTER_NAME),
+                    label(metadata, l::HEADLESS_MIRROR),
+                    annotation(metadata, l::REMOTE_FQ_NAME),
+                    service.is_headless(),
+                );
+                (what, metadata.uid.clone().unwrap_or_default())
+            })
+            .collect()
+    }
+}
+
+fn json(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap()
+}
+
+fn neutral(metadata: &mut ObjectMeta) {
+    metadata.uid = None;
+    metadata.resource_version = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(l::REMOTE_RESOURCE_VERSION);
+    }
+}
+
+fn valid_slice(slice: &EndpointSlice) {
+    for owner in owners(slice) {
+        assert!(!owner.uid.is_empty(), "an owner without UID: {slice:?}");
+    }
+    for address in slice.endpoints.iter().flat_map(|e| &e.addresses) {
+        let v6 = address.contains(':');
+        assert_eq!(v6, slice.address_type == "IPv6", "{slice:?}");
+    }
+}
+
+fn patched<T>(before: &T, metadata: &ObjectMeta, body: &Value) -> Result<T, Refusal>
+where
+    T: Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    let held = |key: &str, value: Option<&str>| body["metadata"][key].as_str() == value;
+    if !held("uid", metadata.uid.as_deref())
+        || !held("resourceVersion", metadata.resource_version.as_deref())
+    {
+        return Err(Refusal::Conflict);
+    }
+    let mut value = json(before);
+    merge(&mut value, body);
+    let after = serde_json::from_value(value).unwrap();
+    assert_ne!(before, &after, "a patch that changes nothing: {body}");
+    Ok(after)
+}

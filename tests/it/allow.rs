@@ -1,0 +1,85 @@
+//! What `allow` prints, used, and what `revoke` takes away.
+
+use control_plane::ControlPlane;
+
+use crate::program::run;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
+    let plane = ControlPlane::start("allow").await.unwrap();
+    let kubeconfig = plane.kubeconfig();
+    let account = |name: &str| format!("--as=system:serviceaccount:linkerd-multicluster:{name}");
+    let may = async |name: &str, verb: &str, resource: &str| {
+        let user = account(name);
+        let answer = plane
+            .kubectl(&["auth", "can-i", verb, resource, "-A", &user])
+            .await;
+        answer.is_ok_and(|text| text.trim() == "yes")
+    };
+
+    for (name, mode) in [("reader", "gateway"), ("peer", "full")] {
+        let flag = format!("--service-account-name={name}");
+        let args = ["allow", &flag, "--mode", mode];
+        let printed = run(kubeconfig, &args).data();
+        let new_namespace = printed.contains("kind: Namespace");
+        assert_eq!(new_namespace, name == "reader", "only where there is none");
+        plane
+            .kubectl_stdin(&["apply", "-f", "-"], &printed)
+            .await
+            .unwrap();
+        let again = run(kubeconfig, &args).failure();
+        assert!(again.contains("already"), "{again}");
+        let again = run(kubeconfig, &[&args[..], &["--ignore-cluster"]].concat()).data();
+        let second = plane
+            .kubectl_stdin(&["apply", "-f", "-"], &again)
+            .await
+            .unwrap();
+        assert!(
+            second.lines().all(|line| line.ends_with(" unchanged")),
+            "{second}"
+        );
+    }
+    for (verb, resource, reader, peer) in [
+        ("list", "services", true, true),
+        ("watch", "endpointslices.discovery.k8s.io", true, true),
+        ("list", "pods", false, true),
+        ("get", "replicasets.apps", false, true),
+        ("list", "secrets", false, false),
+        ("delete", "services", false, false),
+        ("create", "events", false, true),
+    ] {
+        assert_eq!(
+            may("reader", verb, resource).await,
+            reader,
+            "reader: {verb} {resource}"
+        );
+        assert_eq!(
+            may("peer", verb, resource).await,
+            peer,
+            "peer: {verb} {resource}"
+        );
+    }
+
+    let revoked = run(
+        kubeconfig,
+        &["revoke", "--service-account-name=reader,peer"],
+    )
+    .data();
+    plane
+        .kubectl_stdin(&["delete", "-f", "-"], &revoked)
+        .await
+        .unwrap();
+    assert!(!may("peer", "list", "services").await);
+    let left = plane
+        .kubectl(&[
+            "get",
+            "clusterroles,clusterrolebindings",
+            "-l",
+            "linkerd.io/extension",
+            "-o",
+            "name",
+        ])
+        .await
+        .unwrap();
+    assert_eq!(left, "");
+}

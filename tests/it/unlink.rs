@@ -1,0 +1,248 @@
+//! What `unlink` and `uninstall` name, deleted for real.
+
+use control_plane::{ControlPlane, LinkerdOptions};
+
+use crate::program::run;
+
+/// What a link leaves in a cluster over time: ours, and what Linkerd's own `link` and `controllers` make.
+const LINKED: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Secret
+type: mirror.linkerd.io/remote-kubeconfig
+metadata: {name: cluster-credentials-east, namespace: linkerd-multicluster}
+---
+apiVersion: v1
+kind: Secret
+type: mirror.linkerd.io/remote-kubeconfig
+metadata:
+  name: any-name
+  namespace: linkerd
+  labels: {multicluster.linkerd.io/cluster-name: east}
+---
+apiVersion: multicluster.linkerd.io/v1alpha3
+kind: Link
+metadata: {name: east, namespace: linkerd-multicluster}
+spec: {targetClusterName: east, clusterCredentialsSecret: cluster-credentials-east}
+---
+apiVersion: multicluster.linkerd.io/v1alpha3
+kind: Link
+metadata: {name: north, namespace: linkerd-multicluster}
+spec: {targetClusterName: north}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: probe-east
+  namespace: linkerd-multicluster
+  labels: {mirror.linkerd.io/mirrored-gateway: "true", mirror.linkerd.io/cluster-name: east}
+spec: {ports: [{port: 4191}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web-east
+  namespace: shop
+  labels: {mirror.linkerd.io/mirrored-service: "true", mirror.linkerd.io/cluster-name: east}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web-north
+  namespace: shop
+  labels: {mirror.linkerd.io/mirrored-service: "true", mirror.linkerd.io/cluster-name: north}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web-federated
+  namespace: shop
+  labels: {mirror.linkerd.io/mirrored-service: "true"}
+  annotations: {multicluster.linkerd.io/remote-discovery: web@east}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: both-federated
+  namespace: shop
+  labels: {mirror.linkerd.io/mirrored-service: "true"}
+  annotations: {multicluster.linkerd.io/remote-discovery: "web@east,web@north"}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: mine-east, namespace: shop, labels: {mirror.linkerd.io/cluster-name: east}}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: controller-east
+  namespace: linkerd-multicluster
+  labels: {component: controller, mirror.linkerd.io/cluster-name: east}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: linkerd-service-mirror-access-local-resources-east
+  labels: {component: service-mirror, mirror.linkerd.io/cluster-name: east}
+rules: []
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: controller-east, namespace: linkerd-multicluster}
+spec: {maxUnavailable: 1, selector: {matchLabels: {component: controller}}}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: service-mirror-write-east, namespace: linkerd-multicluster}
+spec: {}
+"#;
+
+/// `kind namespace/name` of each document.
+fn names(json: &str) -> Vec<String> {
+    json.lines()
+        .map(|line| {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            let text = |pointer| {
+                object
+                    .pointer(pointer)
+                    .and_then(|v| v.as_str())
+                    .unwrap_or("")
+            };
+            let namespace = text("/metadata/namespace");
+            format!("{} {namespace}/{}", text("/kind"), text("/metadata/name"))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
+    let plane = ControlPlane::start("unlink").await.unwrap();
+    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
+    let kubeconfig = plane.kubeconfig();
+    let install = run(kubeconfig, &["install"]).data();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &install)
+        .await
+        .unwrap();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], LINKED)
+        .await
+        .unwrap();
+
+    let refused = run(kubeconfig, &["uninstall"]).failure();
+    insta::assert_snapshot!(refused, @r"
+    error: this cluster is still linked to east, north
+    hint: unlink first: linkerd-mc unlink --cluster-name east --apply
+    ");
+    let unknown = run(kubeconfig, &["unlink", "--cluster-name=south"]).failure();
+    insta::assert_snapshot!(unknown, @r#"
+    error: nothing links the cluster "south" to the namespace "linkerd-multicluster"
+    hint: linked clusters: east, north
+    "#);
+    // Nobody can be asked here, and nothing must happen unasked.
+    let unasked = run(kubeconfig, &["unlink", "--cluster-name=east", "--apply"]).failure();
+    insta::assert_snapshot!(unasked, @r"
+    error: nobody can be asked whether to delete this
+    hint: --yes deletes without asking
+    ");
+
+    let only = run(
+        kubeconfig,
+        &[
+            "unlink",
+            "--cluster-name=east",
+            "--only-controller",
+            "-o=json",
+        ],
+    )
+    .data();
+    insta::assert_snapshot!(names(&only).join("\n"), @r"
+    ClusterRole /linkerd-service-mirror-access-local-resources-east
+    ServiceAccount linkerd-multicluster/controller-east
+    PodDisruptionBudget linkerd-multicluster/controller-east
+    Lease linkerd-multicluster/service-mirror-write-east
+    ");
+
+    let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
+    assert_eq!(printed.code, 0, "{}", printed.stderr);
+    insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller takes this one out");
+    insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
+    Link linkerd-multicluster/east
+    Secret linkerd-multicluster/cluster-credentials-east
+    Secret linkerd/any-name
+    ClusterRole /linkerd-service-mirror-access-local-resources-east
+    ServiceAccount linkerd-multicluster/controller-east
+    PodDisruptionBudget linkerd-multicluster/controller-east
+    Lease linkerd-multicluster/service-mirror-write-east
+    Service linkerd-multicluster/probe-east
+    Service shop/web-east
+    Service shop/web-federated
+    ");
+    plane
+        .kubectl_stdin(&["delete", "-f", "-"], &printed.stdout)
+        .await
+        .unwrap();
+    let left = plane
+        .kubectl(&["-n", "shop", "get", "services", "-o", "name"])
+        .await
+        .unwrap();
+    assert_eq!(
+        left,
+        "service/both-federated\nservice/mine-east\nservice/web-north\n"
+    );
+
+    // No controller runs here, so the mirror of north stays; the Link is deleted all the same.
+    let apply = [
+        "unlink",
+        "--cluster-name=north",
+        "--apply",
+        "--yes",
+        "--wait=1s",
+    ];
+    insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
+    error: 2 mirrors of north are still there
+    hint: is the controller running? `linkerd-mc unlink --cluster-name north | kubectl delete -f -` does without
+    ");
+    plane
+        .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
+        .await
+        .unwrap();
+    // Without a Link no controller would do it.
+    let done = run(kubeconfig, &apply);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (0, ""),
+        "{}",
+        done.stderr
+    );
+    insta::assert_snapshot!(done.stderr, @"the link to north is gone, and so are its mirrors");
+
+    let uninstall = run(kubeconfig, &["uninstall", "-o=json"]).data();
+    insta::assert_snapshot!(names(&uninstall).join("\n"), @r"
+    ClusterRole /linkerd-multicluster-controller
+    ClusterRole /linkerd-service-mirror-remote-access-default
+    ClusterRoleBinding /linkerd-multicluster-controller
+    ClusterRoleBinding /linkerd-service-mirror-remote-access-default
+    Role linkerd-multicluster/linkerd-multicluster-controller
+    RoleBinding linkerd-multicluster/linkerd-multicluster-controller
+    CustomResourceDefinition /links.multicluster.linkerd.io
+    Namespace /linkerd-multicluster
+    ");
+    plane
+        .kubectl_stdin(&["delete", "--timeout=60s", "-f", "-"], &uninstall)
+        .await
+        .unwrap();
+    let again = run(kubeconfig, &["uninstall"]).failure();
+    insta::assert_snapshot!(again, @r"
+    error: the multicluster extension is not installed in this cluster
+    hint: --context chooses another cluster
+    ");
+}
