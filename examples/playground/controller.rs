@@ -53,11 +53,11 @@ impl Controller {
             Ok(status) => anyhow!("the controller ended with {status}"),
             Err(error) => anyhow!("failed to wait for the controller: {error}"),
         };
-        self.explain(error)
+        self.explain(&error)
     }
 
     /// The error with the end of the controller's log.
-    pub(crate) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+    pub(crate) fn explain(&self, error: &anyhow::Error) -> anyhow::Error {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");

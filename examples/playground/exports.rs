@@ -214,7 +214,7 @@ impl Mirror {
                     .into_iter()
                     .flat_map(|all| all.split(','));
                 let local = annotations.get(labels::LOCAL_DISCOVERY).map(String::as_str);
-                let members: Vec<&str> = remote.chain(local).collect();
+                let members: Vec<&str> = local.into_iter().chain(remote).collect();
                 (members.len() == clusters).then(|| members.join(", "))?
             }
         };

@@ -100,7 +100,7 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
         exports::require_all(&rows, LIMIT)
     };
     tokio::select! {
-        done = work => done.map_err(|error| controller.explain(error))?,
+        done = work => done.map_err(|error| controller.explain(&error))?,
         ended = controller.ended() => return Err(ended),
     }
     if arguments.once {

@@ -27,30 +27,33 @@ impl Progress {
     }
 
     /// Does the work of one step. The text says what will then be the case.
-    pub(crate) async fn step<T>(
-        &self,
-        text: &str,
-        work: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<T> {
-        let started = Instant::now();
-        let spinner = self.terminal.then(|| spinner(text));
-        let done = work.await;
-        if let Some(spinner) = spinner {
-            spinner.finish_and_clear();
+    pub(crate) fn step<'a, T: 'a>(
+        &'a self,
+        text: &'a str,
+        work: impl Future<Output = anyhow::Result<T>> + 'a,
+    ) -> impl Future<Output = anyhow::Result<T>> + 'a {
+        // On the heap, because that of three clusters at once is large.
+        let work = Box::pin(work);
+        async move {
+            let started = Instant::now();
+            let spinner = self.terminal.then(|| spinner(text));
+            let done = work.await;
+            if let Some(spinner) = spinner {
+                spinner.finish_and_clear();
+            }
+            if done.is_ok() {
+                let seconds = started.elapsed().as_secs_f32();
+                say(&format!(
+                    "{GOOD}✔{GOOD:#} {text:<TEXT_WIDTH$} {seconds:>5.1} s"
+                ));
+            }
+            done
         }
-        if done.is_ok() {
-            let seconds = started.elapsed().as_secs_f32();
-            say(&format!(
-                "{GOOD}✔{GOOD:#} {text:<TEXT_WIDTH$} {seconds:>5.1} s"
-            ));
-        }
-        done
     }
 }
 
 fn spinner(text: &str) -> ProgressBar {
-    let template = format!("{{spinner:.cyan}} {{wide_msg}} {{elapsed:>7}}");
-    let style = ProgressStyle::with_template(&template)
+    let style = ProgressStyle::with_template("{spinner:.cyan} {wide_msg} {elapsed:>7}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
     let spinner = ProgressBar::new_spinner()
         .with_style(style)

@@ -67,7 +67,8 @@ All of it stays up until Ctrl-C. To explore it, in another terminal:
 See it follow, with `linkerd-mc --context west status --services --watch` aside:
 
   # export one more Service: web-north appears
-  kubectl --context north -n shop label service web mirror.linkerd.io/exported=true
+  kubectl --context north -n shop label service web \\
+    mirror.linkerd.io/exported=true
   # switch its mode, and its mirror keeps its address
   kubectl --context north -n shop label service web --overwrite \\
     mirror.linkerd.io/exported=remote-discovery
