@@ -107,9 +107,14 @@ impl Cluster {
     }
 
     fn unreachable<T>(&self, cause: String) -> anyhow::Result<T> {
+        let hint = if cause.contains("certificate") {
+            "the context's certificate authority must be the one that signed the server's certificate, and --api-addr a name in it"
+        } else {
+            "is the cluster up, and --context the right one?"
+        };
         Err(anyhow::Error::msg(cause)).hint(
             || format!("cannot reach the API server {}", self.server),
-            || "is the cluster up, and --context the right one?".into(),
+            || hint.into(),
         )
     }
 }
@@ -127,6 +132,10 @@ fn innermost(error: &kube::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
+    }
+    let io = cause.downcast_ref::<std::io::Error>();
+    if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
+        return "no answer in time".to_owned();
     }
     cause.to_string()
 }

@@ -2,12 +2,12 @@
 
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
 
 use super::cluster::Cluster;
-use crate::manifests::identity::Identity;
+use crate::{api::labels::MANAGER, manifests::identity::Identity};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +171,29 @@ pub(crate) async fn delete(cluster: &Cluster, identity: &Identity) -> anyhow::Re
             &format!("delete {} {}", identity.kind, identity.name),
             api.delete(&identity.name, &DeleteParams::default()),
         )
+        .await?;
+    Ok(())
+}
+
+/// Creates an object or makes it what it should be, as `kubectl apply --server-side` does.
+///
+/// Fails for kinds that no command applies.
+pub(crate) async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyhow::Result<()> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str);
+    let name = text("/metadata/name").unwrap_or_default();
+    let kind = ALL
+        .into_iter()
+        .find(|kind| Some(kind.name) == text("/kind"))
+        .ok_or_else(|| anyhow::anyhow!("{name} is of no kind that is applied here"))?;
+    let api = kind.api(cluster, text("/metadata/namespace"));
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status"); // the controller's
+    }
+    let parameters = PatchParams::apply(MANAGER).force();
+    let what = format!("apply {} {name}", kind.name);
+    cluster
+        .request(&what, api.patch(name, &parameters, &Patch::Apply(&object)))
         .await?;
     Ok(())
 }

@@ -11,9 +11,12 @@ mod gateways;
 mod graph;
 mod install;
 mod inventory;
+mod link;
 mod link_gen;
 mod linked;
+mod mirroring;
 mod output;
+mod plan;
 mod progress;
 mod run_controller;
 mod status;
@@ -40,7 +43,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Install(install::Install),
+    Link(Box<link::Link>),
     LinkGen(Box<link_gen::LinkGen>),
+    Plan(Box<plan::Plan>),
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
@@ -76,7 +81,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
+        Command::Link(args) => link::run(&cli.global, args)?,
         Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
+        Command::Plan(args) => return plan::run(&cli.global, args),
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,

@@ -8,23 +8,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::args::{self, Global};
+use super::{args::Global, mirroring::Mirroring};
 use crate::{
-    api::labels,
     client::multiplexed,
     controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
-    hint::HintExt as _,
-    manifests::selector::parse_selector,
-    mirror::{Config, Exclusions, Selector},
 };
 
 /// Mirror Services of all linked clusters into this one, until stopped
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RunController {
-    /// Namespace of Links and their credentials
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
-    namespace: String,
     /// Where to serve /metrics, /ready, /live and /ping
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:9999")]
     admin_addr: SocketAddr,
@@ -34,38 +27,8 @@ pub(crate) struct RunController {
     /// Services of one target cluster that are mirrored, at most
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_services_per_link: u32,
-    /// Create namespaces that exported Services need
-    #[arg(long)]
-    enable_namespace_creation: bool,
-    /// Mirror headless Services as headless ones, where a Link does not say otherwise
-    #[arg(long)]
-    enable_headless_services: bool,
-    /// Which Services of this cluster are members of federated Services
-    #[arg(
-        long,
-        value_name = "SELECTOR",
-        default_value = "mirror.linkerd.io/federated=member"
-    )]
-    federated_service_selector: String,
-    /// Leave Services of this cluster out of federated Services
-    #[arg(long)]
-    no_local_federation: bool,
-    /// Labels of local members that federated Services do not get, such as a,example.com/*
-    #[arg(
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        alias = "exclude-labels"
-    )]
-    excluded_labels: Vec<String>,
-    /// Annotations of local members that federated Services do not get
-    #[arg(
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        alias = "exclude-annotations"
-    )]
-    excluded_annotations: Vec<String>,
+    #[command(flatten)]
+    mirroring: Mirroring,
     /// Probe gateways at this address instead of at their probe Services
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
@@ -127,8 +90,8 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         let client = multiplexed(access.config().await?)?;
         let lease = match (args.leader_elect, &args.identity) {
             (false, _) => None,
-            (true, Some(identity)) => Some(LeaseSettings::new(&args.namespace, identity)),
-            (true, None) => Some(LeaseSettings::new(&args.namespace, host_name())),
+            (true, Some(identity)) => Some(LeaseSettings::new(&args.mirroring.namespace, identity)),
+            (true, None) => Some(LeaseSettings::new(&args.mirroring.namespace, host_name())),
         };
         let options = Options {
             settings,
@@ -146,27 +109,9 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
 }
 
 fn settings(args: &RunController) -> anyhow::Result<Settings> {
-    let selector = || -> anyhow::Result<Option<Selector>> {
-        let parsed = parse_selector(&args.federated_service_selector)?;
-        Ok(Selector::parse(Some(&parsed))?)
-    };
-    let members = selector().hint(
-        || {
-            format!(
-                "--federated-service-selector {:?} is no selector",
-                args.federated_service_selector
-            )
-        },
-        || "selectors look like mirror.linkerd.io/federated=member".into(),
-    )?;
     Ok(Settings {
-        config: Config {
-            namespace: args.namespace.clone(),
-            create_namespaces: args.enable_namespace_creation,
-            local_members: members.filter(|_| !args.no_local_federation),
-            local_exclusions: Exclusions::new(&args.excluded_labels, &args.excluded_annotations),
-        },
-        headless: args.enable_headless_services,
+        config: args.mirroring.config()?,
+        headless: args.mirroring.headless(),
         max_in_flight: args.max_in_flight_writes.into(),
         max_services: usize::try_from(args.max_services_per_link).unwrap_or(usize::MAX),
         probe_address: args.probe_address.clone(),

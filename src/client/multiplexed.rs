@@ -25,8 +25,9 @@ use super::{CONNECT, build, introduce};
 const PING_EVERY: Duration = Duration::from_secs(15);
 /// Time that a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// With a proxy in between, where HTTP/1.1 is used, a watch that is silent for longer is opened again.
-const SILENCE: Duration = Duration::from_secs(40);
+/// With a proxy in between, where HTTP/1.1 is used and there are no pings, a watch that is silent for longer is
+/// opened again. API servers send a bookmark about once a minute.
+const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for watches that never end and many requests at once.
 pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {

@@ -12,7 +12,7 @@ mod remote;
 mod status;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -74,6 +74,8 @@ pub(super) struct Engine {
     /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
     secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
     tasks: JoinSet<Done>,
+    /// When a change in a target cluster was seen that has not been worked off yet.
+    changed: HashMap<Key, Instant>,
     look_again: BTreeMap<(String, String), Instant>,
     sessions: u64,
     outbox: session::Outbox,
@@ -130,6 +132,7 @@ pub(super) async fn run(
         links: BTreeMap::new(),
         secrets: None,
         tasks: JoinSet::new(),
+        changed: HashMap::new(),
         look_again: BTreeMap::new(),
         sessions: 0,
         outbox,
@@ -236,6 +239,7 @@ impl Engine {
         if plan.writes.is_empty() {
             self.said(&plan.report);
             self.settle(&key);
+            self.changed.remove(&key);
             self.queue.done(&key);
             return;
         }
@@ -300,6 +304,15 @@ impl Engine {
                 }
             });
         }
+    }
+
+    /// Marks keys that a change in a target cluster concerns, and takes the time.
+    fn mark_changed(&mut self, keys: Vec<Key>) {
+        let now = Instant::now();
+        for key in &keys {
+            self.changed.entry(key.clone()).or_insert(now);
+        }
+        self.mark_all(keys);
     }
 
     fn mark_all(&mut self, keys: impl IntoIterator<Item = Key>) {

@@ -103,6 +103,12 @@ impl Queue {
         again
     }
 
+    /// What made keys fail may be over: those that wait do so no longer.
+    pub(super) fn hurry(&mut self) {
+        let waiting: Vec<Key> = self.due.keys().cloned().collect();
+        waiting.into_iter().for_each(|key| self.mark(key));
+    }
+
     /// When the next delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
@@ -194,6 +200,10 @@ mod tests {
         queue.failed(&key, now, Some(Duration::from_secs(5)));
         assert!(queue.next_due().unwrap() >= now + Duration::from_secs(5));
         queue.mark(key.clone());
+        assert_eq!(queue.pop(now), Some(key.clone()));
+        assert_eq!(queue.next_due(), None);
+        queue.failed(&key, now, Some(Duration::from_secs(5)));
+        queue.hurry();
         assert_eq!(queue.pop(now), Some(key));
         assert_eq!(queue.next_due(), None);
     }

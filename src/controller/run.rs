@@ -47,7 +47,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
         closing.clone(),
     ));
     let (outbox, inbox) = engine::local_channel();
-    let mut watches = engine::watch_local(&client, &settings.config, &outbox);
+    let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox);
     drop(outbox);
     let (elect, elected) = oneshot::channel();
     let writer = Writer {

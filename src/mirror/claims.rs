@@ -45,6 +45,15 @@ pub(super) enum Claim<'a> {
     },
 }
 
+impl fmt::Display for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(claim) => claim.fmt(f),
+            Self::Stray | Self::Foreign => f.write_str("a Service that is not a mirror"),
+        }
+    }
+}
+
 impl fmt::Display for Claim<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,26 +71,40 @@ impl fmt::Display for Claim<'_> {
     }
 }
 
-/// Whose a local Service is: what its labels say, if its name agrees. `None`: we wrote it, and somebody has
-/// changed its labels since, so that it stands for nothing any more. Who wants its name may take it.
-pub(super) fn holder(service: &Service) -> Option<Owner<'_>> {
+/// Whose a local Service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder<'a> {
+    /// Its labels say what it stands for, and its name agrees.
+    Claim(Claim<'a>),
+    /// We wrote it, and somebody has changed its labels since, so that it stands for nothing any more. Who
+    /// wants its name may take it.
+    Stray,
+    /// It is not ours.
+    Foreign,
+}
+
+/// Says whose a local Service is.
+pub(super) fn holder(service: &Service) -> Holder<'_> {
     let name = service.metadata.name.as_deref().unwrap_or_default();
-    let owner = owner(&service.metadata);
-    let agrees = match owner {
-        Owner::Mirror(cluster) => without_suffix(name, cluster).is_some(),
-        Owner::EndpointMirror(cluster, headless) => {
-            without_suffix(name, cluster).is_some() && without_suffix(headless, cluster).is_some()
+    let claim = match owner(&service.metadata) {
+        Owner::Mirror(cluster) => {
+            without_suffix(name, cluster).map(|service| Claim::Mirror { cluster, service })
         }
-        Owner::Federated => member_name(name).is_some(),
-        Owner::Probe(_) => name.strip_prefix(PROBE_PREFIX).is_some(),
-        Owner::Foreign => false,
+        Owner::EndpointMirror(cluster, headless) => without_suffix(name, cluster)
+            .zip(without_suffix(headless, cluster))
+            .map(|(host, service)| Claim::Host {
+                cluster,
+                service,
+                host,
+            }),
+        Owner::Federated => member_name(name).map(Claim::Federated),
+        Owner::Probe(_) => name.strip_prefix(PROBE_PREFIX).map(Claim::Probe),
+        Owner::Foreign => None,
     };
-    if agrees {
-        Some(owner)
-    } else if is_managed(&service.metadata) {
-        None
-    } else {
-        Some(Owner::Foreign)
+    match claim {
+        Some(claim) => Holder::Claim(claim),
+        None if is_managed(&service.metadata) => Holder::Stray,
+        None => Holder::Foreign,
     }
 }
 
@@ -99,6 +122,31 @@ fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl World {
+    /// Whether `own` may have this name, whose Service is `actual`. `Err` says who has it, or comes first.
+    pub(super) fn grants(
+        &self,
+        own: Claim<'_>,
+        namespace: &str,
+        name: &str,
+        actual: Option<&Service>,
+    ) -> Result<(), String> {
+        match actual.map(holder) {
+            Some(Holder::Claim(claim)) if claim == own => return Ok(()),
+            Some(Holder::Stray) => {}
+            Some(other) => return Err(other.to_string()),
+            None => {
+                let slot = (namespace.to_owned(), name.to_owned());
+                if let Some(who) = self.foreign.get(&slot) {
+                    return Err(who.clone());
+                }
+            }
+        }
+        match self.first_claim(namespace, name) {
+            Some(first) if first != own => Err(first.to_string()),
+            _ => Ok(()),
+        }
+    }
+
     /// Who comes first among those who want this name, all that is known considered.
     pub(super) fn first_claim<'a>(&'a self, namespace: &str, name: &'a str) -> Option<Claim<'a>> {
         if let Some(service) = member_name(name)

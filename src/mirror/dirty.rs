@@ -52,10 +52,10 @@ impl World {
         }
         let mut keys = Vec::new();
         if let Some(cluster) = label(&slice.metadata, l::CLUSTER_NAME) {
+            // Of an endpoint mirror: the headless Service's, and the one that clears its name if it is gone.
             let headless = label(&slice.metadata, l::HEADLESS_MIRROR);
-            let own = headless
-                .or(service)
-                .and_then(|name| without_suffix(name, cluster));
+            let names = headless.into_iter().chain(service);
+            let own = names.filter_map(|name| without_suffix(name, cluster));
             keys.extend(own.map(|service| Key::mirror(cluster, &namespace, service)));
         }
         // Somebody may have changed the labels of a slice that we wrote.

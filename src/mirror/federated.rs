@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    claims::{Claim, holder},
+    claims::{Claim, Holder, holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Exclusions, Map, Owner, annotation, is_federated, is_managed},
-    mirrors::{describe, enter},
+    metadata::{Exclusions, Map, annotation, is_federated, is_managed},
+    mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
         Kind, Object, Plan, Problem, Reason, RemoteRef, Report, Write, forced_metadata, guarded,
@@ -33,23 +32,17 @@ enum Part<'a> {
     None,
 }
 
-/// Where labels, annotations and ports come from. The local cluster first, then by age of the Links.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank<'a> {
-    Local,
-    Link(Option<Timestamp>, &'a str),
-}
-
 /// The plan for one federated Service.
 pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     let name = federated_name(service);
     let actual = world.standing(namespace, &name);
+    let own = Claim::Federated(service);
     let ours = actual.filter(|actual| match holder(actual) {
-        Some(owner) => owner == Owner::Federated,
-        None => {
-            is_federated(&actual.metadata)
-                || world.first_claim(namespace, &name) == Some(Claim::Federated(service))
+        Holder::Claim(claim) => claim == own,
+        Holder::Stray => {
+            is_federated(&actual.metadata) || world.first_claim(namespace, &name) == Some(own)
         }
+        Holder::Foreign => false,
     });
     let tokens = tokens(ours, service);
     let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
@@ -83,24 +76,9 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             return Ok(None);
         }
         let name = fits(name.clone())?;
-        let conflict = |who: &str| {
-            let message = format!("{namespace}/{name} belongs to {who}");
-            Err(Problem::new(Reason::NameConflict, message))
-        };
-        if let (Some(actual), None) = (actual, ours) {
-            let owner = holder(actual).unwrap_or(Owner::Foreign);
-            return conflict(&describe(owner));
-        }
-        let slot = (namespace.to_owned(), name.clone());
-        if let (None, Some(who)) = (actual, world.foreign.get(&slot)) {
-            return conflict(who);
-        }
-        // Federated Services come first, so this holds unless nobody but those that cannot be seen is left.
-        if let (None, Some(first)) = (actual, world.first_claim(namespace, &name))
-            && first != Claim::Federated(service)
-        {
-            return conflict(&first.to_string());
-        }
+        world
+            .grants(own, namespace, &name, actual)
+            .map_err(|who| name_conflict(namespace, &name, &who))?;
         let first = clusters.first().copied().unwrap_or_default();
         enter(world, namespace, first, &mut plan.writes)?;
         let members = Members {
@@ -209,50 +187,30 @@ fn confirm_leaving(
 }
 
 /// The members that a federated Service should have.
-struct Members<'a> {
+struct Members<'a, 's> {
     namespace: &'a str,
     service: &'a str,
     name: &'a str,
-    local: Option<&'a Service>,
+    local: Option<&'s Service>,
     clusters: &'a BTreeSet<&'a str>,
 }
 
-impl Members<'_> {
-    /// Plans the write, if one is needed. Returns the Service whose ports are the federated Service's,
-    /// unless that one cannot be seen.
-    fn write<'s>(
+impl<'s> Members<'_, 's> {
+    /// Plans the write, if one is needed. Returns the Service whose ports are the federated Service's, if it
+    /// can be seen.
+    fn write(
         &self,
-        world: &World,
-        parts: &BTreeMap<&str, (&Target, Part<'s>)>,
+        world: &'s World,
+        parts: &BTreeMap<&str, (&'s Target, Part<'s>)>,
         actual: Option<&Service>,
         writes: &mut Vec<Write>,
-    ) -> Option<Service>
-    where
-        Self: 's,
-    {
-        let (rank, source) = self.source(parts);
-        // The oldest member cannot be seen: what came from it stays until it can.
-        let kept = source.is_none().then_some(actual).flatten();
-        if let Some(actual) = kept {
-            self.rename_members(actual, writes);
-            return None;
-        }
-        let younger = self.clusters.iter().filter_map(|c| match parts.get(c) {
-            Some((target, Part::Member(seen))) => Some((target.age(), *target, *seen)),
-            _ => None,
-        });
-        let fallback = younger.min_by_key(|(age, ..)| *age);
-        let (service, exclusions): (&Service, &Exclusions) = match (rank, source, fallback) {
-            (Rank::Local, Some(service), _) => (service, &world.config.local_exclusions),
-            (Rank::Link(_, link), Some(service), _) => {
-                let target = parts
-                    .values()
-                    .map(|(target, _)| *target)
-                    .find(|t| t.link == link)?;
-                (service, &target.exclusions)
+    ) -> Option<&'s Service> {
+        let Some((service, exclusions)) = self.source(world, parts) else {
+            // The oldest member cannot be seen: what came from it stays until it can.
+            if let Some(actual) = actual {
+                self.rename_members(actual, writes);
             }
-            (_, None, Some((_, target, service))) => (service, &target.exclusions),
-            (_, None, None) => return None,
+            return None;
         };
         let mut labels = exclusions.labels(service.metadata.labels.as_ref());
         labels.insert(l::MIRRORED_SERVICE.to_owned(), "true".to_owned());
@@ -271,37 +229,42 @@ impl Members<'_> {
         match actual {
             None => writes.push(Write::Create(Object::Service(Box::new(desired)))),
             Some(actual) if service::must_be_replaced(&desired, actual) => {
-                writes.push(Write::delete_service(actual));
+                // Its list of members is all that is known of those that cannot be seen.
+                if self.all_seen(parts) {
+                    writes.push(Write::delete_service(actual));
+                } else {
+                    self.rename_members(actual, writes);
+                }
             }
             Some(actual) => writes.extend(service::patch(&desired, actual)),
         }
-        Some(service.clone())
+        Some(service)
     }
 
-    /// Who comes first, and its Service if it can be seen.
-    fn source<'s>(
+    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link. `None`
+    /// if that one cannot be seen.
+    fn source(
         &self,
+        world: &'s World,
         parts: &BTreeMap<&str, (&'s Target, Part<'s>)>,
-    ) -> (Rank<'s>, Option<&'s Service>)
-    where
-        Self: 's,
-    {
+    ) -> Option<(&'s Service, &'s Exclusions)> {
         if let Some(local) = self.local {
-            return (Rank::Local, Some(local));
+            return Some((local, &world.config.local_exclusions));
         }
-        let ranked = self.clusters.iter().filter_map(|cluster| {
-            let (target, part) = parts.get(cluster)?;
-            let seen = if let Part::Member(seen) = part {
-                Some(*seen)
-            } else {
-                None
-            };
-            let (created, link) = target.age();
-            Some((Rank::Link(created, link), seen))
-        });
-        ranked
-            .min_by_key(|(rank, _)| *rank)
-            .unwrap_or((Rank::Local, None))
+        let members = self
+            .clusters
+            .iter()
+            .filter_map(|cluster| parts.get(cluster));
+        match members.min_by_key(|(target, _)| target.age())? {
+            (target, Part::Member(seen)) => Some((seen, &target.exclusions)),
+            _ => None,
+        }
+    }
+
+    fn all_seen(&self, parts: &BTreeMap<&str, (&Target, Part<'_>)>) -> bool {
+        self.clusters
+            .iter()
+            .all(|cluster| matches!(parts.get(cluster), Some((_, Part::Member(_)))))
     }
 
     /// Remote members sorted by cluster, so that any order of arrival gives the same text.
@@ -348,7 +311,7 @@ fn report(
     namespace: &str,
     service: &str,
     parts: &BTreeMap<&str, (&Target, Part<'_>)>,
-    outcome: &Result<Option<(String, Option<Service>)>, Problem>,
+    outcome: &Result<Option<(String, Option<&Service>)>, Problem>,
     plan: &mut Plan,
 ) {
     let mut said = Vec::new();

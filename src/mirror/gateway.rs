@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use kube::ResourceExt;
 
 use super::{
-    claims::{Claim, holder},
+    claims::{Claim, Holder, holder},
     endpoints::{self, Dress, Through},
-    metadata::{Map, Owner, is_managed},
+    metadata::{Map, is_managed},
     mirrors::stand,
     names::{fits, probe_name},
     plan::{Plan, Write},
@@ -61,7 +61,11 @@ pub(super) fn plan(world: &World, link: &str) -> Plan {
 }
 
 fn remove(world: &World, link: &str, writes: &mut Vec<Write>) {
-    let is_probe = |service: &&Service| matches!(holder(service), None | Some(Owner::Probe(_)));
+    let is_probe = |service: &&Service| match holder(service) {
+        Holder::Claim(claim) => claim == Claim::Probe(link),
+        Holder::Stray => true,
+        Holder::Foreign => false,
+    };
     let ours = world
         .probe(link)
         .filter(is_probe)
@@ -78,17 +82,10 @@ impl Wanted<'_> {
         };
         let namespace = world.config.namespace.as_str();
         let actual = world.standing(namespace, &name);
-        let free = match actual.map(holder) {
-            Some(Some(owner)) => matches!(owner, Owner::Probe(_)),
-            Some(None) => true,
-            None => {
-                !world
-                    .foreign
-                    .contains_key(&(namespace.to_owned(), name.clone()))
-                    && world.first_claim(namespace, &name) == Some(Claim::Probe(link))
-            }
-        };
-        if !free {
+        if world
+            .grants(Claim::Probe(link), namespace, &name, actual)
+            .is_err()
+        {
             return;
         }
         let mut desired = self.service(namespace, &name);

@@ -11,13 +11,13 @@ use std::{
 use kube::ResourceExt;
 
 use super::{
-    claims::{Claim, holder},
+    claims::Claim,
     endpoints::{self, Dress, Through},
     export::Mode,
-    metadata::{Map, Owner, annotation, fq_name},
-    mirrors::{Context, describe, plain, stand},
+    metadata::{Map, annotation, fq_name},
+    mirrors::{Context, name_conflict, plain, stand},
     names::{endpoint_mirror_name, fits},
-    plan::{Problem, Reason, Report, Write},
+    plan::{Problem, Report, Write},
     service,
 };
 use crate::api::{
@@ -235,36 +235,20 @@ impl Context<'_> {
     /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
     /// and a Service may be named like a host.
     fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
-        let conflict = |who: &str| {
-            let message = format!(
-                "host {host} left out: {}/{name} belongs to {who}",
-                self.namespace
-            );
-            Err(Problem::new(Reason::NameConflict, message))
-        };
-        let cluster = self.target.cluster.as_str();
-        match actual.map(holder) {
-            Some(Some(owner)) if owner == Owner::EndpointMirror(cluster, &self.name) => {
-                return Ok(());
-            }
-            Some(Some(other)) => return conflict(&describe(other)),
-            Some(None) => {} // ours, and free for whom comes first
-            None => {
-                let slot = (self.namespace.to_owned(), name.to_owned());
-                if let Some(who) = self.world.foreign.get(&slot) {
-                    return conflict(who);
-                }
-            }
-        }
         let service = self.service.name_any();
         let own = Claim::Host {
-            cluster,
+            cluster: &self.target.cluster,
             service: &service,
             host,
         };
-        match self.world.first_claim(self.namespace, name) {
-            Some(first) if first != own => conflict(&first.to_string()),
-            _ => Ok(()),
-        }
+        self.world
+            .grants(own, self.namespace, name, actual)
+            .map_err(|who| {
+                let problem = name_conflict(self.namespace, name, &who);
+                Problem {
+                    message: format!("host {host} left out: {}", problem.message),
+                    ..problem
+                }
+            })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::{
-    claims::{Claim, holder},
+    claims::{Claim, Holder, holder},
     endpoints::{self, Dress, Through},
     export::{self, Mode},
     headless,
@@ -141,44 +141,23 @@ pub(super) fn enter(
 /// The mirror's name and what stands under it, if that is ours or nothing.
 fn slot<'a>(world: &'a World, this: &RemoteRef) -> Result<(String, Option<&'a Service>), Problem> {
     let name = fits(mirror_name(&this.service, &this.cluster))?;
-    let conflict = |who: &str| {
-        Problem::new(
-            Reason::NameConflict,
-            format!("{}/{name} belongs to {who}", this.namespace),
-        )
-    };
     let local = world.standing(&this.namespace, &name);
-    match local.map(holder) {
-        Some(Some(Owner::Mirror(cluster))) if cluster == this.cluster => return Ok((name, local)),
-        Some(Some(other)) => return Err(conflict(&describe(other))),
-        Some(None) => {} // ours, and free for whom comes first
-        None => {
-            if let Some(who) = world.foreign.get(&(this.namespace.clone(), name.clone())) {
-                return Err(conflict(who));
-            }
-        }
-    }
     let own = Claim::Mirror {
         cluster: &this.cluster,
         service: &this.service,
     };
-    match world.first_claim(&this.namespace, &name) {
-        Some(first) if first != own => Err(conflict(&first.to_string())),
-        _ => Ok((name, local)),
+    match world.grants(own, &this.namespace, &name, local) {
+        Ok(()) => Ok((name, local)),
+        Err(who) => Err(name_conflict(&this.namespace, &name, &who)),
     }
 }
 
-/// Who owns a name, for a message.
-pub(super) fn describe(owner: Owner<'_>) -> String {
-    match owner {
-        Owner::Mirror(cluster) => format!("a mirror of cluster {cluster}"),
-        Owner::EndpointMirror(cluster, headless) => {
-            format!("an endpoint mirror of {headless} of cluster {cluster}")
-        }
-        Owner::Federated => "a federated Service".to_owned(),
-        Owner::Probe(cluster) => format!("the probe Service of cluster {cluster}"),
-        Owner::Foreign => "a Service that is not a mirror".to_owned(),
-    }
+/// The name belongs to somebody else.
+pub(super) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
+    Problem::new(
+        Reason::NameConflict,
+        format!("{namespace}/{name} belongs to {who}"),
+    )
 }
 
 pub(super) fn plain(
@@ -375,23 +354,32 @@ fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Write> {
     let name = mirror_name(service, cluster);
     let taken = |metadata| scope == Scope::All || is_managed(metadata);
     let mut writes = Vec::new();
-    let local = world
-        .standing(namespace, &name)
-        .filter(|local| match holder(local) {
-            Some(owner) => owner == Owner::Mirror(cluster) && taken(&local.metadata),
-            // Its labels say nothing any more; what it was written for is told by an annotation.
-            None => annotation(&local.metadata, l::REMOTE_FQ_NAME)
-                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, ""))),
-        });
+    let local = world.standing(namespace, &name);
+    let (own, goes) = match local.map(|local| (holder(local), local)) {
+        None => (true, false),
+        Some((Holder::Claim(claim), local)) => {
+            let own = claim == Claim::Mirror { cluster, service };
+            (own, own && taken(&local.metadata))
+        }
+        // Its labels say nothing any more; what it was written for is told by an annotation.
+        Some((Holder::Stray, local)) => {
+            let own = annotation(&local.metadata, l::REMOTE_FQ_NAME)
+                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
+            (own, own)
+        }
+        Some((Holder::Foreign, _)) => (false, false),
+    };
     for mirror in world.endpoint_mirrors(namespace, &name) {
         let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
         if ours && taken(&mirror.metadata) {
             delete_with_slices(world, cluster, mirror, &mut writes);
         }
     }
-    match local {
+    match local.filter(|_| goes) {
         Some(local) => delete_with_slices(world, cluster, local, &mut writes),
-        None => delete_slices(world, cluster, namespace, &name, &mut writes),
+        // Slices under a name that somebody else has are not this mirror's.
+        None if own => delete_slices(world, cluster, namespace, &name, &mut writes),
+        None => {}
     }
     writes
 }

@@ -305,7 +305,8 @@ pub fn plan(world: &World, key: &Key) -> Plan {
 /// The patch of metadata that makes labels and annotations exactly the desired ones.
 ///
 /// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
-/// that nothing else was ever desired. Keys that others have added are then no reason to write.
+/// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
+/// are of those that say what an object is: Linkerd would read them.
 pub(super) fn patch_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Option<Value> {
     let hash = super::metadata::annotation(actual, l::DESIRED_STATE);
     let unchanged = hash == super::metadata::annotation(desired, l::DESIRED_STATE)
@@ -323,10 +324,17 @@ pub(super) fn forced_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Valu
 }
 
 fn holds(desired: Option<&Map>, actual: Option<&Map>) -> bool {
-    desired.into_iter().flatten().all(|(key, value)| {
-        key == l::REMOTE_RESOURCE_VERSION
-            || actual.and_then(|actual| actual.get(key)) == Some(value)
-    })
+    let wanted = |key: &str| desired.is_some_and(|desired| desired.contains_key(key));
+    let present = |key: &str| actual.and_then(|actual| actual.get(key));
+    let all_there = desired
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| key == l::REMOTE_RESOURCE_VERSION || present(key) == Some(value));
+    let marks = |key: &&String| {
+        key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
+    };
+    let mut marked = actual.into_iter().flat_map(BTreeMap::keys).filter(marks);
+    all_there && marked.all(|key| wanted(key))
 }
 
 fn exactly(desired: Option<&Map>, actual: Option<&Map>) -> BTreeMap<String, Option<String>> {

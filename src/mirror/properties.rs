@@ -16,8 +16,8 @@ mod lab;
 use proptest::prelude::*;
 
 use self::{
-    acts::{Act, history},
-    lab::Lab,
+    acts::{History, crowd, history, plain_history},
+    lab::{Dice, Lab},
 };
 
 /// Cases per property, unless `PROPTEST_CASES` says otherwise.
@@ -30,14 +30,15 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         cases: cases.unwrap_or(CASES),
         max_shrink_iters: 20_000,
+        max_global_rejects: 100_000,
         ..ProptestConfig::default()
     }
 }
 
 /// Things happen, and the controller gets some of its work done in between.
-fn live(acts: &[Act], seed: u64, create_namespaces: bool) -> Lab {
+fn live(acts: &History, seed: u64, create_namespaces: bool) -> Lab {
     let mut lab = Lab::new(seed, create_namespaces);
-    for act in acts {
+    for act in &acts.0 {
         lab.act(act);
         for _ in 0..lab.dice.below(8) {
             lab.step();
@@ -58,5 +59,89 @@ proptest! {
         let mut lab = live(&acts, seed, create_namespaces);
         lab.drain();
         lab.is_settled();
+    }
+
+    #[test]
+    fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
+        let mut lab = live(&acts, seed, false);
+        lab.drain();
+        lab.is_settled();
+    }
+
+    #[test]
+    fn in_whatever_order_keys_are_worked_on_the_end_is_the_same(
+        acts in history(14),
+        seed: u64,
+        other: u64,
+    ) {
+        let mut lab = live(&acts, seed, false);
+        lab.restart();
+        let mut again = lab.clone();
+        again.dice = Dice::new(other);
+        lab.drain();
+        again.drain();
+        prop_assert_eq!(lab.cluster.canonical(), again.cluster.canonical());
+    }
+
+    #[test]
+    fn after_a_crash_between_any_two_writes_the_end_is_the_same(
+        acts in history(14),
+        seed: u64,
+        writes in 0usize..12,
+    ) {
+        let mut lab = live(&acts, seed, false);
+        lab.restart();
+        let mut crashed = lab.clone();
+        crashed.ends_after = Some(crashed.writes + writes);
+        lab.drain();
+        crashed.drain();
+        prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
+        crashed.is_settled();
+    }
+
+    #[test]
+    fn from_whatever_stood_the_end_is_as_from_nothing(acts in plain_history(14), seed: u64) {
+        let mut lab = live(&acts, seed, false);
+        lab.furnish();
+        lab.restart();
+        lab.drain();
+        let mut anew = lab.from_scratch();
+        anew.drain();
+        prop_assume!(lab.is_in_line());
+        prop_assert_eq!(lab.cluster.canonical(), anew.cluster.canonical());
+    }
+
+    #[test]
+    fn nothing_of_ours_is_left_when_all_links_and_members_are_gone(
+        acts in history(14),
+        seed: u64,
+        restarts: bool,
+    ) {
+        let mut lab = live(&acts, seed, false);
+        lab.drain();
+        lab.part();
+        if restarts {
+            lab.restart();
+        }
+        lab.drain();
+        prop_assert_eq!(lab.ours(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_cluster_ip_changes_hands(acts in history(10), seed: u64) {
+        let mut lab = Lab::new(seed, false);
+        for act in &acts.0 {
+            let before = lab.cluster.identities();
+            lab.act(act);
+            lab.drain();
+            if act.is_meddling() {
+                continue;
+            }
+            for (what, uid) in lab.cluster.identities() {
+                if let Some(known) = before.get(&what) {
+                    prop_assert_eq!(known, &uid, "{}", what);
+                }
+            }
+        }
     }
 }

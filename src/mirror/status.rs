@@ -8,6 +8,7 @@ use k8s_openapi::{
 };
 
 use super::{
+    key::Key,
     plan::{Reason, Report, Reported},
     world::{GatewayState, Liveness},
 };
@@ -47,6 +48,17 @@ impl Ledger {
                 true
             }
         }
+    }
+
+    /// Keys of all that was said something about. Once a target cluster has been listed anew, these are to be
+    /// worked on too: what vanished unseen, and has nothing that stands for it, is named nowhere else.
+    pub fn keys(&self, cluster: &str) -> Vec<Key> {
+        let mirrors = self.mirrors.keys();
+        let federated = self.federated.keys();
+        mirrors
+            .map(|(namespace, service)| Key::mirror(cluster, namespace, service))
+            .chain(federated.map(|(namespace, service)| Key::federated(namespace, service)))
+            .collect()
     }
 
     /// Number of Services that are mirrored, that are members, and that should be either and are not.
@@ -331,6 +343,13 @@ mod tests {
         assert!(!ledger.record(&said("web", false, Report::Unknown)));
         assert!(ledger.record(&said("web", true, failed("x"))));
         assert_eq!(ledger.counts(), (1, 0, 1));
+        assert_eq!(
+            ledger.keys("east"),
+            [
+                Key::mirror("east", "ns", "web"),
+                Key::federated("ns", "web")
+            ]
+        );
         assert!(ledger.record(&said("web", false, Report::Absent)));
         assert!(!ledger.record(&said("web", false, Report::Absent)));
         assert_eq!(ledger.counts(), (0, 0, 1));

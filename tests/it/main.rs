@@ -7,6 +7,7 @@ mod check;
 mod fleet;
 mod help;
 mod install;
+mod link;
 mod link_gen;
 mod mirroring;
 mod program;

@@ -141,6 +141,9 @@ impl Engine {
             Ok(()) => {
                 self.said(report);
                 self.settle(key);
+                if let Some(since) = self.changed.remove(key) {
+                    self.metrics.propagated(since.elapsed());
+                }
                 // Planning again costs microseconds, and shows that what is now is what should be.
                 self.queue.mark(key.clone());
                 self.queue.done(key);

@@ -511,8 +511,9 @@ impl LinkState {
         }
     }
 
-    /// Takes down what one source met, and with it whether the cluster is connected.
-    pub(super) fn set_contact(&mut self, source: usize, contact: Contact) {
+    /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
+    /// again, after it was not.
+    pub(super) fn set_contact(&mut self, source: usize, contact: Contact) -> bool {
         match contact {
             Contact::Alive => self.troubles.remove(&source),
             Contact::Lost(message) => self.troubles.insert(source, message),
@@ -521,6 +522,7 @@ impl LinkState {
             None => Ok(()),
             Some(message) => Err(message.clone()),
         };
+        let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
         if self.facts.connected.as_ref() != Some(&now) {
             match &now {
                 Ok(()) => tracing::info!(link = self.link.name_any(), "connected"),
@@ -529,6 +531,7 @@ impl LinkState {
             self.facts.connected = Some(now);
             self.status.touch();
         }
+        again
     }
 }
 

@@ -20,10 +20,11 @@ use crate::{
         link::Link,
     },
     controller::{
+        metrics::{Kind, LOCAL, Metrics},
         trouble::Trouble,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{Config, Grouped, Inserted, Key, NamespacePhase, Objects},
+    mirror::{Config, Grouped, Inserted, Key, NamespacePhase, Objects, Selector},
 };
 
 /// A change of the local cluster.
@@ -36,6 +37,8 @@ pub(in crate::controller) enum Local {
     Members(Change<Service>),
     Links(Change<DeserializeGuard<Link>>),
     Secrets(Change<Secret>),
+    /// A watch that had failed works again.
+    Recovered,
 }
 
 /// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
@@ -43,98 +46,96 @@ pub(in crate::controller) enum Local {
 pub(in crate::controller) fn watch_local(
     client: &Client,
     config: &Config,
+    metrics: &Metrics,
     outbox: &mpsc::Sender<Local>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let namespace = config.namespace.as_str();
-    let mirrored = format!("{}=true", l::MIRRORED_SERVICE);
-    let gateways = format!("{}=true", l::MIRRORED_GATEWAY);
+    let start = Start { outbox, metrics };
+    let (mirrored, gateways) = (
+        format!("{}=true", l::MIRRORED_SERVICE),
+        format!("{}=true", l::MIRRORED_GATEWAY),
+    );
+    let ours = config.namespace.as_str();
     let all = || client.clone();
-    let tell = |what, wrap| Teller {
-        outbox: outbox.clone(),
-        wrap,
-        trouble: trouble(what),
-    };
+
+    let namespaces = start.teller("Namespaces", Kind::Namespace, Local::Namespaces);
+    tasks.spawn(watch(Watched::all(Api::all(all())), namespaces));
+    let mirrors = start.teller("mirror Services", Kind::Service, Local::Mirrors);
     tasks.spawn(watch(
-        Watched::all(Api::all(all())),
-        Teller {
-            outbox: outbox.clone(),
-            wrap: Local::Namespaces,
-            trouble: trouble("Namespaces"),
-        },
+        Watched::all(Api::all(all())).labels(&mirrored),
+        mirrors,
     ));
+    let slices = start.teller("mirror EndpointSlices", Kind::EndpointSlice, Local::Slices);
     tasks.spawn(watch(
-        Watched::all(Api::all(all())).labels(mirrored.clone()),
-        tell("mirror Services", Local::Mirrors),
+        Watched::all(Api::all(all())).labels(&mirrored),
+        slices,
     ));
+    let probes = start.teller("probe Services", Kind::Service, Local::Probes);
     tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), namespace)).labels(gateways.clone()),
-        tell("probe Services", Local::Probes),
+        Watched::all(Api::namespaced(all(), ours)).labels(&gateways),
+        probes,
     ));
-    let tell = |what, wrap| Teller {
-        outbox: outbox.clone(),
-        wrap,
-        trouble: trouble(what),
-    };
+    let slices = start.teller(
+        "probe EndpointSlices",
+        Kind::EndpointSlice,
+        Local::ProbeSlices,
+    );
     tasks.spawn(watch(
-        Watched::all(Api::all(all())).labels(mirrored),
-        tell("mirror EndpointSlices", Local::Slices),
+        Watched::all(Api::namespaced(all(), ours)).labels(&gateways),
+        slices,
     ));
+    let links = start.teller("Links", Kind::Link, Local::Links);
+    tasks.spawn(watch(Watched::all(Api::namespaced(all(), ours)), links));
+    let secrets = start.teller("Secrets", Kind::Secret, Local::Secrets);
+    let credentials = format!("type={}", l::CREDENTIALS_TYPE);
     tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), namespace)).labels(gateways),
-        tell("probe EndpointSlices", Local::ProbeSlices),
+        Watched::all(Api::namespaced(all(), ours)).fields(credentials),
+        secrets,
     ));
-    tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), namespace)),
-        Teller {
-            outbox: outbox.clone(),
-            wrap: Local::Links,
-            trouble: trouble("Links"),
-        },
-    ));
-    tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), namespace))
-            .fields(format!("type={}", l::CREDENTIALS_TYPE)),
-        Teller {
-            outbox: outbox.clone(),
-            wrap: Local::Secrets,
-            trouble: trouble("Secrets"),
-        },
-    ));
-    let members = config
-        .local_members
-        .as_ref()
-        .map(crate::mirror::Selector::query);
-    let outbox = outbox.clone();
-    let api = Api::all(all());
-    tasks.spawn(async move {
-        let mut teller = Teller {
-            outbox,
-            wrap: Local::Members,
-            trouble: trouble("federated members"),
-        };
-        match members {
-            Some(selector) => watch(Watched::all(api).labels(selector), teller).await,
-            None => {
-                teller
-                    .tell(Change::List {
-                        objects: Vec::new(),
-                        more: false,
-                    })
-                    .await;
-                std::future::pending().await
-            }
+    let mut members = start.teller("federated members", Kind::Service, Local::Members);
+    match config.local_members.as_ref().map(Selector::query) {
+        Some(selector) => {
+            tasks.spawn(watch(
+                Watched::all(Api::all(all())).labels(selector),
+                members,
+            ));
         }
-    });
+        None => {
+            tasks.spawn(async move {
+                let none = Change::List {
+                    objects: Vec::new(),
+                    more: false,
+                };
+                members.tell(none).await;
+                std::future::pending().await
+            });
+        }
+    }
     tasks
 }
 
-fn trouble(what: &str) -> Trouble {
-    Trouble::new(format!("watch {what} of the local cluster"))
+/// What all watches of the local cluster have in common.
+struct Start<'a> {
+    outbox: &'a mpsc::Sender<Local>,
+    metrics: &'a Metrics,
+}
+
+impl Start<'_> {
+    fn teller<T>(&self, what: &str, kind: Kind, wrap: fn(Change<T>) -> Local) -> Teller<T> {
+        Teller {
+            outbox: self.outbox.clone(),
+            metrics: self.metrics.clone(),
+            kind,
+            wrap,
+            trouble: Trouble::new(format!("watch {what} of the local cluster")),
+        }
+    }
 }
 
 struct Teller<T> {
     outbox: mpsc::Sender<Local>,
+    metrics: Metrics,
+    kind: Kind,
     wrap: fn(Change<T>) -> Local,
     trouble: Trouble,
 }
@@ -146,9 +147,17 @@ impl<T: Send + Sync> Listener<T> for Teller<T> {
 
     async fn contact(&mut self, contact: Contact) {
         match contact {
-            Contact::Alive => self.trouble.clear(),
-            Contact::Lost(message) => self.trouble.set(&message),
-        };
+            Contact::Alive => {
+                if self.trouble.clear() {
+                    // Nobody listening is found out by the next change.
+                    let _ = self.outbox.send(Local::Recovered).await;
+                }
+            }
+            Contact::Lost(message) => {
+                self.metrics.watch_restarted(LOCAL, self.kind);
+                self.trouble.set(&message);
+            }
+        }
     }
 }
 
@@ -253,6 +262,7 @@ impl Engine {
                 keys.extend(names.iter().flat_map(|name| world.keys_of_namespace(name)));
             }
             Local::Links(change) => self.links_changed(change),
+            Local::Recovered => self.queue.hurry(),
             Local::Secrets(change) => {
                 secrets(&mut self.secrets, change);
                 self.check_sessions();

@@ -11,7 +11,7 @@ use crate::{
     api::k8s::Service,
     controller::{
         clock,
-        metrics::Cache,
+        metrics::{Cache, Kind},
         session::Report,
         watch::{Change, Contact},
     },
@@ -47,13 +47,20 @@ impl Engine {
                     .map(|pending| pending.session.spec.clone());
             }
             Report::Contact(source, contact) => {
-                if let Contact::Alive = contact {
-                    self.metrics
-                        .last_contact(&state.link.spec.target_cluster_name, clock::now());
+                let cluster = state.link.spec.target_cluster_name.clone();
+                match &contact {
+                    Contact::Alive => self.metrics.last_contact(&cluster, clock::now()),
+                    Contact::Lost(_) => {
+                        if let Some(kind) = watched(state, source) {
+                            self.metrics.watch_restarted(&cluster, kind);
+                        }
+                    }
                 }
                 // While a new session is tried, what the present one meets counts.
-                if !pending || state.current.is_none() {
-                    state.set_contact(source, contact);
+                if (!pending || state.current.is_none()) && state.set_contact(source, contact) {
+                    // What waited for the cluster to answer need not wait any longer.
+                    let keys = self.world.keys_of_cluster(&cluster);
+                    self.mark_all(keys);
                 }
             }
             Report::Services(..) | Report::Slices(..) if pending => self.listed(link, report),
@@ -71,7 +78,7 @@ impl Engine {
                     .iter()
                     .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
                     .collect();
-                self.mark_all(keys);
+                self.mark_changed(keys);
             }
         }
     }
@@ -181,7 +188,7 @@ impl Engine {
             let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
             keys.extend(self.world.keys_of_remote(&cluster, &namespace, &name));
         }
-        self.mark_all(keys);
+        self.mark_changed(keys);
         self.note_limit(link);
         self.poll_unselected(link);
         self.measure_remote(link);
@@ -250,6 +257,17 @@ impl Engine {
             self.metrics.cache_size(Cache::Services, &cluster, services);
             self.metrics.cache_size(Cache::Endpoints, &cluster, slices);
         }
+    }
+}
+
+/// What a source of a session watches; `None` for those that watch nothing.
+fn watched(state: &LinkState, source: usize) -> Option<Kind> {
+    let pending = state.pending.as_ref().map(|pending| &pending.session);
+    let selectors = pending.or(state.current.as_ref())?.spec.services.len();
+    match source {
+        services if services < selectors => Some(Kind::Service),
+        slices if slices == selectors => Some(Kind::EndpointSlice),
+        _ => None,
     }
 }
 

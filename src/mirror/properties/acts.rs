@@ -19,7 +19,19 @@ pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
 pub(super) const CLUSTERS: [&str; 3] = ["c", "b-c", "federated"];
 const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
 const HOSTS: [&str; 3] = ["h", "a", "i"];
+/// Share of Links that can be read.
+const GOOD: f64 = 0.9;
 const NAMESPACES: [&str; 3] = [NS, LINKS, "new"];
+
+/// What happens, in order. Prints one act a line.
+#[derive(Clone)]
+pub(super) struct History(pub(super) Vec<Act>);
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|act| write!(f, "\n  {act:?}"))
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) enum Act {
@@ -49,6 +61,20 @@ pub(super) enum Act {
     Restart,
     /// Kubernetes collects garbage.
     Collect,
+}
+
+impl Act {
+    /// Whether somebody lays hands on what is in the local cluster.
+    pub(super) fn is_meddling(&self) -> bool {
+        matches!(
+            self,
+            Self::Namespace(..)
+                | Self::Stranger(..)
+                | Self::Legacy(..)
+                | Self::Edit(..)
+                | Self::Delete(..)
+        )
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -205,12 +231,13 @@ fn service_made() -> impl Strategy<Value = ServiceMade> {
         })
 }
 
-fn link_made() -> impl Strategy<Value = LinkMade> {
+/// `good`: the share of Links that can be read, and of those with a gateway.
+fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
         0..CLUSTERS.len(),
         0i64..3,
-        prop::bool::weighted(0.9),
-        prop::bool::weighted(0.9),
+        prop::bool::weighted(good),
+        prop::bool::weighted(good),
         prop::bool::weighted(0.6),
         prop::bool::weighted(0.7),
     )
@@ -248,9 +275,9 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 /// Changes of what should be: Links, target clusters, members.
-fn wish() -> impl Strategy<Value = Act> {
+fn wish(good: f64) -> impl Strategy<Value = Act> {
     prop_oneof![
-        3 => (0..LINK_NAMES.len(), prop::option::weighted(0.8, link_made()))
+        3 => (0..LINK_NAMES.len(), prop::option::weighted(0.8, link_made(good)))
             .prop_map(|(link, made)| Act::Link(link, made)),
         8 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), prop::option::weighted(0.75, service_made()))
             .prop_map(|(c, n, s, made)| Act::Remote(c, n, s, made)),
@@ -310,23 +337,66 @@ fn meddling() -> impl Strategy<Value = Act> {
 }
 
 /// Two Links that live, most of the time, and then whatever happens.
-pub(super) fn history(length: usize) -> impl Strategy<Value = Vec<Act>> {
-    let linked = (link_made(), link_made(), any::<bool>()).prop_map(|(one, two, both)| {
+pub(super) fn history(length: usize) -> impl Strategy<Value = History> {
+    let linked = (link_made(GOOD), link_made(GOOD), any::<bool>()).prop_map(|(one, two, both)| {
         let mut acts = vec![Act::Link(0, Some(one))];
         if both {
             acts.push(Act::Link(1, Some(two)));
         }
         acts
     });
-    let act = prop_oneof![6 => wish(), 1 => news(), 3 => meddling()];
+    let act = prop_oneof![6 => wish(GOOD), 1 => news(), 3 => meddling()];
     (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
         acts.extend(more);
-        acts
+        History(acts)
     })
 }
 
 /// As [`history`], without anything after which what stands depends on what stood: see the properties.
-pub(super) fn plain_history(length: usize) -> impl Strategy<Value = Vec<Act>> {
-    let act = prop_oneof![4 => wish(), 2 => meddling()];
-    prop::collection::vec(act, 1..length)
+pub(super) fn plain_history(length: usize) -> impl Strategy<Value = History> {
+    let act = prop_oneof![4 => wish(1.0), 2 => meddling()];
+    prop::collection::vec(act, 1..length).prop_map(History)
+}
+
+/// Clusters whose Services, hosts and federated Services all want the same few names.
+pub(super) fn crowd(length: usize) -> impl Strategy<Value = History> {
+    let linked = |link: usize| {
+        let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
+        (cluster, 0i64..3, any::<bool>()).prop_map(move |(cluster, created, headless)| {
+            let made = LinkMade {
+                cluster,
+                created,
+                valid: true,
+                gateway: true,
+                probe: false,
+                headless,
+            };
+            Act::Link(link, Some(made))
+        })
+    };
+    let service =
+        (0usize..3, any::<bool>(), 0usize..2).prop_map(|(export, member, form)| ServiceMade {
+            export: export.min(1),
+            member,
+            form,
+            ports: 0,
+            label: 0,
+        });
+    let hosts = prop::collection::vec((0usize..2, prop::bool::weighted(0.8)), 0..3);
+    let act = prop_oneof![
+        8 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, service.clone()))
+            .prop_map(|(c, s, made)| Act::Remote(c, 0, s, made)),
+        6 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, hosts))
+            .prop_map(|(c, s, hosts)| Act::Slice(c, 0, s, 0, hosts)),
+        2 => (0usize..2, prop::option::weighted(0.5, service))
+            .prop_map(|(s, made)| Act::Member(0, s, made)),
+        1 => (0usize..2).prop_flat_map(linked),
+        1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
+        2 => (0usize..8).prop_map(Act::Delete),
+    ];
+    (linked(0), linked(1), prop::collection::vec(act, 1..length)).prop_map(|(one, two, more)| {
+        let mut acts = vec![one, two];
+        acts.extend(more);
+        History(acts)
+    })
 }

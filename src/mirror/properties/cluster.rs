@@ -23,6 +23,9 @@ use crate::{
     },
 };
 
+/// An annotation that somebody adds.
+pub(super) const JUNK: &str = "example.io/junk";
+
 /// Namespace and name.
 pub(super) type Id = (String, String);
 
@@ -397,6 +400,7 @@ fn neutral(metadata: &mut ObjectMeta) {
     metadata.resource_version = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(l::REMOTE_RESOURCE_VERSION);
+        annotations.remove(JUNK); // others may add keys
     }
 }
 

@@ -11,7 +11,7 @@ use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 use super::{
     super::fixtures::{GATEWAY, LINKS, NS, entry, ip, world},
     acts::{Act, Addresses, CLUSTERS, Edit, LINK_NAMES, LinkMade, ServiceMade, name, namespace},
-    cluster::{Changed, Cluster, Id, Refusal, id},
+    cluster::{Changed, Cluster, Id, JUNK, Refusal, id},
 };
 use crate::{
     api::{
@@ -21,8 +21,15 @@ use crate::{
     mirror::{
         GatewayState, Grouped, Inserted, InvalidLink, Key, Kind, LinkEntry, Links, Liveness,
         NamespacePhase, Object, Objects, Owner, Patch, Plan, Remote, RemoteRef, Report, Reported,
-        Target, World, Write, federated_name, member, metadata::annotation, metadata::is_managed,
-        metadata::label, mode, owner, plan, store::version,
+        Target, World, Write,
+        claims::{Holder, holder},
+        federated_name, member,
+        metadata::annotation,
+        metadata::is_managed,
+        metadata::label,
+        mode, owner, plan,
+        service::mirrorable,
+        store::version,
     },
 };
 
@@ -222,6 +229,33 @@ impl Lab {
         }
         keys.extend(clusters.iter().flat_map(|c| concerned(self, c)));
         self.mark(keys);
+    }
+
+    /// All Links are deleted, and all members leave.
+    pub(super) fn part(&mut self) {
+        for link in LINK_NAMES {
+            self.relink(link, None);
+        }
+        let members: Vec<Id> = self.members.keys().cloned().collect();
+        for id in members {
+            self.member(&id, None);
+        }
+    }
+
+    /// Every headless Service gets an endpoint: without any, its mirror keeps the form that it has.
+    pub(super) fn furnish(&mut self) {
+        let bare: Vec<(String, Id)> = self
+            .far
+            .iter()
+            .flat_map(|(cluster, far)| {
+                let headless = far.services.iter().filter(|(_, s)| s.is_headless());
+                headless.map(move |(id, _)| (cluster.clone(), id.clone()))
+            })
+            .collect();
+        for (cluster, (namespace, name)) in bare {
+            let slice = super::acts::remote_slice(&namespace, &name, 0, &[(2, true)]);
+            self.remote_slice(&cluster, slice, true);
+        }
     }
 
     fn gateway(&mut self, link: &str, state: GatewayState) {
@@ -538,13 +572,13 @@ impl Lab {
                 let Some((cluster, remote)) = self.remote_of(&link) else {
                     return;
                 };
-                if remote.over_limit {
-                    return; // what is beyond the limit is not looked at; the next list tells
-                }
                 // Before and after the change: what kept others from a name may be gone.
                 let object = match &seen {
                     Seen::Apply(object) | Seen::Delete(object) => id(&object.metadata),
                 };
+                if remote.over_limit && object.1 != "a" {
+                    return; // what is beyond the limit is not looked at; the next list tells
+                }
                 let mut keys = self.world.keys_of_remote(&cluster, &object.0, &object.1);
                 if let Some((_, remote)) = self.remote_of(&link) {
                     store(&mut remote.services[0], seen);
@@ -590,7 +624,19 @@ impl Lab {
             lane.retain(|event| event.link() != Some(link));
         }
         let after = self.world.keys_of_cluster(cluster);
-        self.mark(before.into_iter().chain(after));
+        let said: Vec<Key> = self
+            .said
+            .keys()
+            .filter(|(remote, _)| remote.cluster == cluster)
+            .map(|(remote, federated)| {
+                if *federated {
+                    Key::federated(&remote.namespace, &remote.service)
+                } else {
+                    Key::mirror(cluster, &remote.namespace, &remote.service)
+                }
+            })
+            .collect();
+        self.mark(before.into_iter().chain(after).chain(said));
     }
 
     /// What a controller that starts now would know.
@@ -897,7 +943,7 @@ impl Lab {
                 let same_origin =
                     is_managed(&live.metadata) && fq(&live.metadata) == fq(&wanted.metadata);
                 if owner(&live.metadata) != Owner::Foreign || same_origin {
-                    self.absorb_service(live);
+                    self.look_at(live);
                     self.failed.insert(key.clone());
                 } else {
                     self.world.foreign.insert(id, "somebody".to_owned());
@@ -923,7 +969,7 @@ impl Lab {
                             if owner(&live.metadata) != Owner::Foreign
                                 || is_managed(&live.metadata) =>
                         {
-                            self.absorb_service(live)
+                            self.look_at(live)
                         }
                         _ => {
                             self.world
@@ -948,6 +994,20 @@ impl Lab {
             _ => &mut self.world.mirrors,
         };
         store.as_mut().map(|store| store.insert(Arc::new(service)));
+    }
+
+    /// What a live look found is news: the watch's own event of it will be an old one.
+    fn look_at(&mut self, live: Service) {
+        let mut keys = self.world.keys_of_local(&live);
+        let (namespace, name) = id(&live.metadata);
+        let stores = [&self.world.mirrors, &self.world.probes]
+            .into_iter()
+            .flatten();
+        for known in stores.filter_map(|store| store.get(&namespace, &name)) {
+            keys.extend(self.world.keys_of_local(known));
+        }
+        self.absorb_service(live);
+        self.mark(keys);
     }
 
     fn absorb_slice(&mut self, slice: EndpointSlice) {
@@ -1010,11 +1070,64 @@ impl Lab {
                 // One that is seen as unfit may have changed since.
                 member(target, s)
                     && !s.is_headless()
-                    && !s.spec.ports.is_empty()
+                    && mirrorable(s).is_ok()
                     && known.is_none_or(|known| version(known.as_ref()) == version(s))
             });
             assert!(!joins, "{token} lost, and it is a member");
         }
+    }
+
+    /// The same target clusters and the same people's objects, and nothing of ours.
+    pub(super) fn from_scratch(&self) -> Self {
+        let mut anew = self.clone();
+        let Cluster {
+            strangers,
+            services,
+            ..
+        } = &mut anew.cluster;
+        services.retain(|_, service| strangers.contains(&service.uid().unwrap_or_default()));
+        anew.cluster.slices.clear();
+        anew.cluster.endpoints.clear();
+        anew.restart();
+        anew
+    }
+
+    /// Whether all that stands stands where it would have come first, however it came there. What we have
+    /// written and cannot see any more, because it lost its label, does not.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.cluster
+            .services
+            .iter()
+            .all(|((namespace, name), service)| {
+                let first = self.world.first_claim(namespace, name);
+                match holder(service) {
+                    Holder::Claim(claim) => first == Some(claim),
+                    Holder::Stray => false,
+                    Holder::Foreign => true,
+                }
+            })
+    }
+
+    /// What stands of ours, or looks like it, and is seen.
+    pub(super) fn ours(&self) -> Vec<String> {
+        let services = self
+            .cluster
+            .services
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let services = services
+            .filter(|(_, s)| is_managed(&s.metadata))
+            .map(|(id, _)| id);
+        let slices = self
+            .cluster
+            .slices
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let slices = slices.map(|(id, _)| id);
+        services
+            .chain(slices)
+            .map(|(namespace, name)| format!("{namespace}/{name}"))
+            .collect()
     }
 
     /// At rest, no key there is has anything to write, in the eyes of this controller or of a new one, and
@@ -1203,11 +1316,13 @@ fn edit_service(service: &mut Service, edit: Edit) {
         }
         Edit::Junk => {
             let annotations = metadata.annotations.get_or_insert_default();
-            annotations.insert("kubectl.kubernetes.io/junk".to_owned(), "1".to_owned());
+            annotations.insert(JUNK.to_owned(), "1".to_owned());
         }
         Edit::Relabel => {
-            let labels = metadata.labels.get_or_insert_default();
-            labels.insert("team".to_owned(), "somebody".to_owned());
+            // Only one that we have set: others may add labels.
+            if let Some(team) = metadata.labels.get_or_insert_default().get_mut("team") {
+                "somebody".clone_into(team);
+            }
         }
         Edit::Ports => service.spec.ports = vec![super::super::fixtures::port("odd", 1)],
         Edit::Tokens => {

@@ -1,0 +1,270 @@
+//! `linkerd-mc link`: links two clusters of the kubeconfig, and waits until Services are mirrored.
+
+use std::{
+    io::IsTerminal as _,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Parser as _};
+use kube::Api;
+
+use super::{
+    Cli, Command,
+    args::{self, Global, Output},
+    cluster::{Cluster, block_on},
+    inventory,
+    link_gen::{LinkArgs, generate},
+    output,
+    progress::Progress,
+    status,
+};
+use crate::{
+    api::link,
+    client::Access,
+    hint::{HintExt as _, fail},
+    manifests::link::{ClusterName, LinkObjects},
+};
+
+/// Examples for the end of the help text.
+const EXAMPLES: &str = "\
+Examples:
+  # Mirror Services of east into west
+  linkerd-mc link --from east --to west
+
+  # And those of west into east
+  linkerd-mc link --from east --to west --mutual
+
+  # Look at what would be applied to west, credentials included
+  linkerd-mc link --from east --to west --dry-run";
+
+/// Time between two looks at a Link.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Link two clusters: what `link-gen` prints for the one is applied to the other
+///
+/// Both are contexts of the kubeconfig. Waits until the Link is ready, and shows what is mirrored.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Link {
+    /// Context of the target cluster, whose Services are to be mirrored
+    #[arg(long, value_name = "CONTEXT")]
+    from: Option<String>,
+    /// Context of the source cluster, which gets the mirrors
+    #[arg(long, value_name = "CONTEXT")]
+    to: Option<String>,
+    /// Name that the target cluster gets; part of the name of each mirror [default: its context's]
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<ClusterName>,
+    /// Link the clusters the other way round, too
+    #[arg(long, conflicts_with_all = ["api_server_address", "gateway_addresses", "gateway_port"])]
+    mutual: bool,
+    /// Print what would be applied, and apply nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait this long until the Links are ready; 0s does not wait
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
+    wait: Duration,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// One direction: objects made from one cluster, for another.
+struct Direction {
+    access: Access,
+    context: String,
+    name: ClusterName,
+    objects: LinkObjects,
+}
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
+    let access = global.access();
+    let (from, to) = contexts(&access, args)?;
+    let directions = block_on(async {
+        let mut directions =
+            vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
+        if args.mutual {
+            directions.push(direction(global, args, &to, &from, None).await?);
+        }
+        if !args.dry_run {
+            for direction in &directions {
+                establish(direction, args).await?;
+            }
+        }
+        Ok(directions)
+    })?;
+    for direction in &directions {
+        if args.dry_run {
+            output::data(&args.output.format(&direction.objects.manifest()?))?;
+        } else if !args.wait.is_zero() {
+            let name = direction.name.to_string();
+            let shown = [
+                "linkerd-mc",
+                "status",
+                "--services",
+                "--cluster-name",
+                &name,
+            ];
+            let global = Global {
+                context: Some(direction.context.clone()),
+                ..global.clone()
+            };
+            if let Command::Status(status) = Cli::try_parse_from(shown)?.command {
+                status::run(&global, &status)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The two contexts; asks for what is missing where somebody can be asked.
+fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
+    let known: Vec<String> = access
+        .kubeconfig()?
+        .contexts
+        .into_iter()
+        .map(|context| context.name)
+        .collect();
+    let choose = |given: &Option<String>, flag: &str, question: &str, other: Option<&str>| {
+        if let Some(given) = given {
+            return Ok(given.clone());
+        }
+        let choices: Vec<&String> = known
+            .iter()
+            .filter(|name| Some(name.as_str()) != other)
+            .collect();
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            let names: Vec<&str> = choices.iter().map(|name| name.as_str()).collect();
+            return Err(fail(
+                format!("{flag} is missing"),
+                format!(
+                    "{flag} takes a context of the kubeconfig: {}",
+                    names.join(", ")
+                ),
+            ));
+        }
+        let chosen = dialoguer::Select::new()
+            .with_prompt(question)
+            .items(&choices)
+            .interact();
+        // Select hides the cursor, and leaves it hidden when it is interrupted.
+        let _ = dialoguer::console::Term::stderr().show_cursor();
+        Ok(choices[chosen.context("nothing was chosen")?].clone())
+    };
+    let from = choose(
+        &args.from,
+        "--from",
+        "Mirror Services of which cluster?",
+        args.to.as_deref(),
+    )?;
+    let to = choose(&args.to, "--to", "Into which cluster?", Some(&from))?;
+    if from == to {
+        return Err(fail(
+            format!("--from and --to both name {from:?}"),
+            "a cluster is linked to another one",
+        ));
+    }
+    Ok((from, to))
+}
+
+async fn direction(
+    global: &Global,
+    args: &Link,
+    from: &str,
+    to: &str,
+    name: Option<ClusterName>,
+) -> anyhow::Result<Direction> {
+    let name = match name {
+        Some(name) => name,
+        None => from.parse().hint(
+            || format!("the context {from:?} has a name that a cluster cannot have"),
+            || "--cluster-name gives the cluster another one (without --mutual)".into(),
+        )?,
+    };
+    let access = global.access();
+    let objects = generate(
+        &access.with_context(from),
+        &global.linkerd_namespace,
+        &name,
+        &args.link,
+    )
+    .await
+    .with_context(|| format!("cannot make the link to {from}"))?;
+    Ok(Direction {
+        access: access.with_context(to),
+        context: to.to_owned(),
+        name,
+        objects,
+    })
+}
+
+/// Applies one direction, and waits until its Link is ready.
+async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
+    let cluster = Cluster::connect(&direction.access).await?;
+    let Direction {
+        context,
+        name,
+        objects,
+        ..
+    } = direction;
+    let progress = Progress::new(&format!("linking {context} to {name}"));
+    progress
+        .during(async {
+            for object in objects.manifest()?.objects() {
+                inventory::apply(&cluster, object)
+                    .await
+                    .with_context(|| format!("cannot link {context} to {name}"))?;
+            }
+            anyhow::Ok(())
+        })
+        .await?;
+    if args.wait.is_zero() {
+        return Ok(());
+    }
+    let namespace = objects.link.metadata.namespace.clone().unwrap_or_default();
+    let links = Api::<link::Link>::namespaced(cluster.client.clone(), &namespace);
+    let generation = async {
+        let started = Instant::now();
+        loop {
+            let live = cluster
+                .request("read the Link", links.get(&name.to_string()))
+                .await?;
+            let status = live.status.unwrap_or_default();
+            // What the status says of an older generation is not what was just applied.
+            let current = status.observed_generation == live.metadata.generation;
+            let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
+            if current && ready.is_some_and(|ready| ready.status == "True") {
+                return anyhow::Ok(());
+            }
+            let why = ready.filter(|_| current).map(|ready| {
+                let colon = if ready.message.is_empty() { "" } else { ": " };
+                format!("{}{colon}{}", ready.reason, ready.message)
+            });
+            progress.say(&format!(
+                "waiting until the Link {name} is ready{}",
+                why.as_ref()
+                    .map(|why| format!(" ({why})"))
+                    .unwrap_or_default()
+            ));
+            if started.elapsed() >= args.wait {
+                return Err(fail(
+                    format!(
+                        "the Link {name} in {context} is not ready after {:?}: {}",
+                        args.wait,
+                        why.unwrap_or_else(|| "no controller has looked at it".to_owned())
+                    ),
+                    format!(
+                        "`linkerd-mc --context {context} check` says more; --wait waits longer"
+                    ),
+                ));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    progress.during(generation).await?;
+    output::note(&format!("{context} is linked to {name}"));
+    Ok(())
+}

@@ -1,0 +1,393 @@
+//! `linkerd-mc plan`: what the controller would write for a Link, computed by the same core, written by nobody.
+
+use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    args::{self, Global},
+    cluster::block_on,
+    mirroring::Mirroring,
+    output,
+    progress::spin,
+};
+use crate::{
+    api::{labels as l, link::Link},
+    controller::preview::{self, Proposed},
+    hint::fail,
+    manifests::yaml,
+    mirror::{self, Object, Report, World, Write},
+};
+
+/// Examples for the end of the help text.
+const EXAMPLES: &str = "\
+Examples:
+  # What would change for the Link to east
+  linkerd-mc --context west plan --link east
+
+  # What a Link would bring that is not applied yet
+  linkerd-mc --context east link-gen --cluster-name east \\
+    | linkerd-mc --context west plan --link-file -
+
+Exit codes: 0 nothing to do, 1 failed, 2 there are changes (or wrong usage).";
+
+/// Exit code when something would be written, as of `terraform plan -detailed-exitcode`.
+const PENDING: u8 = 2;
+
+/// Show what the controller would create, change and delete for a Link
+///
+/// Reads both clusters and writes nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Plan {
+    /// Name of the Link
+    #[arg(long, value_name = "NAME", required_unless_present = "link_file")]
+    link: Option<String>,
+    /// A Link that is not applied yet, with its Secrets, as link-gen prints them; - for standard input
+    #[arg(long, value_name = "FILE")]
+    link_file: Option<PathBuf>,
+    #[command(flatten)]
+    mirroring: Mirroring,
+    /// Limit of each request
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration)]
+    request_timeout: Duration,
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Diff)]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One object a line, and what changes in it
+    Diff,
+    /// One JSON document
+    Json,
+}
+
+/// What would be written, and what could not be.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Preview {
+    changes: Vec<Change>,
+    problems: Vec<Problem>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Change {
+    verb: &'static str,
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    /// Fields by path: value before and after, `null` where there is none.
+    fields: BTreeMap<String, (Value, Value)>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Problem {
+    service: String,
+    reason: &'static str,
+    message: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
+    let proposed = args.link_file.as_ref().map(read).transpose()?;
+    let name = match (&args.link, &proposed) {
+        (Some(name), _) => name.clone(),
+        (None, Some(proposed)) => proposed.link.name_any(),
+        (None, None) => return Err(fail("which Link?", "--link names one")),
+    };
+    let config = args.mirroring.config()?;
+    let world = block_on(async {
+        let client = global.access().client(args.request_timeout).await?;
+        let headless = args.mirroring.headless();
+        let world = preview::world(
+            &client,
+            config,
+            headless,
+            &name,
+            proposed,
+            args.request_timeout,
+        );
+        spin("reading both clusters", world).await
+    })?;
+    let preview = preview(&world, &name);
+    output::data(&match args.output {
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
+        Format::Diff => diff(&preview),
+    })?;
+    Ok(if preview.changes.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(PENDING)
+    })
+}
+
+/// Reads what `link-gen` printed. No error repeats any of it: there are credentials in it.
+fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
+    let mut text = String::new();
+    if file.as_os_str() == "-" {
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
+    } else {
+        text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    let hint = "`linkerd-mc link-gen` prints what is wanted here: two Secrets and a Link";
+    let documents =
+        yaml::documents(&text).map_err(|_| fail(format!("{} is no YAML", file.display()), hint))?;
+    let (mut link, mut credentials) = (None, BTreeMap::new());
+    for document in documents {
+        match document["kind"].as_str() {
+            Some("Link") => link = serde_json::from_value::<Link>(document).ok(),
+            Some("Secret") => {
+                let Ok(secret) = serde_json::from_value::<Secret>(document) else {
+                    continue;
+                };
+                let name = secret.name_any();
+                let kubeconfig = secret
+                    .data
+                    .and_then(|mut data| data.remove(l::KUBECONFIG_KEY));
+                credentials.extend(kubeconfig.map(|kubeconfig| (name, kubeconfig.0)));
+            }
+            _ => {}
+        }
+    }
+    let link = link.ok_or_else(|| fail(format!("there is no Link in {}", file.display()), hint))?;
+    Ok(Proposed { link, credentials })
+}
+
+/// Plans all keys of a Link.
+fn preview(world: &World, link: &str) -> Preview {
+    let mut preview = Preview::default();
+    let cluster = world
+        .links
+        .as_ref()
+        .and_then(|links| links.get(link))
+        .map(|e| e.cluster.clone());
+    for key in cluster
+        .map(|cluster| world.keys_of_cluster(&cluster))
+        .unwrap_or_default()
+    {
+        let plan = mirror::plan(world, &key);
+        preview
+            .changes
+            .extend(plan.writes.iter().map(|write| change(world, write)));
+        for said in plan.report {
+            if let Report::Failed(problem) = said.report {
+                preview.problems.push(Problem {
+                    service: format!("{}/{}", said.remote.namespace, said.remote.service),
+                    reason: problem.reason.as_str(),
+                    message: problem.message,
+                });
+            }
+        }
+    }
+    preview
+}
+
+fn change(world: &World, write: &Write) -> Change {
+    let (verb, kind, namespace, name) = write.describe();
+    let mut fields = BTreeMap::new();
+    match write {
+        Write::Create(object) => {
+            let value = match object {
+                Object::Namespace { labels, .. } => json!({ "metadata": { "labels": labels } }),
+                Object::Service(service) => json!(service),
+                Object::EndpointSlice(slice) => json!(slice),
+            };
+            flatten(&mut fields, String::new(), &Value::Null, &value);
+        }
+        Write::Patch(patch) => {
+            let before = match patch.kind {
+                mirror::Kind::EndpointSlice => [&world.slices, &world.probe_slices]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|store| store.get(namespace, name))
+                    .map(|slice| json!(slice.as_ref())),
+                mirror::Kind::Service | mirror::Kind::Namespace => [&world.mirrors, &world.probes]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|store| store.get(namespace, name))
+                    .map(|service| json!(service.as_ref())),
+            };
+            flatten(
+                &mut fields,
+                String::new(),
+                &before.unwrap_or_default(),
+                &patch.body,
+            );
+        }
+        Write::Delete { .. } | Write::RetireEndpoints { .. } => {}
+    }
+    Change {
+        verb,
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        fields,
+    }
+}
+
+/// The leaves of `after` that differ from `before`, by path. Preconditions and names are no changes.
+fn flatten(
+    fields: &mut BTreeMap<String, (Value, Value)>,
+    path: String,
+    before: &Value,
+    after: &Value,
+) {
+    const SILENT: [&str; 5] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.resourceVersion",
+        "metadata.ownerReferences",
+    ];
+    match after {
+        _ if SILENT.contains(&path.as_str()) => {}
+        Value::Object(after) => {
+            for (key, value) in after {
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                flatten(fields, path, &before[key], value);
+            }
+        }
+        after if after == before => {}
+        after => {
+            fields.insert(path, (before.clone(), after.clone()));
+        }
+    }
+}
+
+/// The changes for people: green what comes, red what goes, yellow what becomes something else.
+fn diff(preview: &Preview) -> String {
+    use anstyle::{AnsiColor, Style};
+    use std::fmt::Write as _;
+    let tone = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+    let mut text = String::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for change in &preview.changes {
+        let (mark, color) = match change.verb {
+            "create" => ("+", AnsiColor::Green),
+            "delete" => ("-", AnsiColor::Red),
+            _ => ("~", AnsiColor::Yellow),
+        };
+        *counts.entry(change.verb).or_default() += 1;
+        let style = tone(color);
+        let slash = if change.namespace.is_empty() { "" } else { "/" };
+        let Change {
+            kind,
+            namespace,
+            name,
+            ..
+        } = change;
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{style}{mark} {kind} {namespace}{slash}{name}{style:#}"
+        );
+        for (path, (before, after)) in &change.fields {
+            let plain = |value: &Value| match value {
+                Value::Null => "none".to_owned(),
+                Value::String(text) => text.escape_debug().to_string(),
+                other => other.to_string(),
+            };
+            let _ = match change.verb {
+                "create" => writeln!(text, "    {path}: {}", plain(after)),
+                _ => writeln!(text, "    {path}: {} → {}", plain(before), plain(after)),
+            };
+        }
+    }
+    for problem in &preview.problems {
+        let style = tone(AnsiColor::Yellow);
+        let Problem {
+            service,
+            reason,
+            message,
+        } = problem;
+        let _ = writeln!(text, "{style}‼ {service}{style:#}: {reason}: {message}");
+    }
+    let count = |verb| counts.get(verb).copied().unwrap_or(0);
+    if preview.changes.is_empty() {
+        text.push_str("Nothing to do.\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "{} to create, {} to change, {} to delete.",
+            count("create"),
+            count("patch"),
+            count("delete")
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_leaves_that_differ_are_shown() {
+        let mut fields = BTreeMap::new();
+        let before =
+            json!({ "metadata": { "labels": { "a": "1", "b": "2" } }, "spec": { "x": 1 } });
+        let after = json!({
+            "metadata": { "resourceVersion": "7", "labels": { "a": "1", "b": null, "c": "3" } },
+            "spec": { "x": 1 },
+        });
+        flatten(&mut fields, String::new(), &before, &after);
+        let expected = [
+            ("metadata.labels.b", (json!("2"), Value::Null)),
+            ("metadata.labels.c", (Value::Null, json!("3"))),
+        ];
+        assert_eq!(
+            fields,
+            expected
+                .map(|(path, values)| (path.to_owned(), values))
+                .into()
+        );
+    }
+
+    #[test]
+    fn a_diff_ends_with_what_it_amounts_to() {
+        let change = |verb, name: &str| Change {
+            verb,
+            kind: "Service",
+            namespace: "ns".into(),
+            name: name.into(),
+            fields: [("spec.type".to_owned(), (Value::Null, json!("ClusterIP")))].into(),
+        };
+        let preview = Preview {
+            changes: vec![
+                change("create", "a"),
+                change("patch", "b"),
+                change("delete", "c"),
+            ],
+            problems: vec![Problem {
+                service: "ns/d".into(),
+                reason: "NameConflict",
+                message: "ns/d-east belongs to a user".into(),
+            }],
+        };
+        let text = anstream::adapter::strip_str(&diff(&preview)).to_string();
+        insta::assert_snapshot!(text, @r"
+        + Service ns/a
+            spec.type: ClusterIP
+        ~ Service ns/b
+            spec.type: none → ClusterIP
+        - Service ns/c
+            spec.type: none → ClusterIP
+        ‼ ns/d: NameConflict: ns/d-east belongs to a user
+        1 to create, 1 to change, 1 to delete.
+        ");
+        assert_eq!(diff(&Preview::default()), "Nothing to do.\n");
+    }
+}
