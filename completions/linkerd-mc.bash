@@ -16,9 +16,6 @@ _linkerd__mc() {
             ",$1")
                 cmd="linkerd__mc"
                 ;;
-            linkerd__mc,_extension-metadata)
-                cmd="linkerd__mc__subcmd___extension__subcmd__metadata"
-                ;;
             linkerd__mc,allow)
                 cmd="linkerd__mc__subcmd__allow"
                 ;;
@@ -66,9 +63,6 @@ _linkerd__mc() {
                 ;;
             linkerd__mc,unlink)
                 cmd="linkerd__mc__subcmd__unlink"
-                ;;
-            linkerd__mc__subcmd__help,_extension-metadata)
-                cmd="linkerd__mc__subcmd__help__subcmd___extension__subcmd__metadata"
                 ;;
             linkerd__mc__subcmd__help,allow)
                 cmd="linkerd__mc__subcmd__help__subcmd__allow"
@@ -125,54 +119,8 @@ _linkerd__mc() {
 
     case "${cmd}" in
         linkerd__mc)
-            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
+            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --kubeconfig)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --context)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --as)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --as-group)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --api-addr)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --linkerd-namespace)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -L)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --verbose)
-                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        linkerd__subcmd__mc__subcmd___extension__subcmd__metadata)
-            opts="-L -h -V --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -527,22 +475,8 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__help)
-            opts="install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph _extension-metadata help"
+            opts="install link link-gen plan run-controller allow revoke unlink uninstall completions man check gateways status graph help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        linkerd__subcmd__mc__subcmd__help__subcmd___extension__subcmd__metadata)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1335,7 +1269,7 @@ _linkerd__mc() {
             return 0
             ;;
         linkerd__subcmd__mc__subcmd__run__subcmd__controller)
-            opts="-L -h -V --admin-addr --max-in-flight-writes --max-services-per-link --namespace --enable-namespace-creation --enable-headless-services --federated-service-selector --no-local-federation --excluded-labels --excluded-annotations --probe-address --leader-elect --identity --log-level --log-format --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
+            opts="-L -h -V --admin-addr --max-in-flight-writes --max-services-per-link --namespace --enable-namespace-creation --enable-headless-services --federated-service-selector --no-local-federation --excluded-labels --excluded-annotations --probe-address --leader-elect --identity --lease-duration --lease-renew-deadline --lease-retry --log-level --log-format --kubeconfig --context --as --as-group --api-addr --linkerd-namespace --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1378,6 +1312,18 @@ _linkerd__mc() {
                     return 0
                     ;;
                 --identity)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lease-duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lease-renew-deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lease-retry)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

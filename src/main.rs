@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    linkerd_mc::cli::main()
+    linkerd_mc::cli::main(std::env::args_os())
 }

@@ -197,9 +197,8 @@ fn categories(checked: Vec<Checked>) -> Vec<Category> {
 /// It is no command, so that neither help nor completions offer it. Those that answer `"checks": "always"` are run
 /// against every cluster. We do not: like the original's extension we are run where a namespace carries the
 /// extension's label, and do not fail a cluster that has no need of us.
-pub(crate) fn extension_metadata(args: impl Iterator<Item = OsString>) -> Option<String> {
-    let args: Vec<_> = args.take(3).collect();
-    let [program, question] = args.as_slice() else {
+pub(crate) fn extension_metadata(args: &[OsString]) -> Option<String> {
+    let [program, question] = args else {
         return None;
     };
     if question != "_extension-metadata" {
@@ -281,7 +280,10 @@ mod tests {
 
     #[test]
     fn the_metadata_names_the_executable() {
-        let answer = |args: &[&str]| extension_metadata(args.iter().map(Into::into));
+        let answer = |args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(Into::into).collect();
+            extension_metadata(&args)
+        };
         assert_eq!(
             answer(&["/usr/local/bin/linkerd-multicluster", "_extension-metadata"]).as_deref(),
             Some("{\"name\":\"linkerd-multicluster\"}\n")

@@ -25,7 +25,7 @@ mod uninstall;
 mod unlink;
 mod values;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -59,14 +59,16 @@ enum Command {
     Graph(graph::Graph),
 }
 
-/// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 wrong usage.
+/// Runs a command line; the first argument is the program's name. Exit codes: 0 done, 1 failed, 2 wrong
+/// usage; wrong usage, `--help` and `--version` end the process.
 ///
 /// This is the one entry point: the binary calls it, and so does the playground, which starts itself
-/// again with the binary's arguments.
-pub fn main() -> ExitCode {
-    let result = match check::extension_metadata(std::env::args_os()) {
+/// again as the binary.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let result = match check::extension_metadata(&args) {
         Some(answer) => output::data(&answer).map(|()| ExitCode::SUCCESS),
-        None => run(&Cli::parse()),
+        None => run(&Cli::parse_from(args)),
     };
     match result {
         Ok(code) => code,

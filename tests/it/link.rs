@@ -7,7 +7,7 @@ use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{Controller, installed, link_gen, merged, namespace},
+    fleet::{Controller, installed, link_gen, namespace},
     program::run,
 };
 
@@ -57,7 +57,8 @@ async fn two_clusters_are_linked_on_one_command_and_plan_foretells_it() {
     );
     namespace("link-command", &[&east, &west]).await;
     exported(&east).await;
-    let kubeconfig = merged(&[&west, &east], "link.kubeconfig");
+    let kubeconfig = west.folder().join("both.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
 
     // Before: the Link and its Secrets come through a pipe, nothing is applied.
     let proposed = link_gen(&east, "link-east", &[]);

@@ -1,0 +1,123 @@
+//! Three real Kubernetes control planes on this machine, linked and mirroring, on one command:
+//!
+//! ```text
+//!   cargo run --release --example playground            stays up, to be explored, until Ctrl-C
+//!   cargo run --release --example playground -- --once  ends after the table; fails if anything is missing
+//! ```
+//!
+//! `east` and `north` are linked into `west`, which mirrors what they export. Everything that linkerd-mc does
+//! here is done by its own command line: called as `linkerd-mc`, this program is that command line.
+
+mod clusters;
+mod controller;
+mod exports;
+mod gateway;
+mod progress;
+mod report;
+mod tools;
+mod view;
+
+use std::{
+    env,
+    ffi::OsString,
+    future::pending,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Parser;
+use tokio::signal::ctrl_c;
+
+use crate::{
+    clusters::Clusters,
+    controller::Controller,
+    progress::{Progress, say},
+    tools::{LINKERD_MC, Tools},
+    view::View,
+};
+
+/// How long the mirrors may take, from the first export on.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Start three linked Kubernetes control planes and mirror Services between them
+#[derive(Parser)]
+#[command(name = "playground")]
+struct Arguments {
+    /// End after the table, and fail if a mirror is missing
+    #[arg(long)]
+    once: bool,
+}
+
+fn main() -> ExitCode {
+    let called: Vec<OsString> = env::args_os().collect();
+    let name = called.first().and_then(|path| Path::new(path).file_name());
+    if name.is_some_and(|name| name == LINKERD_MC) {
+        controller::end_with_parent();
+        return linkerd_mc::cli::main(called);
+    }
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into()),
+    };
+    let code = runtime.block_on(async {
+        tokio::select! {
+            ended = play(&arguments) => ended.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
+            _ = ctrl_c() => ExitCode::from(130),
+        }
+    });
+    // A build of Kubernetes that Ctrl-C has interrupted is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+async fn play(arguments: &Arguments) -> anyhow::Result<()> {
+    let progress = Progress::new();
+    let started = Instant::now();
+    let clusters = Clusters::start(&progress).await?;
+    let tools = Tools::new(&clusters)?;
+    clusters.prepare(&progress, &tools).await?;
+    clusters.link(&progress, &tools).await?;
+    let mut controller = Controller::start(&tools, &gateway::serve().await?)?;
+    let work = async {
+        progress
+            .step(
+                "linkerd-mc run-controller, in west: both Links are Ready",
+                clusters.linked(),
+            )
+            .await?;
+        let view = View::watch(clusters.west().client());
+        let rows = progress
+            .step(
+                "exported Services of east, north and west",
+                exports::run(&clusters, view, LIMIT),
+            )
+            .await?;
+        report::print(&rows)?;
+        say(&format!("\n{} s in all.", started.elapsed().as_secs()));
+        exports::require_all(&rows, LIMIT)
+    };
+    tokio::select! {
+        done = work => done.map_err(|error| controller.explain(&error))?,
+        ended = controller.ended() => return Err(ended),
+    }
+    if arguments.once {
+        return Ok(());
+    }
+    say(&report::guide(&tools));
+    tokio::select! {
+        ended = controller.ended() => Err(ended),
+        stop = ctrl_c() => {
+            say("\nstopping");
+            stop.context("failed to listen to Ctrl-C")
+        }
+        () = pending() => Ok(()),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    say(&format!("error: {error:#}"));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,85 @@
+//! What the reader sees at the end: the table on stdout, and what to try next.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::{exports::Row, tools::Tools};
+
+/// Prints the table.
+pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header([
+        "MIRROR IN WEST",
+        "MODE",
+        "PORTS",
+        "ENDPOINTS",
+        "MS",
+    ]);
+    for row in rows {
+        let (ports, endpoints, took) = match &row.standing {
+            Some((standing, took)) => (
+                standing.ports.as_str(),
+                standing.endpoints.as_str(),
+                took.as_millis().to_string(),
+            ),
+            None => ("-", "MISSING", "-".to_owned()),
+        };
+        table.add_row([row.mirror, row.mode, ports, endpoints, &took]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    if let Some(milliseconds) = table.column_mut(4) {
+        milliseconds.set_cell_alignment(CellAlignment::Right);
+        milliseconds.set_padding((0, 0));
+    }
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{}", lines.join("\n")).context("failed to write to stdout")
+}
+
+/// How to explore what stands.
+pub(crate) fn guide(tools: &Tools) -> String {
+    let (kubeconfig, programs) = (tools.kubeconfig(), tools.programs());
+    let (kubeconfig, programs, log) = (
+        kubeconfig.display(),
+        programs.display(),
+        tools.controller_log(),
+    );
+    let log = log.display();
+    format!(
+        "
+All of it stays up until Ctrl-C. To explore it, in another terminal:
+
+  export KUBECONFIG={kubeconfig}
+  export PATH={programs}:$PATH
+
+  kubectl --context west -n shop get services,endpointslices
+  kubectl --context west -n linkerd-multicluster get links
+  linkerd-mc --context west status --services
+  linkerd-mc --context west gateways
+
+See it follow, with `linkerd-mc --context west status --services --watch` aside:
+
+  # export one more Service: web-north appears
+  kubectl --context north -n shop label service web \\
+    mirror.linkerd.io/exported=true
+  # switch its mode, and its mirror keeps its address
+  kubectl --context north -n shop label service web --overwrite \\
+    mirror.linkerd.io/exported=remote-discovery
+  # lose a Pod: db-1-east goes
+  kubectl --context east -n shop delete pod db-1 --force
+  # unlink: all that came from east goes, and cart-federated spans two clusters
+  kubectl --context west -n linkerd-multicluster delete link east
+
+The contexts are west, east and north. The controller's log:
+
+  tail -f {log}
+"
+    )
+}

@@ -1,0 +1,177 @@
+//! Holds the structure of the code: which module may use which, what the pure core may not touch, that each
+//! file belongs to a module, and that none is too long. It reads the sources; it needs no cluster.
+//!
+//! `main → cli → {controller, check} → {client, manifests} → mirror → api`, and `hint` for all. Code under
+//! `#[cfg(test)]` may use what it likes. Each rule is shown to fail on a sample in `layering/rules.rs`.
+
+#[path = "layering/rules.rs"]
+mod rules;
+#[path = "layering/source.rs"]
+mod source;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rules::{MAX_LINES, breaches};
+use source::{modules_of, tokens};
+
+/// Folders with sources, and in each package the files that a target begins with.
+const PACKAGES: [(&str, &[&str]); 2] = [
+    (
+        "",
+        &[
+            "src/lib.rs",
+            "src/main.rs",
+            "build.rs",
+            "tests/it/main.rs",
+            "tests/layering.rs",
+            "examples/*/main.rs",
+            "benches/*/main.rs",
+        ],
+    ),
+    (
+        "tests/control-plane",
+        &["src/lib.rs", "tests/main.rs", "examples/*.rs"],
+    ),
+];
+
+/// Files that are over the limit and wait to be split. A file that is not over it may not be listed.
+const TOO_LONG: [&str; 1] = ["src/mirror/properties/lab.rs"];
+
+/// A file, and whether only tests have it in their build.
+struct File {
+    path: PathBuf,
+    test: bool,
+}
+
+#[test]
+fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
+    let files = reachable();
+    assert!(files.len() > 50, "only {} files found", files.len());
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| !file.test) {
+        if let Ok(inside) = file.path.strip_prefix("src") {
+            let text = read(&file.path);
+            let name = file.path.display();
+            found.extend(
+                breaches(inside, &text)
+                    .into_iter()
+                    .map(|breach| format!("{name}: {breach}")),
+            );
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn each_file_belongs_to_a_module() {
+    let reached: BTreeSet<PathBuf> = reachable().into_iter().map(|file| file.path).collect();
+    let orphans: Vec<PathBuf> = all()
+        .into_iter()
+        .filter(|path| !reached.contains(path))
+        .collect();
+    assert!(orphans.is_empty(), "in no `mod`: {orphans:?}");
+}
+
+#[test]
+fn no_file_is_too_long_and_each_says_what_it_is() {
+    for path in all() {
+        let text = read(&path);
+        let name = path.display().to_string();
+        let (lines, listed) = (text.lines().count(), TOO_LONG.contains(&name.as_str()));
+        assert_eq!(
+            lines > MAX_LINES,
+            listed,
+            "{name} has {lines} lines; the limit is {MAX_LINES}"
+        );
+        assert!(
+            text.starts_with("//! "),
+            "{name} does not begin with what it is, after `//! `"
+        );
+    }
+}
+
+/// All sources of the workspace, relative to its root.
+fn all() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in ["src", "tests", "examples", "benches"] {
+        collect(Path::new(folder), &mut found);
+    }
+    found.push("build.rs".into());
+    found
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(root().join(folder))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let path = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The files that some target is built from, found by following `mod` from its first file.
+fn reachable() -> Vec<File> {
+    let mut found = Vec::new();
+    for path in all() {
+        let is_first = PACKAGES.iter().any(|(package, firsts)| {
+            let inside = path.strip_prefix(package).ok();
+            inside.is_some_and(|inside| firsts.iter().any(|first| matches(first, inside)))
+        });
+        if is_first {
+            follow(path, false, &mut found);
+        }
+    }
+    found
+}
+
+fn follow(path: PathBuf, test: bool, found: &mut Vec<File>) {
+    // The folder of a file's modules: its own, for the first file of a target and `mod.rs`.
+    let stem = path.file_stem().unwrap_or_default();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = if ["lib", "main", "mod"].iter().any(|name| stem == *name) {
+        folder.to_path_buf()
+    } else {
+        folder.join(stem)
+    };
+    for module in modules_of(&tokens(&read(&path))) {
+        let flat = folder.join(format!("{}.rs", module.name));
+        let nested = folder.join(&module.name).join("mod.rs");
+        let next = if root().join(&flat).is_file() {
+            flat
+        } else {
+            nested
+        };
+        follow(next, test || module.test, found);
+    }
+    found.push(File { path, test });
+}
+
+/// Whether a path is the pattern; `*` stands for one name or, before `.rs`, for its stem.
+fn matches(pattern: &str, path: &Path) -> bool {
+    let (pattern, path) = (Path::new(pattern), path);
+    pattern.components().count() == path.components().count()
+        && pattern.iter().zip(path).all(|(wanted, name)| {
+            wanted == "*"
+                || wanted == name
+                || (wanted == "*.rs" && Path::new(name).extension().is_some())
+        })
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

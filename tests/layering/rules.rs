@@ -1,0 +1,274 @@
+//! The rules for one file, given as text, and samples on which each of them fails.
+
+use std::path::{Component, Path};
+
+use crate::source::{Token, paths, tokens, without_tests};
+
+/// Lines of a file. Most have under 400.
+pub(crate) const MAX_LINES: usize = 600;
+
+/// Each module with those that it may use besides itself.
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("main", &["cli"]),
+    (
+        "lib",
+        &[
+            "cli",
+            "controller",
+            "check",
+            "client",
+            "manifests",
+            "mirror",
+            "api",
+            "hint",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "controller",
+            "check",
+            "client",
+            "manifests",
+            "mirror",
+            "api",
+            "hint",
+        ],
+    ),
+    (
+        "controller",
+        &["client", "manifests", "mirror", "api", "hint"],
+    ),
+    ("check", &["client", "manifests", "mirror", "api", "hint"]),
+    ("client", &["mirror", "api", "hint"]),
+    ("manifests", &["mirror", "api", "hint"]),
+    ("mirror", &["api", "hint"]),
+    ("api", &["hint"]),
+    ("hint", &[]),
+];
+
+/// Modules that only turn data into data.
+const PURE: [&str; 2] = ["mirror", "api"];
+/// What they may not name: runtimes, the outer world, clocks, clients, logs.
+const IMPURE: [&[&str]; 14] = [
+    &["tokio"],
+    &["tokio_util"],
+    &["futures"],
+    &["std", "fs"],
+    &["std", "net"],
+    &["std", "env"],
+    &["std", "process"],
+    &["std", "time", "SystemTime"],
+    &["std", "time", "Instant"],
+    &["kube", "Client"],
+    &["kube", "Api"],
+    &["kube", "client"],
+    &["kube", "runtime"],
+    &["tracing"],
+];
+/// Of `std::net` they may name addresses, which are data.
+const ADDRESSES: [&str; 3] = ["IpAddr", "Ipv4Addr", "Ipv6Addr"];
+
+/// What a file breaks; `file` is its path inside `src`.
+pub(crate) fn breaches(file: &Path, text: &str) -> Vec<String> {
+    let names: Vec<&str> = file
+        .iter()
+        .filter_map(|name| name.to_str())
+        .map(|name| name.trim_end_matches(".rs"))
+        .filter(|name| *name != "mod")
+        .collect();
+    debug_assert!(
+        file.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+    );
+    let Some(module) = names.first() else {
+        return vec!["is in no module".to_owned()];
+    };
+    let Some((_, right)) = MAY_USE.iter().find(|(name, _)| name == module) else {
+        return vec![format!("module {module} has no place in the layering")];
+    };
+    let tokens = without_tests(&tokens(text));
+    let mut found = Vec::new();
+    for path in paths(&tokens) {
+        let used = top_level(&path, names.len());
+        let known = |used: &&str| MAY_USE.iter().any(|(name, _)| name == used);
+        if let Some(used) = used.filter(known)
+            && used != *module
+            && !right.contains(&used)
+        {
+            found.push(format!(
+                "{module} may not use {used}, as in `{}`",
+                path.join("::")
+            ));
+        }
+        if PURE.contains(module) && is_impure(&path) {
+            found.push(format!("{module} may not name `{}`", path.join("::")));
+        }
+    }
+    found
+}
+
+/// The module of this crate that a path leads to, seen from a file this many modules deep.
+fn top_level(path: &[Token], depth: usize) -> Option<&str> {
+    let ups = path.iter().take_while(|name| *name == "super").count();
+    let rest = match path.first()?.as_str() {
+        "crate" | "linkerd_mc" => &path[1..],
+        "super" if ups >= depth => &path[ups..],
+        _ => return None,
+    };
+    rest.first().map(String::as_str)
+}
+
+fn is_impure(path: &[Token]) -> bool {
+    let begins =
+        |with: &&[&str]| path.len() >= with.len() && path.iter().zip(*with).all(|(a, b)| a == b);
+    let is_address = path.iter().any(|name| ADDRESSES.contains(&name.as_str()));
+    let is_async = path.iter().any(|name| name == "async" || name == "await");
+    let asks_a_clock = path.len() > 1 && path.last().is_some_and(|name| name == "now");
+    is_async || asks_a_clock || (IMPURE.iter().any(begins) && !is_address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(file: &str, text: &str) -> Vec<String> {
+        breaches(Path::new(file), text)
+    }
+
+    #[test]
+    fn a_module_may_not_use_one_to_its_left() {
+        for (file, text, breach) in [
+            (
+                "api/link.rs",
+                "use crate::mirror::Key;",
+                "api may not use mirror, as in `crate::mirror::Key`",
+            ),
+            (
+                "api/mod.rs",
+                "use super::mirror::Key;",
+                "api may not use mirror, as in `super::mirror::Key`",
+            ),
+            (
+                "mirror/mod.rs",
+                "use crate::{api::k8s, client::build};",
+                "mirror may not use client, as in `crate::client::build`",
+            ),
+            (
+                "mirror/store.rs",
+                "use super::super::check;",
+                "mirror may not use check, as in `super::super::check`",
+            ),
+            (
+                "manifests/link.rs",
+                "fn x() { crate::client::build() }",
+                "manifests may not use client, as in `crate::client::build`",
+            ),
+            (
+                "client.rs",
+                "use crate::controller::clock;",
+                "client may not use controller, as in `crate::controller::clock`",
+            ),
+            (
+                "check/a/b.rs",
+                "use crate::controller::clock;",
+                "check may not use controller, as in `crate::controller::clock`",
+            ),
+            (
+                "controller/run.rs",
+                "use crate::cli::output;",
+                "controller may not use cli, as in `crate::cli::output`",
+            ),
+            (
+                "controller/run.rs",
+                "use crate::check::facts;",
+                "controller may not use check, as in `crate::check::facts`",
+            ),
+            (
+                "hint.rs",
+                "use crate::api::labels;",
+                "hint may not use api, as in `crate::api::labels`",
+            ),
+            (
+                "main.rs",
+                "linkerd_mc::mirror::plan()",
+                "main may not use mirror, as in `linkerd_mc::mirror::plan`",
+            ),
+            ("extra.rs", "", "module extra has no place in the layering"),
+        ] {
+            assert_eq!(check(file, text), [breach], "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_module_may_use_itself_and_those_to_its_right() {
+        for (file, text) in [
+            (
+                "cli/status.rs",
+                "use super::{table, output}; use crate::{check::facts, hint::fail, cli::args};",
+            ),
+            ("cli/check.rs", "use super::check;"),
+            (
+                "controller/run.rs",
+                "use crate::{client::build, mirror::plan, api::link};",
+            ),
+            (
+                "mirror/status.rs",
+                "use super::plan; use crate::api::labels; // crate::client is told of what it does",
+            ),
+            (
+                "mirror/store.rs",
+                "#[cfg(test)] mod tests { use crate::controller::clock; }",
+            ),
+            ("main.rs", "linkerd_mc::cli::main(std::env::args_os())"),
+        ] {
+            assert_eq!(check(file, text), [""; 0], "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_core_may_not_touch_the_world() {
+        for (text, path) in [
+            ("use tokio::sync::watch;", "tokio::sync::watch"),
+            (
+                "use std::{collections::BTreeMap, fs::File};",
+                "std::fs::File",
+            ),
+            ("use std::net::{IpAddr, TcpStream};", "std::net::TcpStream"),
+            ("use std::net;", "std::net"),
+            ("fn x() { std::env::var(\"X\") }", "std::env::var"),
+            ("use std::process;", "std::process"),
+            ("use std::time::{Duration, Instant};", "std::time::Instant"),
+            (
+                "use std::time::SystemTime as Time;",
+                "std::time::SystemTime",
+            ),
+            ("fn x() { Timestamp::now() }", "Timestamp::now"),
+            ("use kube::{Api, ResourceExt as _};", "kube::Api"),
+            ("fn x(client: kube::Client) {}", "kube::Client"),
+            ("use kube::runtime::watcher;", "kube::runtime::watcher"),
+            ("async fn x() {}", "async"),
+            ("fn x() { tracing::info!(\"x\") }", "tracing::info"),
+        ] {
+            for module in PURE {
+                let found = check(&format!("{module}/x.rs"), text);
+                assert_eq!(found, [format!("{module} may not name `{path}`")], "{text}");
+            }
+            assert_eq!(check("controller/x.rs", text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_core_may_handle_data() {
+        let text = "
+            //! No tokio::spawn here.
+            use std::{net::{IpAddr, Ipv4Addr}, time::Duration};
+            use kube::{ResourceExt as _, core::ObjectMeta};
+            fn x(now: Timestamp) { let y = now; }
+            #[cfg(test)] mod properties;
+            #[cfg(test)]
+            mod tests { use std::env; }
+        ";
+        assert_eq!(check("mirror/x.rs", text), [""; 0]);
+    }
+}
