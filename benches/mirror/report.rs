@@ -41,7 +41,7 @@ const COLUMNS: [&str; 9] = [
 
 impl Report {
     /// Adds a measurement, and tells of it at once.
-    pub fn add(&mut self, row: Row) {
+    pub fn add(&mut self, row: &Row) {
         let seconds = |d: Option<Duration>| d.map(|d| format!("{:.2} s", d.as_secs_f64()));
         let ratio = row
             .took

@@ -11,7 +11,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use linkerd_mc::api::{
-    k8s::{EndpointSlice, Service},
+    k8s::{Endpoint, EndpointSlice, Service},
     link::Link,
 };
 use serde_json::json;
@@ -168,7 +168,7 @@ impl Bench {
         self.mirrored(self.args.services).await;
         let took = started.elapsed();
         let row = self.row("cold", Some(took), Some(self.limit.create));
-        self.report.add(row);
+        self.report.add(&row);
     }
 
     async fn restart(&mut self) {
@@ -177,13 +177,7 @@ impl Bench {
         self.writes();
         let started = Instant::now();
         let controller = self.controller();
-        while controller
-            .get("/ready")
-            .await
-            .map(|(code, _)| code)
-            .unwrap_or(0)
-            != 200
-        {
+        while controller.get("/ready").await.map_or(0, |(code, _)| code) != 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let took = started.elapsed();
@@ -198,7 +192,7 @@ impl Bench {
         let settled = started.elapsed();
         let mut row = self.row("restart", Some(took), None);
         row.note = format!("in step after {:.2} s", settled.as_secs_f64());
-        self.report.add(row);
+        self.report.add(&row);
     }
 
     async fn idle(&mut self) {
@@ -208,7 +202,7 @@ impl Bench {
         tokio::time::sleep(time).await;
         let mut row = self.row("idle", Some(time), None);
         row.cpu = row.cpu.map(|cpu| cpu.saturating_sub(before));
-        self.report.add(row);
+        self.report.add(&row);
     }
 
     async fn churn(&mut self) {
@@ -234,7 +228,7 @@ impl Bench {
             at(0.99),
             at(1.0)
         );
-        self.report.add(row);
+        self.report.add(&row);
     }
 
     async fn unexport(&mut self) {
@@ -259,7 +253,7 @@ impl Bench {
             Some(started.elapsed()),
             Some(self.limit.delete),
         );
-        self.report.add(row);
+        self.report.add(&row);
     }
 
     async fn delete(&mut self) {
@@ -276,7 +270,7 @@ impl Bench {
             Some(started.elapsed()),
             Some(self.limit.delete),
         );
-        self.report.add(row);
+        self.report.add(&row);
     }
 }
 
@@ -381,7 +375,7 @@ async fn churn(bench: &mut Bench) -> Vec<Duration> {
                         .unwrap()
                         .endpoints
                         .iter()
-                        .any(|e| e.is_ready());
+                        .any(Endpoint::is_ready);
                     waiting
                         .lock()
                         .unwrap()

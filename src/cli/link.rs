@@ -66,7 +66,7 @@ pub(crate) struct Link {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
     #[command(flatten)]
-    link: LinkArgs,
+    generated: LinkArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -189,7 +189,7 @@ async fn direction(
         &access.with_context(from),
         &global.linkerd_namespace,
         &name,
-        &args.link,
+        &args.generated,
     )
     .await
     .with_context(|| format!("cannot make the link to {from}"))?;

@@ -113,7 +113,7 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
             proposed,
             args.request_timeout,
         );
-        spin("reading both clusters", world).await
+        spin("reading both clusters", Box::pin(world)).await
     })?;
     let preview = preview(&world, &name);
     output::data(&match args.output {

@@ -216,7 +216,9 @@ impl Engine {
         self.writer.fence = fence;
         self.leading = true;
         let names: Vec<String> = self.links.keys().cloned().collect();
-        names.iter().for_each(|name| self.watch_gateway(name));
+        for name in &names {
+            self.watch_gateway(name);
+        }
         self.check_duplicates();
         self.check_sessions();
         self.mark_all(self.world.keys());
@@ -301,7 +303,7 @@ impl Engine {
                 Done::Looked {
                     namespace,
                     name,
-                    found,
+                    found: found.map(|found| found.map(Box::new)),
                 }
             });
         }

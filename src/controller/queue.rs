@@ -106,7 +106,9 @@ impl Queue {
     /// What made keys fail may be over: those that wait do so no longer.
     pub(super) fn hurry(&mut self) {
         let waiting: Vec<Key> = self.due.keys().cloned().collect();
-        waiting.into_iter().for_each(|key| self.mark(key));
+        for key in waiting {
+            self.mark(key);
+        }
     }
 
     /// When the next delayed key is due.

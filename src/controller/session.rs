@@ -96,7 +96,9 @@ impl Session {
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         tokio::spawn(async move {
             let reporter = Reporter { link, id, outbox };
-            token.run_until_cancelled(run(work, names, reporter)).await;
+            token
+                .run_until_cancelled(Box::pin(run(work, names, reporter)))
+                .await;
         });
         Self {
             id,
@@ -192,7 +194,8 @@ async fn slices(client: &Client, spec: &Spec, reporter: &Reporter) {
 /// Passes changes of the state of one source on, and nothing else.
 struct Source {
     number: usize,
-    last: Option<Option<String>>,
+    /// What was said last: nothing yet, alive, or lost for a reason.
+    last: Option<Result<(), String>>,
     reporter: Reporter,
 }
 
@@ -207,8 +210,8 @@ impl Source {
 
     async fn contact(&mut self, contact: Contact) {
         let now = match &contact {
-            Contact::Alive => None,
-            Contact::Lost(message) => Some(message.clone()),
+            Contact::Alive => Ok(()),
+            Contact::Lost(message) => Err(message.clone()),
         };
         if self.last.as_ref() != Some(&now) {
             self.last = Some(now);

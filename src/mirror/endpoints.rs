@@ -154,7 +154,7 @@ pub(super) fn by_host(
     dress: &Dress,
     index: usize,
     hosts: &[(String, IpAddr, bool)],
-    ports: Vec<EndpointPort>,
+    ports: &[EndpointPort],
 ) -> Vec<EndpointSlice> {
     let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
     families(&addresses)
@@ -169,7 +169,7 @@ pub(super) fn by_host(
             } else {
                 format!("{suffix}-{index}")
             };
-            dress.slice(service, &suffix, address_type, endpoints, ports.clone())
+            dress.slice(service, &suffix, address_type, endpoints, ports.to_vec())
         })
         .collect()
 }

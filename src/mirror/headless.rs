@@ -92,7 +92,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         .into_iter()
         .enumerate()
         .flat_map(|(index, (ports, hosts))| {
-            endpoints::by_host(&desired, &dress, index, &hosts, slice_ports(ports))
+            endpoints::by_host(&desired, &dress, index, &hosts, &slice_ports(ports))
         })
         .collect();
     stand(

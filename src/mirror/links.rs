@@ -105,12 +105,12 @@ impl Links {
     }
 
     /// Replaces what the Link of this name says, and keeps what is known through it.
-    pub fn set_target(&mut self, link: &str, cluster: String, target: Result<Target, InvalidLink>) {
+    pub fn set_target(&mut self, link: &str, cluster: &str, target: Result<Target, InvalidLink>) {
         if let Some(entry) = self.entries.get_mut(link) {
-            let before = std::mem::replace(&mut entry.cluster, cluster.clone());
+            let before = std::mem::replace(&mut entry.cluster, cluster.to_owned());
             entry.target = target;
             self.index(&before);
-            self.index(&cluster);
+            self.index(cluster);
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
     world::{GatewayState, Liveness, NamespacePhase, Remote, World},
 };
 use crate::api::{
-    k8s::{EndpointSlice, Service},
+    k8s::{Endpoint, EndpointSlice, Service},
     labels as l,
 };
 
@@ -236,7 +236,7 @@ impl<'a> Context<'a> {
             Liveness::Dead => false,
             Liveness::Unknown => {
                 let mut present = actual.iter().flat_map(|slice| &slice.endpoints);
-                present.next().is_none_or(|endpoint| endpoint.is_ready())
+                present.next().is_none_or(Endpoint::is_ready)
             }
         };
         Ok(Through {

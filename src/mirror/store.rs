@@ -53,9 +53,9 @@ pub struct Objects<T> {
 /// The objects of one namespace. What is looked up by group or host is sorted by name.
 #[derive(Clone, Debug)]
 struct Shelf<T> {
-    by_name: BTreeMap<String, Arc<T>>,
-    by_group: BTreeMap<String, Vec<Arc<T>>>,
-    by_host: BTreeMap<String, Vec<Arc<T>>>,
+    names: BTreeMap<String, Arc<T>>,
+    groups: BTreeMap<String, Vec<Arc<T>>>,
+    hosts: BTreeMap<String, Vec<Arc<T>>>,
 }
 
 impl<T> Default for Objects<T> {
@@ -70,9 +70,9 @@ impl<T> Default for Objects<T> {
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
         Self {
-            by_name: BTreeMap::new(),
-            by_group: BTreeMap::new(),
-            by_host: BTreeMap::new(),
+            names: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            hosts: BTreeMap::new(),
         }
     }
 }
@@ -80,21 +80,21 @@ impl<T> Default for Shelf<T> {
 impl<T: Grouped> Shelf<T> {
     fn add(&mut self, name: String, object: Arc<T>) {
         if let Some(group) = object.group() {
-            file(&mut self.by_group, group, &object);
+            file(&mut self.groups, group, &object);
         }
         for host in object.hosts() {
-            file(&mut self.by_host, host, &object);
+            file(&mut self.hosts, host, &object);
         }
-        self.by_name.insert(name, object);
+        self.names.insert(name, object);
     }
 
     fn take(&mut self, name: &str) -> Option<Arc<T>> {
-        let object = self.by_name.remove(name)?;
+        let object = self.names.remove(name)?;
         if let Some(group) = object.group() {
-            unfile(&mut self.by_group, group, name);
+            unfile(&mut self.groups, group, name);
         }
         for host in object.hosts() {
-            unfile(&mut self.by_host, host, name);
+            unfile(&mut self.hosts, host, name);
         }
         Some(object)
     }
@@ -125,7 +125,7 @@ fn unfile<T: Resource>(index: &mut BTreeMap<String, Vec<Arc<T>>>, under: &str, n
 impl<T: Grouped> Objects<T> {
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
-        self.namespaces.get(namespace)?.by_name.get(name)
+        self.namespaces.get(namespace)?.names.get(name)
     }
 
     /// Objects of one namespace, by name.
@@ -133,14 +133,14 @@ impl<T: Grouped> Objects<T> {
         self.namespaces
             .get(namespace)
             .into_iter()
-            .flat_map(|shelf| shelf.by_name.values())
+            .flat_map(|shelf| shelf.names.values())
     }
 
     /// Objects of one group, by name.
     pub fn in_group(&self, namespace: &str, group: &str) -> &[Arc<T>] {
         self.namespaces
             .get(namespace)
-            .and_then(|shelf| shelf.by_group.get(group))
+            .and_then(|shelf| shelf.groups.get(group))
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
@@ -149,7 +149,7 @@ impl<T: Grouped> Objects<T> {
     pub fn with_host(&self, namespace: &str, host: &str) -> &[Arc<T>] {
         self.namespaces
             .get(namespace)
-            .and_then(|shelf| shelf.by_host.get(host))
+            .and_then(|shelf| shelf.hosts.get(host))
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl<T: Grouped> Objects<T> {
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.namespaces
             .values()
-            .flat_map(|shelf| shelf.by_name.values())
+            .flat_map(|shelf| shelf.names.values())
     }
 
     /// Number of objects.
@@ -215,7 +215,7 @@ impl<T: Grouped> Objects<T> {
         let shelf = self.namespaces.get_mut(namespace)?;
         let removed = shelf.take(name)?;
         self.len -= 1;
-        if shelf.by_name.is_empty() {
+        if shelf.names.is_empty() {
             self.namespaces.remove(namespace);
         }
         Some(removed)

@@ -126,7 +126,7 @@ impl Controller {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| {
-                log.lock().unwrap().push_str(&format!("{line}\n"));
+                log.lock().unwrap().extend([line.as_str(), "\n"]);
                 let (_, address) = line.split_once("admin server address=")?;
                 Some(address.trim().to_owned())
             })
@@ -134,7 +134,7 @@ impl Controller {
         let sink = log.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                sink.lock().unwrap().push_str(&format!("{line}\n"));
+                sink.lock().unwrap().extend([line.as_str(), "\n"]);
             }
         });
         Self { child, admin, log }

@@ -1,6 +1,12 @@
 //! Tests against real control planes. One binary: it links once, and its tests share the control planes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says why it failed"
+)]
+#![expect(clippy::large_futures, reason = "a test's stack is large enough")]
 
 mod allow;
 mod check;

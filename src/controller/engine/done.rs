@@ -38,7 +38,7 @@ pub(super) enum Done {
     Looked {
         namespace: String,
         name: String,
-        found: Result<Option<Service>, Failure>,
+        found: Result<Option<Box<Service>>, Failure>,
     },
 }
 
@@ -293,7 +293,12 @@ impl Engine {
         }
     }
 
-    fn looked(&mut self, namespace: String, name: String, found: Result<Option<Service>, Failure>) {
+    fn looked(
+        &mut self,
+        namespace: String,
+        name: String,
+        found: Result<Option<Box<Service>>, Failure>,
+    ) {
         let Ok(found) = found else { return };
         if found
             .as_ref()
@@ -306,7 +311,7 @@ impl Engine {
         self.look_again.remove(&(namespace.clone(), name.clone()));
         self.world.foreign.remove(&(namespace, name));
         if let Some(found) = found {
-            self.absorb_written(Written::Service(Arc::new(found)));
+            self.absorb_written(Written::Service(Arc::from(found)));
         }
         self.mark_all(keys);
     }

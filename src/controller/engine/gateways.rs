@@ -118,7 +118,7 @@ impl Engine {
         let remembered = state.link.status.as_ref().and_then(|s| s.gateway.as_ref());
         state.facts.gateway = Some(GatewayFacts {
             state: entry.gateway.clone(),
-            latency_ms: latency_ms.or(remembered.and_then(|gateway| gateway.latency_ms)),
+            latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
             unprobed: wanted.probe.as_ref().err().cloned(),
             unresolved: None,
         });

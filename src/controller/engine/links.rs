@@ -104,8 +104,12 @@ impl Engine {
                     .filter(|name| !listed.contains(*name))
                     .cloned()
                     .collect();
-                gone.iter().for_each(|name| self.link_gone(name));
-                objects.iter().for_each(|object| self.link_seen(object));
+                for name in &gone {
+                    self.link_gone(name);
+                }
+                for object in &objects {
+                    self.link_seen(object);
+                }
             }
             Change::Apply(object) => self.link_seen(&object),
             Change::Delete(object) => self.link_gone(&name(&object)),

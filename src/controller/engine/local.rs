@@ -107,7 +107,7 @@ pub(in crate::controller) fn watch_local(
                     more: false,
                 };
                 members.tell(none).await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
     }

@@ -1,5 +1,7 @@
 //! Reports of sessions: into the world, and what they concern into the queue.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt as _;
 
 use super::{
@@ -288,7 +290,13 @@ fn with<T, R>(store: &mut Objects<T>, change: impl FnOnce(&mut Option<Objects<T>
 /// slices that people make, so no selector of ours finds them.
 fn unselected<'a>(target: &Target, services: impl Iterator<Item = &'a Service>) -> Names {
     services
-        .filter(|service| service.spec.selector.as_ref().is_none_or(|s| s.is_empty()))
+        .filter(|service| {
+            service
+                .spec
+                .selector
+                .as_ref()
+                .is_none_or(BTreeMap::is_empty)
+        })
         .filter(|service| mirror::mode(target, service) == Some(Mode::Gateway))
         .map(|service| (service.namespace().unwrap_or_default(), service.name_any()))
         .take(POLLED_AT_MOST)

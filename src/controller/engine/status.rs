@@ -193,7 +193,7 @@ impl Engine {
                 let delay = EVERY
                     .saturating_mul(1 << status.failures.min(6))
                     .min(LONGEST);
-                status.due.get_or_insert(Instant::now() + delay);
+                status.due.get_or_insert_with(|| Instant::now() + delay);
                 delay
             }
         };

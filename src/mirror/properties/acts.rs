@@ -9,7 +9,6 @@ use super::super::fixtures::{LINKS, NS, endpoint, link, port, svc};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service, ServicePort},
-        labels as l,
         link::Link,
     },
     mirror::{Liveness, NamespacePhase},
