@@ -12,7 +12,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::large_futures,
     reason = "a benchmark that cannot go on has failed"
 )]
 #![allow(missing_docs, unreachable_pub)]
