@@ -27,6 +27,7 @@ const PACKAGES: [(&str, &[&str]); 2] = [
             "src/main.rs",
             "build.rs",
             "tests/it/main.rs",
+            "tests/docs.rs",
             "tests/layering.rs",
             "examples/*/main.rs",
             "benches/*/main.rs",

@@ -11,13 +11,14 @@ use serde_json::json;
 
 use crate::{
     fleet::{Controller, namespace},
+    gateways::Gateways,
     headless::hosts,
     hub::{alone, hub},
     leader::watches,
-    links::{condition_is, links, mirror_is, own_link, said, status_that, unlink},
+    links::{condition_is, edit, links, member_is, mirror_is, own_link, said, status_that, unlink},
     objects::{
-        addresses, annotation, cluster_ip, endpoints, export, gone, label, patch, ports, service,
-        services, slices, slices_of, slices_that, web,
+        addresses, annotation, cluster_ip, endpoints, export, gone, label, patch, ports, readiness,
+        service, services, slices, slices_of, slices_that, web,
     },
 };
 
@@ -133,6 +134,18 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
     .await;
     mirror_is(west, "bare", "bare", "db", "Mirrored").await;
 
+    // Without any host it stays what it is, and so does whoever comes back.
+    let mirror = services(west, "bare").get("db-bare").await.unwrap().uid();
+    hosts(east, "bare", "db", &[]).await;
+    gone(west, "bare", "db-0-bare").await;
+    slices_that(west, "bare", "db-bare", |s| addresses(s).is_empty()).await;
+    hosts(east, "bare", "db", &[("db-0", true)]).await;
+    let host = service(west, "bare", "db-0-bare", |_| true).await;
+    let ip = cluster_ip(&host);
+    slices_that(west, "bare", "db-bare", |s| addresses(s) == [ip]).await;
+    let still = services(west, "bare").get("db-bare").await.unwrap();
+    assert_eq!((still.uid(), cluster_ip(&still)), (mirror, "None"));
+
     // Pod to pod Linkerd finds the hosts by itself.
     let direct = service(west, "bare", "direct-bare", |_| true).await;
     assert_eq!(label(&direct, l::REMOTE_DISCOVERY), Some("bare"));
@@ -207,4 +220,60 @@ async fn only_its_spec_makes_a_link_connect_anew() {
     assert_eq!(watches(far), before);
     unlink(source, "same").await;
     gone(source, "same", "web-same").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_federated_service_waits_for_its_namespace() {
+    let (east, west) = hub().await.pair();
+    namespace("nowhere-yet", &[east]).await;
+    own_link(west, east, "yet", &[]).await;
+    let mut member = web("web", "no");
+    member
+        .labels_mut()
+        .insert(l::FEDERATED.into(), "yet".into());
+    create(east, "nowhere-yet", &member).await;
+    let said = member_is(west, "yet", "nowhere-yet", "web", "MissingNamespace").await;
+    assert_eq!(said.message, "Namespace does not exist");
+    namespace("nowhere-yet", &[west]).await;
+    let made = service(west, "nowhere-yet", "web-federated", |_| true).await;
+    assert_eq!(annotation(&made, l::REMOTE_DISCOVERY), Some("web@yet"));
+    member_is(west, "yet", "nowhere-yet", "web", "Mirrored").await;
+    unlink(west, "yet").await;
+    gone(west, "nowhere-yet", "web-federated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("unknown", &[source, far]).await;
+    own_link(source, far, "unknown", &[]).await;
+    let probe = |threshold: &str| json!({ "probeSpec": { "path": "/unknown", "period": "1s", "failureThreshold": threshold } });
+    edit(source, "unknown", probe("1")).await;
+    export(far, "unknown", &web("old", "unknown")).await;
+    let gateways = Gateways::start();
+    gateways.kill("/unknown");
+    let address = gateways.address();
+    let flags = ["--probe-address", address.as_str()];
+    let mut controller = Controller::start(source, &flags);
+    slices_that(source, "unknown", "old-unknown", |s| {
+        readiness(s) == Some(false)
+    })
+    .await;
+    controller.kill();
+
+    // Its successor would need a thousand failures to call the gateway dead.
+    edit(source, "unknown", probe("1000")).await;
+    let _controller = Controller::start(source, &flags);
+    export(far, "unknown", &web("new", "unknown")).await;
+    slices_that(source, "unknown", "new-unknown", |s| {
+        readiness(s) == Some(true)
+    })
+    .await;
+    // All that was there was worked on before.
+    condition_is(source, "unknown", "Ready", "True", "Mirroring").await;
+    let old = slices_of(source, "unknown", "old-unknown").await.unwrap();
+    assert_eq!(readiness(&old), Some(false));
+    unlink(source, "unknown").await;
+    gone(source, "unknown", "old-unknown").await;
 }
