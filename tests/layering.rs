@@ -147,12 +147,13 @@ fn follow(path: PathBuf, test: bool, found: &mut Vec<File>) {
     for module in modules_of(&tokens(&read(&path))) {
         let flat = folder.join(format!("{}.rs", module.name));
         let nested = folder.join(&module.name).join("mod.rs");
-        let next = if root().join(&flat).is_file() {
-            flat
-        } else {
-            nested
-        };
-        follow(next, test || module.test, found);
+        let next = [flat, nested]
+            .into_iter()
+            .find(|file| root().join(file).is_file());
+        // None: a `#[path]` leads to a file of another target, which is followed from there.
+        if let Some(next) = next {
+            follow(next, test || module.test, found);
+        }
     }
     found.push(File { path, test });
 }
