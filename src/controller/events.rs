@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{apply::request, clock};
 use crate::{
-    api::labels as l,
+    api::{labels as l, link::LinkStatus},
     mirror::{Problem, Reason, RemoteRef},
 };
 
@@ -40,6 +40,20 @@ const BURST: u32 = 50;
 const REMEMBERED: usize = 10_000;
 /// Linkerd's reason.
 const REASON: &str = "ServiceMirroringSkipped";
+
+/// Whether a Link's status says it already: a restart is no news.
+pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Problem) -> bool {
+    let mut entries = status
+        .mirror_services
+        .iter()
+        .chain(&status.federated_services);
+    entries.any(|entry| {
+        let (name, namespace) = (&entry.remote_ref.name, &entry.remote_ref.namespace);
+        let mut conditions = entry.conditions.iter();
+        (name, namespace) == (&remote.service, &remote.namespace)
+            && conditions.any(|said| said.status == "False" && said.reason == problem.reason.as_str())
+    })
+}
 
 /// Tells what comes in, until nobody sends any more.
 pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {

@@ -10,7 +10,7 @@ use crate::{
     api::{k8s::Service, link::LinkStatus},
     controller::{
         apply::{Answer, Failure, Writer, Written, request},
-        events::News,
+        events::{News, is_recorded},
     },
     mirror::{
         self, Key, Kind, NamespacePhase, Owner, Plan, Problem, Reason, RemoteRef, Report, Reported,
@@ -288,6 +288,10 @@ impl Engine {
                 "not mirrored: {}",
                 problem.message
             );
+            let before = state.link.status.as_ref();
+            if before.is_some_and(|status| is_recorded(status, remote, problem)) {
+                continue;
+            }
             // Rationed anyway: what does not fit is dropped, the status has it.
             let _ = self.news.try_send(news);
         }

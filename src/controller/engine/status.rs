@@ -60,13 +60,12 @@ impl StatusState {
         self.due.get_or_insert(at);
     }
 
-    /// Takes in a latency: told if it moved by more than half and the last one was told long ago.
+    /// Takes in a latency, milliseconds: told if it moved by more than half and the last one was told long
+    /// ago. What a Link's status said before a restart counts as told just then.
     pub(super) fn latency(&mut self, told: &mut Option<i64>, now: i64) {
-        let moved = told.is_none_or(|told| (now - told).abs() * 2 > told);
-        let old = self
-            .latency_written
-            .is_none_or(|at| at.elapsed() >= LATENCY_EVERY);
-        if told.is_none() || (moved && old) {
+        let written = *self.latency_written.get_or_insert_with(Instant::now);
+        let moved = told.is_some_and(|told| (now - told).abs() * 2 > told);
+        if told.is_none() || (moved && written.elapsed() >= LATENCY_EVERY) {
             *told = Some(now);
             self.latency_written = Some(Instant::now());
             self.touch();
