@@ -91,7 +91,7 @@ fn links_between_documents_lead_somewhere() {
     let mut broken = Vec::new();
     for document in &documents {
         let text = read(document);
-        let folder = document.parent().unwrap_or(Path::new(""));
+        let folder = document.parent().unwrap_or_else(|| Path::new(""));
         for target in text.split("](").skip(1) {
             let target = target.split([')', '#']).next().unwrap_or_default();
             if !target.is_empty()

@@ -39,7 +39,10 @@ fn bare(name: &str, exported: &str) -> Service {
 }
 
 fn versions(slices: &[EndpointSlice]) -> Vec<Option<String>> {
-    slices.iter().map(|s| s.resource_version()).collect()
+    slices
+        .iter()
+        .map(kube::ResourceExt::resource_version)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
