@@ -51,7 +51,8 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
         let (name, namespace) = (&entry.remote_ref.name, &entry.remote_ref.namespace);
         let mut conditions = entry.conditions.iter();
         (name, namespace) == (&remote.service, &remote.namespace)
-            && conditions.any(|said| said.status == "False" && said.reason == problem.reason.as_str())
+            && conditions
+                .any(|said| said.status == "False" && said.reason == problem.reason.as_str())
     })
 }
 

@@ -43,7 +43,7 @@ fn writes(plane: &ControlPlane, replica: &str, since: usize) -> Vec<AuditEvent> 
 }
 
 /// Watches of Services and slices that began on a target cluster.
-fn watches(plane: &ControlPlane) -> usize {
+pub(crate) fn watches(plane: &ControlPlane) -> usize {
     let audit = plane.audit().unwrap();
     let remote = |e: &&AuditEvent| {
         e.verb == "watch" && e.stage == "ResponseStarted" && e.user.contains("remote-access")

@@ -10,6 +10,7 @@
 
 mod allow;
 mod check;
+mod corners;
 mod credentials;
 mod federated;
 mod fleet;

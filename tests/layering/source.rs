@@ -132,9 +132,8 @@ fn after_item(tokens: &[Token], from: usize) -> usize {
     for (at, token) in tokens.iter().enumerate().skip(from) {
         match token.as_str() {
             "{" | "(" | "[" => depth += 1,
-            ")" | "]" => depth -= 1,
             "}" if depth == 1 => return at + 1,
-            "}" => depth -= 1,
+            "}" | ")" | "]" => depth -= 1,
             ";" if depth == 0 => return at + 1,
             _ => {}
         }

@@ -1,0 +1,14 @@
+# The image that `linkerd-mc install` asks for: the binary, CA certificates and libc. No shell, no root.
+#
+#   docker build --tag registry.example.com/linkerd-mc:0.1.0 .
+
+FROM rust:1-bookworm AS build
+WORKDIR /source
+COPY . .
+RUN cargo build --release --locked --package linkerd-mc --bin linkerd-mc
+
+# The same Debian as above, for its libc.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /source/target/release/linkerd-mc /linkerd-mc
+USER 65532:65532
+ENTRYPOINT ["/linkerd-mc"]

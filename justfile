@@ -1,0 +1,36 @@
+# What people who work on linkerd-mc type. `.ci/run` runs fmt, lint, test and playground, and does not need just.
+
+# Show the recipes
+default:
+    @just --list
+
+# Check the format (`cargo fmt --all` mends it)
+fmt:
+    cargo fmt --all --check
+
+# Check with clippy; warnings are errors
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Run all tests, those against real control planes included; arguments go to `cargo test`
+test *args:
+    cargo test {{args}}
+
+# Start three linked control planes and show what is mirrored; `-- --once` ends after the table
+playground *args:
+    cargo run --release --example playground {{args}}
+
+# Measure the controller against real control planes; `-- --help` tells what can be asked for
+bench *args:
+    cargo bench --bench mirror {{args}}
+
+# Write the completion scripts anew
+completions:
+    cargo build
+    target/debug/linkerd-mc completions bash > completions/linkerd-mc.bash
+    target/debug/linkerd-mc completions zsh > completions/_linkerd-mc
+    target/debug/linkerd-mc completions fish > completions/linkerd-mc.fish
+
+# All that a change has to pass
+ci:
+    .ci/run

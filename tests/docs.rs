@@ -1,0 +1,192 @@
+//! Holds what the documents claim: that `docs/behaviour.md` has a row for each known weakness of the original and
+//! names only tests that exist, that the README lists the commands that there are, and that links between documents
+//! lead somewhere. It reads files and asks the binary for its help; it needs no cluster.
+
+#![expect(clippy::panic, reason = "a test says why it failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The weaknesses of the original have these numbers.
+const WEAKNESSES: std::ops::RangeInclusive<u32> = 1..=69;
+
+#[test]
+fn each_weakness_has_a_row_that_says_what_holds_it() {
+    let text = read("docs/behaviour.md");
+    let rows: Vec<Vec<&str>> = rows(&text)
+        .filter(|cells| cells[0].starts_with("W-"))
+        .collect();
+    let numbers: Vec<String> = rows.iter().map(|cells| cells[0].to_owned()).collect();
+    let wanted: Vec<String> = WEAKNESSES.map(|number| format!("W-{number}")).collect();
+    assert_eq!(numbers, wanted);
+}
+
+#[test]
+fn each_row_names_tests_or_says_why_it_does_not_apply() {
+    let text = read("docs/behaviour.md");
+    let (mut found, mut empty) = (0, Vec::new());
+    for cells in rows(&text) {
+        let held = cells[2];
+        found += 1;
+        if tests_in(held).is_empty() && !held.starts_with("Does not apply: ") {
+            empty.push(cells[0]);
+        }
+    }
+    assert!(found > 100, "only {found} rows found");
+    assert_eq!(empty, [""; 0], "rows without a test or a reason");
+}
+
+#[test]
+fn each_test_that_is_named_exists() {
+    let text = read("docs/behaviour.md");
+    let named = tests_in(&text);
+    assert!(named.len() > 80, "only {} tests are named", named.len());
+    let missing: Vec<&str> = named.into_iter().filter(|test| !exists(test)).collect();
+    assert_eq!(
+        missing, [""; 0],
+        "named in docs/behaviour.md, and in no source"
+    );
+}
+
+#[test]
+fn the_readme_lists_the_commands_that_there_are() {
+    let text = read("README.md");
+    let section = text
+        .split_once("\n## Commands\n")
+        .map_or("", |(_, rest)| rest.split("\n## ").next().unwrap_or(rest));
+    let listed: Vec<&str> = rows(section)
+        .map(|cells| cells[0].trim_matches('`'))
+        .collect();
+    let help = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .arg("--help")
+        .output();
+    let help = String::from_utf8(help.expect("the binary runs").stdout).expect("help is UTF-8");
+    let commands: BTreeSet<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        // What a line does not begin with a command is more of the line before.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), commands);
+    assert_eq!(listed.len(), commands.len(), "a command is listed twice");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut documents = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
+    for entry in fs::read_dir(root().join("docs"))
+        .expect("there are documents")
+        .flatten()
+    {
+        documents.push(Path::new("docs").join(entry.file_name()));
+    }
+    let mut broken = Vec::new();
+    for document in &documents {
+        let text = read(document);
+        let folder = document.parent().unwrap_or_else(|| Path::new(""));
+        for target in text.split("](").skip(1) {
+            let target = target.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty()
+                && !target.starts_with("https://")
+                && !root().join(folder).join(target).exists()
+            {
+                broken.push(format!("{}: {target}", document.display()));
+            }
+        }
+    }
+    assert_eq!(broken, [""; 0]);
+}
+
+/// The rows of all tables, without their heads: the cells of each.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_rule = |line: &&str| line.starts_with("| ---");
+    let heads: BTreeSet<usize> = (1..lines.len())
+        .filter(|at| is_rule(&lines[*at]))
+        .flat_map(|at| [at - 1, at])
+        .collect();
+    lines
+        .into_iter()
+        .enumerate()
+        .filter(move |(at, line)| line.starts_with('|') && !heads.contains(at))
+        .map(|(_, line)| line.trim_matches('|').split(" | ").map(str::trim).collect())
+}
+
+/// What stands between backticks and looks like the path of a test.
+fn tests_in(text: &str) -> Vec<&str> {
+    let is_path = |text: &&str| {
+        text.contains("::")
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
+            && !text.ends_with("::name")
+    };
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(is_path).collect()
+}
+
+/// Whether a source has a test of this path: `it::file::name` in `tests/it`, any other in `src`.
+fn exists(test: &str) -> bool {
+    let Some((module, name)) = test.rsplit_once("::") else {
+        return false;
+    };
+    let file = match module.strip_prefix("it::") {
+        Some(inside) => format!("tests/it/{}", inside.replace("::", "/")),
+        None => format!("src/{}", module.replace("::", "/")),
+    };
+    // Tests beside the code: `a::tests` is in `a.rs`, `a/mod.rs` or `a/tests.rs`.
+    let outer = file.strip_suffix("/tests").unwrap_or(&file);
+    let candidates = [
+        format!("{file}.rs"),
+        format!("{outer}.rs"),
+        format!("{outer}/mod.rs"),
+    ];
+    candidates
+        .iter()
+        .any(|file| fs::read_to_string(root().join(file)).is_ok_and(|text| has_test(&text, name)))
+}
+
+/// Whether a source has a function of this name under an attribute that makes it a test.
+fn has_test(text: &str, name: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let mut is_test = false;
+    lines.any(|line| {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if let Some((_, rest)) = line.split_once("fn ") {
+            let found = is_test && rest.split(['(', '<']).next() == Some(name);
+            is_test = false;
+            return found;
+        }
+        false
+    })
+}
+
+fn read(file: impl AsRef<Path>) -> String {
+    let path = root().join(file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_test_is_told_from_what_only_looks_like_one() {
+    let text = "#[test]\nfn a() {}\nfn b() {}\n#[tokio::test(x)]\nasync fn c() {}\n";
+    let found: Vec<bool> = ["a", "b", "c", "d"].map(|name| has_test(text, name)).into();
+    assert_eq!(found, [true, false, true, false]);
+    assert!(exists(
+        "it::mirroring::a_gateway_mode_mirror_is_what_linkerd_reads"
+    ));
+    assert!(!exists("it::mirroring::no_such_test"));
+    assert!(!exists("mirror::no_such_module::tests::no_such_test"));
+}

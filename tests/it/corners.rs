@@ -1,0 +1,282 @@
+//! Corners of what is mirrored: Services with nothing behind them, without a gateway before them, or that cannot
+//! be mirrored; and Links that change in nothing that matters.
+
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{Controller, namespace},
+    gateways::Gateways,
+    headless::hosts,
+    hub::{alone, hub},
+    leader::watches,
+    links::{condition_is, edit, links, member_is, mirror_is, own_link, said, status_that, unlink},
+    objects::{
+        addresses, annotation, cluster_ip, endpoints, export, gone, label, patch, ports, readiness,
+        service, services, slices, slices_of, slices_that, web,
+    },
+};
+
+async fn create(plane: &control_plane::ControlPlane, namespace: &str, service: &Service) {
+    services(plane, namespace)
+        .create(&PostParams::default(), service)
+        .await
+        .unwrap();
+}
+
+/// A headless Service that Kubernetes makes no slice for.
+fn bare(name: &str, exported: &str) -> Service {
+    let mut service = web(name, exported);
+    let spec = service.spec.as_mut().unwrap();
+    spec.cluster_ip = Some("None".into());
+    spec.selector = None;
+    service
+}
+
+fn versions(slices: &[EndpointSlice]) -> Vec<Option<String>> {
+    slices
+        .iter()
+        .map(kube::ResourceExt::resource_version)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mirror_has_endpoints_exactly_while_its_service_has() {
+    let (east, west) = hub().await.pair();
+    namespace("ebb", &[east, west]).await;
+    // Kubernetes makes a slice without endpoints for it.
+    create(east, "ebb", &web("web", "true")).await;
+    service(west, "ebb", "web-east", |_| true).await;
+    slices_that(west, "ebb", "web-east", |s| {
+        s.len() == 1 && addresses(s).is_empty()
+    })
+    .await;
+    endpoints(east, "ebb", "web", 1).await;
+    let one = slices_that(west, "ebb", "web-east", |s| addresses(s) == ["192.0.2.10"]).await;
+
+    // More of the same is no news: the gateway is there already.
+    endpoints(east, "ebb", "web", 2).await;
+    export(east, "ebb", &web("fence", "true")).await;
+    slices_that(west, "ebb", "fence-east", |s| !addresses(s).is_empty()).await;
+    let two = slices_of(west, "ebb", "web-east").await.unwrap();
+    assert_eq!(versions(&two), versions(&one));
+
+    slices(east, "ebb")
+        .delete("web-test", &DeleteParams::default())
+        .await
+        .unwrap();
+    slices_that(west, "ebb", "web-east", |s| addresses(s).is_empty()).await;
+    // A change of the Service brings none back.
+    patch(
+        east,
+        "ebb",
+        "web",
+        json!({ "metadata": { "labels": { "tier": "front" } } }),
+    )
+    .await;
+    let changed = slices_that(west, "ebb", "web-east", |slices| {
+        let tier = |s: &EndpointSlice| s.labels().get("tier").is_some_and(|tier| tier == "front");
+        slices.iter().all(tier)
+    })
+    .await;
+    assert_eq!(addresses(&changed), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remote_discovery_follows_changes_and_needs_no_gateway() {
+    let (east, west) = hub().await.pair();
+    namespace("flat", &[east, west]).await;
+    own_link(west, east, "flat", &["--gateway=false"]).await;
+    export(east, "flat", &web("web", "flat-direct")).await;
+    let mirror = service(west, "flat", "web-flat", |s| {
+        label(s, l::REMOTE_DISCOVERY) == Some("flat") && label(s, l::REMOTE_SERVICE) == Some("web")
+    })
+    .await;
+    let change = json!({
+        "metadata": { "labels": { "app": null }, "annotations": { "team": "red" } },
+        "spec": { "ports": [{ "name": "sql", "port": 5432 }] },
+    });
+    patch(east, "flat", "web", change).await;
+    let changed = service(west, "flat", "web-flat", |s| ports(s) == [("sql", 5432)]).await;
+    assert_eq!(annotation(&changed, "team"), Some("red"));
+    assert_eq!(label(&changed, "app"), None);
+    assert_eq!(label(&changed, l::REMOTE_DISCOVERY), Some("flat"));
+    assert_eq!(cluster_ip(&changed), cluster_ip(&mirror));
+    assert!(
+        slices_of(west, "flat", "web-flat")
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    condition_is(west, "flat", "Ready", "True", "Mirroring").await;
+    unlink(west, "flat").await;
+    gone(west, "flat", "web-flat").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
+    let (east, west) = hub().await.pair();
+    namespace("bare", &[east]).await;
+    own_link(west, east, "bare", &["--enable-headless-services"]).await;
+    create(east, "bare", &bare("idle", "bare")).await;
+    create(east, "bare", &bare("direct", "bare-direct")).await;
+    create(east, "bare", &bare("db", "bare")).await;
+    hosts(east, "bare", "db", &[("db-0", true)]).await;
+    mirror_is(west, "bare", "bare", "db", "MissingNamespace").await;
+    namespace("bare", &[west]).await;
+    service(west, "bare", "db-bare", |s| cluster_ip(s) == "None").await;
+    slices_that(west, "bare", "db-bare", |s| addresses(s).len() == 1).await;
+    slices_that(west, "bare", "db-0-bare", |s| {
+        addresses(s) == ["192.0.2.10"]
+    })
+    .await;
+    mirror_is(west, "bare", "bare", "db", "Mirrored").await;
+
+    // Without any host it stays what it is, and so does whoever comes back.
+    let mirror = services(west, "bare").get("db-bare").await.unwrap().uid();
+    hosts(east, "bare", "db", &[]).await;
+    gone(west, "bare", "db-0-bare").await;
+    slices_that(west, "bare", "db-bare", |s| addresses(s).is_empty()).await;
+    hosts(east, "bare", "db", &[("db-0", true)]).await;
+    let host = service(west, "bare", "db-0-bare", |_| true).await;
+    let ip = cluster_ip(&host);
+    slices_that(west, "bare", "db-bare", |s| addresses(s) == [ip]).await;
+    let still = services(west, "bare").get("db-bare").await.unwrap();
+    assert_eq!((still.uid(), cluster_ip(&still)), (mirror, "None"));
+
+    // Pod to pod Linkerd finds the hosts by itself.
+    let direct = service(west, "bare", "direct-bare", |_| true).await;
+    assert_eq!(label(&direct, l::REMOTE_DISCOVERY), Some("bare"));
+    assert_ne!(cluster_ip(&direct), "None");
+    // Older than the others, and nothing is known of what is behind it.
+    let idle = services(west, "bare").get_opt("idle-bare").await.unwrap();
+    assert!(idle.is_none(), "{idle:?}");
+    // Who has a name makes it a mirror of hosts; who is not ready has no mirror.
+    hosts(east, "bare", "idle", &[("idle-0", false)]).await;
+    service(west, "bare", "idle-bare", |s| cluster_ip(s) == "None").await;
+    mirror_is(west, "bare", "bare", "idle", "Mirrored").await;
+    gone(west, "bare", "idle-0-bare").await;
+    unlink(west, "bare").await;
+    gone(west, "bare", "db-0-bare").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_in_dns_and_what_a_service_mirror_made_are_not_mirrored() {
+    let (east, west) = hub().await.pair();
+    namespace("wide", &[east, west]).await;
+    // A selector on a label that is copied to mirrors.
+    own_link(west, east, "wide", &["--selector=app=wide"]).await;
+    let wide = |name: &str| {
+        let mut service = web(name, "no");
+        service.labels_mut().insert("app".into(), "wide".into());
+        service
+    };
+    let mut mirror = wide("theirs");
+    mirror
+        .labels_mut()
+        .insert(l::MIRRORED_SERVICE.into(), "true".into());
+    create(east, "wide", &mirror).await;
+    let mut external = wide("external");
+    let spec = external.spec.as_mut().unwrap();
+    spec.type_ = Some("ExternalName".into());
+    spec.external_name = Some("example.com".into());
+    spec.selector = None;
+    create(east, "wide", &external).await;
+    let refused = mirror_is(west, "wide", "wide", "external", "InvalidService").await;
+    assert!(refused.message.contains("ExternalName"), "{refused:?}");
+    export(east, "wide", &wide("web")).await;
+    service(west, "wide", "web-wide", |_| true).await;
+    let status = status_that(west, "wide", |status| status.mirrored == Some(1)).await;
+    assert!(said(&status.mirror_services, "wide", "theirs").is_none());
+    for name in ["theirs-wide", "external-wide"] {
+        let found = services(west, "wide").get_opt(name).await.unwrap();
+        assert!(found.is_none(), "{found:?}");
+    }
+    unlink(west, "wide").await;
+    gone(west, "wide", "web-wide").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_its_spec_makes_a_link_connect_anew() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("same", &[source, far]).await;
+    own_link(source, far, "same", &[]).await;
+    let _controller = Controller::start(source, &[]);
+    condition_is(source, "same", "Ready", "True", "Mirroring").await;
+    let before = watches(far);
+    let note = json!({ "metadata": { "annotations": { "note": "x" } } });
+    links(source)
+        .patch("same", &PatchParams::default(), &Patch::Merge(note))
+        .await
+        .unwrap();
+    // This changes the status.
+    export(far, "same", &web("web", "same")).await;
+    status_that(source, "same", |status| status.mirrored == Some(1)).await;
+    export(far, "same", &web("more", "same")).await;
+    status_that(source, "same", |status| status.mirrored == Some(2)).await;
+    assert_eq!(watches(far), before);
+    unlink(source, "same").await;
+    gone(source, "same", "web-same").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_federated_service_waits_for_its_namespace() {
+    let (east, west) = hub().await.pair();
+    namespace("nowhere-yet", &[east]).await;
+    own_link(west, east, "yet", &[]).await;
+    let mut member = web("web", "no");
+    member
+        .labels_mut()
+        .insert(l::FEDERATED.into(), "yet".into());
+    create(east, "nowhere-yet", &member).await;
+    let said = member_is(west, "yet", "nowhere-yet", "web", "MissingNamespace").await;
+    assert_eq!(said.message, "Namespace does not exist");
+    namespace("nowhere-yet", &[west]).await;
+    let made = service(west, "nowhere-yet", "web-federated", |_| true).await;
+    assert_eq!(annotation(&made, l::REMOTE_DISCOVERY), Some("web@yet"));
+    member_is(west, "yet", "nowhere-yet", "web", "Mirrored").await;
+    unlink(west, "yet").await;
+    gone(west, "nowhere-yet", "web-federated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("unknown", &[source, far]).await;
+    own_link(source, far, "unknown", &[]).await;
+    let probe = |threshold: &str| json!({ "probeSpec": { "path": "/unknown", "period": "1s", "failureThreshold": threshold } });
+    edit(source, "unknown", probe("1")).await;
+    export(far, "unknown", &web("old", "unknown")).await;
+    let gateways = Gateways::start();
+    gateways.kill("/unknown");
+    let address = gateways.address();
+    let flags = ["--probe-address", address.as_str()];
+    let mut controller = Controller::start(source, &flags);
+    slices_that(source, "unknown", "old-unknown", |s| {
+        readiness(s) == Some(false)
+    })
+    .await;
+    controller.kill();
+
+    // Its successor would need a thousand failures to call the gateway dead.
+    edit(source, "unknown", probe("1000")).await;
+    let _controller = Controller::start(source, &flags);
+    export(far, "unknown", &web("new", "unknown")).await;
+    slices_that(source, "unknown", "new-unknown", |s| {
+        readiness(s) == Some(true)
+    })
+    .await;
+    // All that was there was worked on before.
+    condition_is(source, "unknown", "Ready", "True", "Mirroring").await;
+    let old = slices_of(source, "unknown", "old-unknown").await.unwrap();
+    assert_eq!(readiness(&old), Some(false));
+    unlink(source, "unknown").await;
+    gone(source, "unknown", "old-unknown").await;
+}
