@@ -275,3 +275,6 @@ fn patch(desired: &EndpointSlice, actual: &EndpointSlice) -> Option<Write> {
         rest,
     ))
 }
+
+#[cfg(test)]
+mod tests;

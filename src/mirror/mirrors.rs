@@ -337,3 +337,6 @@ fn retire(service: &Service, cluster: &str) -> Write {
         cluster: cluster.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,3 +172,6 @@ fn target_port(port: &ServicePort) -> String {
         Some(IntOrString::String(name)) => name.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,9 +132,8 @@ fn after_item(tokens: &[Token], from: usize) -> usize {
     for (at, token) in tokens.iter().enumerate().skip(from) {
         match token.as_str() {
             "{" | "(" | "[" => depth += 1,
-            ")" | "]" => depth -= 1,
             "}" if depth == 1 => return at + 1,
-            "}" => depth -= 1,
+            ")" | "]" | "}" => depth -= 1,
             ";" if depth == 0 => return at + 1,
             _ => {}
         }
@@ -142,7 +141,7 @@ fn after_item(tokens: &[Token], from: usize) -> usize {
     tokens.len()
 }
 
-/// The modules that have a file of their own. Those with a `#[path]` stand where this says.
+/// The modules that have a file of their own.
 pub(crate) fn modules_of(tokens: &[Token]) -> Vec<Module> {
     let declared = |tokens: &[Token]| -> Vec<String> {
         let threes = tokens.windows(3);

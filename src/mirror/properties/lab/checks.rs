@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::{ResourceExt as _, core::ObjectMeta};
 
 use super::{
-    super::{
-        acts::CLUSTERS,
-        cluster::{Cluster, Id},
-    },
+    super::{acts::CLUSTERS, cluster::Cluster},
     Lab,
     watches::{is_mirror, is_probe},
 };
@@ -26,12 +23,6 @@ use crate::{
 };
 
 impl Lab {
-    pub(super) fn members_stay(&self, id: &Id, after: Option<&ObjectMeta>) {
-        if let Some(before) = self.cluster.services.get(id) {
-            self.names_stay(&before.metadata, after);
-        }
-    }
-
     /// A federated Service loses no cluster that cannot be seen, and none that has a member.
     pub(super) fn names_stay(&self, before: &ObjectMeta, after: Option<&ObjectMeta>) {
         if owner(before) != Owner::Federated {

@@ -181,11 +181,14 @@ impl Lab {
     }
 
     fn delete_service(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
-        self.members_stay(id, None);
+        let before = self.cluster.services.get(id).cloned();
         match self.cluster.delete_service(id, uid) {
             Err(Refusal::NotFound) => {}
             other => {
                 let changed = other?;
+                if let Some(before) = before {
+                    self.names_stay(&before.metadata, None);
+                }
                 self.watched(changed);
                 // Kubernetes' endpoints controller.
                 self.cluster.endpoints.remove(id);
