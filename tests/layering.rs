@@ -31,6 +31,7 @@ const PACKAGES: [(&str, &[&str]); 2] = [
             "tests/it/main.rs",
             "tests/layering.rs",
             "examples/*/main.rs",
+            "benches/plan.rs",
             "benches/*/main.rs",
         ],
     ),

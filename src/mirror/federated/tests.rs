@@ -168,7 +168,7 @@ fn members_join_and_leave_as_the_original_says() {
         (
             "beyond the limit absence says nothing",
             linked(stands(), &[web()], &[]).with_news("west", |entry| {
-                entry.remote.as_mut().unwrap().over_limit = true
+                entry.remote.as_mut().unwrap().over_limit = true;
             }),
             &[],
             "web@east: web-federated\nweb@west: unknown",

@@ -52,10 +52,10 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
     };
     let dead = |world: World| world.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
     let moved = stands().with_news("east", |e| {
-        e.gateway.addresses = Some(vec![ip("192.0.2.9")])
+        e.gateway.addresses = Some(vec![ip("192.0.2.9")]);
     });
     let dual = linked().with_news("east", |e| {
-        e.gateway.addresses = Some(vec![ip("192.0.2.1"), ip("2001:db8::1")])
+        e.gateway.addresses = Some(vec![ip("192.0.2.1"), ip("2001:db8::1")]);
     });
     let older = |world: World| {
         let mut made = link("old");
@@ -124,7 +124,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
         (
             "the Link cannot be read now",
             stands().with_news("east", |e| {
-                e.target = Err(InvalidLink::GatewayPort("x".into()))
+                e.target = Err(InvalidLink::GatewayPort("x".into()));
             }),
             vec![],
         ),

@@ -3,6 +3,9 @@
 use super::*;
 use crate::mirror::fixtures::{Svc, link, map, port, svc, target};
 
+/// What somebody did to a Service.
+type Edit = (&'static str, fn(&mut Service));
+
 fn ours(service: &Service, key: &str) -> Option<String> {
     service.metadata.annotations.as_ref()?.get(key).cloned()
 }
@@ -146,7 +149,7 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
             other => panic!("{other:?}"),
         })
     };
-    let nothing: [(&str, fn(&mut Service)); 4] = [
+    let nothing: [Edit; 4] = [
         ("nothing", |_| {}),
         ("a key of others", |s| {
             s.metadata
@@ -159,7 +162,7 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
             annotations.insert(l::REMOTE_RESOURCE_VERSION.into(), "0".into());
         }),
         ("a ClusterIP that Kubernetes gave", |s| {
-            s.spec.cluster_ip = Some("10.0.0.9".into())
+            s.spec.cluster_ip = Some("10.0.0.9".into());
         }),
     ];
     for (what, edit) in nothing {

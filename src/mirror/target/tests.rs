@@ -3,8 +3,12 @@
 use super::*;
 use crate::mirror::fixtures::{ip, link};
 
-/// A name, and the change of a good Link that it stands for.
-type Change = (&'static str, fn(&mut Link));
+/// A situation, and the change of a good Link that it stands for.
+type Usable = (&'static str, fn(&mut Link));
+/// The change of a good Link, and the sentence that it is answered with.
+type Refused = (fn(&mut Link), &'static str);
+/// The change of a good probe, and the sentence that it is answered with.
+type Unprobed = (fn(&mut ProbeSpec), &'static str);
 
 fn changed(change: fn(&mut Link)) -> Link {
     let mut made = link("east");
@@ -27,7 +31,7 @@ fn requirement(operator: &str) -> k8s_openapi::apimachinery::pkg::apis::meta::v1
 
 #[test]
 fn each_field_that_makes_a_link_unusable_is_named_with_its_value() {
-    let cases: [(fn(&mut Link), &str); 11] = [
+    let cases: [Refused; 11] = [
         (
             |link| link.spec.target_cluster_name.clear(),
             r#"spec.targetClusterName "" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
@@ -81,13 +85,13 @@ fn each_field_that_makes_a_link_unusable_is_named_with_its_value() {
 
 #[test]
 fn what_is_unusual_but_usable_is_no_error() {
-    let cases: [Change; 5] = [
+    let cases: [Usable; 5] = [
         ("a port without a gateway is not looked at", |link| {
             link.spec.gateway_address.clear();
             link.spec.gateway_port = "none".into();
         }),
         ("spaces around a port", |link| {
-            link.spec.gateway_port = " 4143 ".into()
+            link.spec.gateway_port = " 4143 ".into();
         }),
         ("no identity", |link| link.spec.gateway_identity.clear()),
         ("no selectors", |link| {
@@ -96,7 +100,7 @@ fn what_is_unusual_but_usable_is_no_error() {
             link.spec.federated_service_selector = None;
         }),
         ("a probe that cannot be read", |link| {
-            link.spec.probe_spec.port = "x".into()
+            link.spec.probe_spec.port = "x".into();
         }),
     ];
     for (what, change) in cases {
@@ -106,7 +110,7 @@ fn what_is_unusual_but_usable_is_no_error() {
 
 #[test]
 fn a_bad_probe_field_stops_probing_and_says_why() {
-    let cases: [(fn(&mut ProbeSpec), &str); 8] = [
+    let cases: [Unprobed; 8] = [
         (
             |probe| probe.port.clear(),
             r#"spec.probeSpec.port "" is no port number"#,
