@@ -243,3 +243,6 @@ fn has_ready_host(slice: &EndpointSlice, host: &str) -> bool {
         .iter()
         .any(|endpoint| endpoint.is_ready() && endpoint.hostname.as_deref() == Some(host))
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,7 +225,7 @@ pub(super) fn reconcile(
     for slice in desired {
         let found = ours
             .iter()
-            .position(|actual| actual.name_any() == slice.name_any());
+            .position(|actual| actual.metadata.name == slice.metadata.name);
         match found.map(|index| ours.swap_remove(index)) {
             None => writes.push(Write::Create(Object::EndpointSlice(Box::new(slice)))),
             Some(actual) if actual.address_type != slice.address_type => {
@@ -235,7 +235,7 @@ pub(super) fn reconcile(
             Some(actual) => writes.extend(patch(&slice, actual)),
         }
     }
-    ours.sort_by_key(|slice| slice.name_any());
+    ours.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     writes.extend(ours.into_iter().map(Write::delete_slice));
 }
 
@@ -275,3 +275,6 @@ fn patch(desired: &EndpointSlice, actual: &EndpointSlice) -> Option<Write> {
         rest,
     ))
 }
+
+#[cfg(test)]
+mod tests;

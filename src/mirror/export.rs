@@ -46,3 +46,6 @@ pub(super) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
     let labels = service.metadata.labels.as_ref().unwrap_or(&NONE);
     selector.is_some_and(|selector| selector.matches(labels)) && !is_mirror(service)
 }
+
+#[cfg(test)]
+mod tests;

@@ -347,3 +347,6 @@ fn report(
         *plan = std::mem::take(plan).saying(remote, true, report);
     }
 }
+
+#[cfg(test)]
+mod tests;

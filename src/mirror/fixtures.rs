@@ -1,13 +1,16 @@
 //! Short builders for tests: Links, Services, slices, worlds. What a test does not say takes a usual value.
 
+mod worlds;
+
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 
+pub(super) use self::worlds::{as_told, body, said};
 use super::{
     Config, GatewayState, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote, Target,
-    World, metadata::Map, plan::Write,
+    World, metadata::Map,
 };
 use crate::api::{
     k8s::{
@@ -262,66 +265,4 @@ pub(super) fn world() -> World {
         links: Some(Links::default()),
         foreign: BTreeMap::new(),
     }
-}
-
-impl World {
-    /// Adds a Link and what its cluster has.
-    pub(super) fn linked(self, target: Target, services: &[Svc], slices: &[EndpointSlice]) -> Self {
-        self.with_entry(entry(target), services, slices)
-    }
-
-    /// Adds what is known through a Link, and what its cluster has.
-    pub(super) fn with_entry(
-        mut self,
-        mut entry: LinkEntry,
-        services: &[Svc],
-        slices: &[EndpointSlice],
-    ) -> Self {
-        if let Some(remote) = &mut entry.remote {
-            for service in services {
-                remote.services[0].put(Arc::new(service.0.clone()));
-            }
-            for slice in slices {
-                remote.slices[0].put(Arc::new(slice.clone()));
-            }
-        }
-        let link = entry
-            .target
-            .as_ref()
-            .map_or_else(|_| entry.cluster.clone(), |t| t.link.clone());
-        self.links.get_or_insert_default().insert(link, entry);
-        self
-    }
-
-    /// Adds local Services with our labels.
-    pub(super) fn local(mut self, services: &[Svc]) -> Self {
-        for service in services {
-            let store = self.mirrors.get_or_insert_default();
-            store.put(Arc::new(service.0.clone()));
-        }
-        self
-    }
-
-    /// Adds local slices with our labels.
-    pub(super) fn local_slice(mut self, slice: EndpointSlice) -> Self {
-        self.slices.get_or_insert_default().put(Arc::new(slice));
-        self
-    }
-
-    /// Adds a member of the local cluster.
-    pub(super) fn local_member(mut self, service: Svc) -> Self {
-        self.members.get_or_insert_default().put(service.arc());
-        self
-    }
-}
-
-/// Writes in short: `create Service ns/web-east`.
-pub(super) fn said(writes: &[Write]) -> Vec<String> {
-    writes
-        .iter()
-        .map(|write| {
-            let (verb, kind, namespace, name) = write.describe();
-            format!("{verb} {kind} {namespace}/{name}")
-        })
-        .collect()
 }

@@ -152,3 +152,6 @@ impl Wanted<'_> {
         endpoints::through_gateway(service, &dress, &[self.port()], &through)
     }
 }
+
+#[cfg(test)]
+mod tests;

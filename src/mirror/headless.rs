@@ -252,3 +252,6 @@ impl Context<'_> {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -195,3 +195,6 @@ impl<'a> IntoIterator for &'a Links {
 fn by_age(a: &Target, b: &Target) -> Ordering {
     a.age().cmp(&b.age())
 }
+
+#[cfg(test)]
+mod tests;

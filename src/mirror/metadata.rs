@@ -327,7 +327,9 @@ mod tests {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
             let mut annotations = Map::new();
             super::sign(&map(labels), &mut annotations, |feed| {
-                rest.iter().for_each(|text| feed(text.as_bytes()));
+                for text in rest {
+                    feed(text.as_bytes());
+                }
             });
             annotations[l::DESIRED_STATE].clone()
         };

@@ -1,15 +1,18 @@
 //! Mirrors of single Services: which should stand, and the way from what does.
 
+mod removal;
+
 use std::sync::Arc;
 
 use kube::ResourceExt;
 
+use self::removal::{Scope, delete_with_slices, removal};
 use super::{
-    claims::{Claim, Holder, holder},
+    claims::Claim,
     endpoints::{self, Dress, Through},
     export::{self, Mode},
     headless,
-    metadata::{Owner, annotation, fq_name, is_managed, label, owner, unsign},
+    metadata::{Owner, fq_name, is_managed, owner, unsign},
     names::{fits, mirror_name},
     plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
     service,
@@ -335,75 +338,5 @@ fn retire(service: &Service, cluster: &str) -> Write {
     }
 }
 
-/// Which of the objects that carry our labels are removed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    /// All: the Link lives, and what it does not ask for goes.
-    All,
-    /// Those that we wrote: there is no Link any more to say that the others are ours.
-    Managed,
-}
-
-/// The writes that remove all that stands for a remote Service.
-fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Write> {
-    let RemoteRef {
-        cluster,
-        namespace,
-        service,
-    } = this;
-    let name = mirror_name(service, cluster);
-    let taken = |metadata| scope == Scope::All || is_managed(metadata);
-    let mut writes = Vec::new();
-    let local = world.standing(namespace, &name);
-    let (own, goes) = match local.map(|local| (holder(local), local)) {
-        None => (true, false),
-        Some((Holder::Claim(claim), local)) => {
-            let own = claim == Claim::Mirror { cluster, service };
-            (own, own && taken(&local.metadata))
-        }
-        // Its labels say nothing any more; what it was written for is told by an annotation.
-        Some((Holder::Stray, local)) => {
-            let own = annotation(&local.metadata, l::REMOTE_FQ_NAME)
-                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
-            (own, own)
-        }
-        Some((Holder::Foreign, _)) => (false, false),
-    };
-    for mirror in world.endpoint_mirrors(namespace, &name) {
-        let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
-        if ours && taken(&mirror.metadata) {
-            delete_with_slices(world, cluster, mirror, &mut writes);
-        }
-    }
-    match local.filter(|_| goes) {
-        Some(local) => delete_with_slices(world, cluster, local, &mut writes),
-        // Slices under a name that somebody else has are not this mirror's.
-        None if own => delete_slices(world, cluster, namespace, &name, &mut writes),
-        None => {}
-    }
-    writes
-}
-
-fn delete_with_slices(world: &World, cluster: &str, service: &Service, writes: &mut Vec<Write>) {
-    if !is_managed(&service.metadata) {
-        writes.push(retire(service, cluster));
-    }
-    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
-    let namespace = service.namespace().unwrap_or_default();
-    delete_slices(world, cluster, &namespace, &service.name_any(), writes);
-    writes.push(Write::delete_service(service));
-}
-
-fn delete_slices(
-    world: &World,
-    cluster: &str,
-    namespace: &str,
-    name: &str,
-    writes: &mut Vec<Write>,
-) {
-    let slices = world.local_slices(namespace, name);
-    let ours = slices.iter().filter(|slice| {
-        endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
-    });
-    writes.extend(ours.map(|slice| Write::delete_slice(slice)));
-}
+#[cfg(test)]
+mod tests;

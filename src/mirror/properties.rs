@@ -105,7 +105,7 @@ proptest! {
         lab.furnish();
         lab.restart();
         lab.drain();
-        let mut anew = lab.from_scratch();
+        let mut anew = lab.emptied();
         anew.drain();
         prop_assume!(lab.is_in_line());
         prop_assert_eq!(lab.cluster.canonical(), anew.cluster.canonical());

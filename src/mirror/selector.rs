@@ -210,7 +210,14 @@ mod tests {
 
     #[test]
     fn each_operator_matches_as_kubernetes_says_and_asks_for_it() {
-        let cases: [(LabelSelector, &str, &[(&str, &str)], bool); 10] = [
+        /// A selector, its query, labels, and whether they match.
+        type Case = (
+            LabelSelector,
+            &'static str,
+            &'static [(&'static str, &'static str)],
+            bool,
+        );
+        let cases: [Case; 10] = [
             (equals("a", "x"), "a in (x)", &[("a", "x")], true),
             (equals("a", "x"), "a in (x)", &[("a", "y")], false),
             (equals("a", "x"), "a in (x)", &[], false),

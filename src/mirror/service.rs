@@ -1,5 +1,7 @@
 //! Mirror Services: what they should be, and the patch that makes them so.
 
+use std::borrow::Cow;
+
 use kube::{ResourceExt as _, core::ObjectMeta};
 use serde_json::{Value, json};
 
@@ -159,16 +161,19 @@ pub(super) fn same_ports(left: &[ServicePort], right: &[ServicePort]) -> bool {
             && a.name.as_deref().unwrap_or_default() == b.name.as_deref().unwrap_or_default()
             && a.protocol() == b.protocol()
             && a.app_protocol == b.app_protocol
-            && target_port(a) == target_port(b)
+            && (a.target_port == b.target_port || target_port(a) == target_port(b))
     };
     left.len() == right.len() && left.iter().zip(right).all(|(a, b)| same(a, b))
 }
 
-fn target_port(port: &ServicePort) -> String {
+fn target_port(port: &ServicePort) -> Cow<'_, str> {
     use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
     match &port.target_port {
-        None => port.port.to_string(),
-        Some(IntOrString::Int(number)) => number.to_string(),
-        Some(IntOrString::String(name)) => name.clone(),
+        None => port.port.to_string().into(),
+        Some(IntOrString::Int(number)) => number.to_string().into(),
+        Some(IntOrString::String(name)) => name.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Objects by namespace and name, as last seen. Relists are diffs.
+//! Objects by namespace and name, as last seen, without what nobody reads. Relists are diffs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,11 @@ use crate::api::{
     labels as l,
 };
 
+/// Annotation of kubectl: the object as it was last applied. Never copied to a mirror.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Objects that belong to another one of their namespace, by its name.
-pub trait Grouped: Resource {
+pub trait Grouped: Resource + Clone {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
     fn group(&self) -> Option<&str>;
 
@@ -22,6 +25,9 @@ pub trait Grouped: Resource {
     fn hosts(&self) -> BTreeSet<&str> {
         BTreeSet::new()
     }
+
+    /// Gives back the room that decoding has left in lists: it doubles, and most lists have one to three items.
+    fn shrink(&mut self);
 }
 
 impl Grouped for EndpointSlice {
@@ -35,11 +41,23 @@ impl Grouped for EndpointSlice {
             .filter_map(|endpoint| endpoint.hostname.as_deref())
             .collect()
     }
+
+    fn shrink(&mut self) {
+        for endpoint in &mut self.endpoints {
+            endpoint.addresses.shrink_to_fit();
+        }
+        self.endpoints.shrink_to_fit();
+        self.ports.shrink_to_fit();
+    }
 }
 
 impl Grouped for Service {
     fn group(&self) -> Option<&str> {
         label(&self.metadata, l::HEADLESS_MIRROR)
+    }
+
+    fn shrink(&mut self) {
+        self.spec.ports.shrink_to_fit();
     }
 }
 
@@ -98,6 +116,22 @@ impl<T: Grouped> Shelf<T> {
         }
         Some(object)
     }
+}
+
+/// Drops what nobody here reads and what can be as large as all the rest: who set which field, and a copy of the
+/// whole object. The answer to a write brings it along as well as the watch. And gives back spare room.
+fn lean<T: Grouped>(object: Arc<T>) -> Arc<T> {
+    let mut object = Arc::unwrap_or_clone(object);
+    object.shrink();
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.shrink_to_fit();
+    }
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+    Arc::new(object)
 }
 
 fn name_of<T: Resource>(object: &Arc<T>) -> &str {
@@ -191,6 +225,7 @@ impl<T: Grouped> Objects<T> {
     /// Takes an object in, whatever is known. For lists: after a restore of etcd they go back in time.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let object = lean(object);
         let shelf = self.namespaces.entry(namespace).or_default();
         let before = shelf.take(&name);
         shelf.add(name, object);
@@ -256,6 +291,7 @@ pub(super) fn version(object: &impl Resource) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::core::ObjectMeta;
 
     use super::*;
@@ -303,6 +339,28 @@ mod tests {
             objects.insert(service("a", "newest", 5)),
             Inserted::Taken(Some(_))
         ));
+    }
+
+    #[test]
+    fn who_set_which_field_and_copies_of_the_object_are_not_kept() {
+        let mut full = service("a", "1", 1).as_ref().clone();
+        full.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+        full.metadata.annotations = Some(
+            [(LAST_APPLIED, "{}"), ("other", "x")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        );
+        let mut objects = Objects::default();
+        objects.insert(Arc::new(full));
+        let kept = &objects.get("ns", "a").unwrap().metadata;
+        assert_eq!(kept.managed_fields, None);
+        let keys: Vec<&String> = kept
+            .annotations
+            .iter()
+            .flatten()
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(keys, ["other"]);
     }
 
     #[test]

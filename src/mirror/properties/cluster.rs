@@ -2,6 +2,8 @@
 //! with its preconditions, its merge patches and its garbage collector. And a guard: every write of ours is
 //! held against what we may touch.
 
+mod canonical;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
@@ -19,7 +21,7 @@ use crate::{
     },
     mirror::{
         NamespacePhase, Patch,
-        metadata::{annotation, is_managed, label},
+        metadata::{is_managed, label},
     },
 };
 
@@ -310,98 +312,10 @@ impl Cluster {
             || label(metadata, l::SLICE_MANAGED_BY) == Some(l::MANAGER);
         assert!(labelled || is_managed(metadata), "not ours: {metadata:?}");
     }
-
-    /// All that stands, without what differs from one run to the next: UIDs, versions, addresses given out.
-    pub(super) fn canonical(&self) -> BTreeMap<String, Value> {
-        let uids: BTreeMap<&str, &str> = self
-            .services
-            .values()
-            .map(|s| {
-                let metadata = &s.metadata;
-                let uid = metadata.uid.as_deref().unwrap_or_default();
-                (uid, metadata.name.as_deref().unwrap_or_default())
-            })
-            .collect();
-        let addresses: BTreeMap<&str, &str> = self
-            .services
-            .values()
-            .filter(|service| !service.is_headless())
-            .filter_map(|s| Some((s.spec.cluster_ip.as_deref()?, s.metadata.name.as_deref()?)))
-            .collect();
-        let mut all = BTreeMap::new();
-        for ((namespace, name), service) in &self.services {
-            let mut service = service.clone();
-            neutral(&mut service.metadata);
-            if !service.is_headless() {
-                service.spec.cluster_ip = None;
-            }
-            all.insert(format!("Service {namespace}/{name}"), json(&service));
-        }
-        for ((namespace, name), slice) in &self.slices {
-            if slice.endpoints.is_empty() {
-                continue; // says the same as no slice
-            }
-            let mut slice = slice.clone();
-            neutral(&mut slice.metadata);
-            for owner in slice.metadata.owner_references.iter_mut().flatten() {
-                owner.uid = (*uids.get(&*owner.uid).unwrap_or(&"nobody")).to_owned();
-            }
-            let mut translated = false;
-            for endpoint in &mut slice.endpoints {
-                for address in &mut endpoint.addresses {
-                    if let Some(name) = addresses.get(&**address) {
-                        *address = (*name).to_owned();
-                        translated = true;
-                    }
-                }
-            }
-            if translated {
-                // The hash is over addresses that differ from run to run.
-                let annotations = slice.metadata.annotations.get_or_insert_default();
-                annotations.remove(l::DESIRED_STATE);
-            }
-            all.insert(format!("Slice {namespace}/{name}"), json(&slice));
-        }
-        for ((namespace, name), cluster) in &self.endpoints {
-            all.insert(
-                format!("Endpoints {namespace}/{name}"),
-                Value::from(cluster.clone()),
-            );
-        }
-        all
-    }
-
-    /// UIDs of Services, by what they are: a mirror, an endpoint mirror, a federated Service, headless or not.
-    pub(super) fn identities(&self) -> BTreeMap<String, String> {
-        self.services
-            .iter()
-            .filter(|(_, service)| is_managed(&service.metadata))
-            .map(|((namespace, name), service)| {
-                let metadata = &service.metadata;
-                let what = format!(
-                    "{namespace}/{name} {:?} {:?} {:?} {}",
-                    label(metadata, l::CLUSTER_NAME),
-                    label(metadata, l::HEADLESS_MIRROR),
-                    annotation(metadata, l::REMOTE_FQ_NAME),
-                    service.is_headless(),
-                );
-                (what, metadata.uid.clone().unwrap_or_default())
-            })
-            .collect()
-    }
 }
 
 fn json(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap()
-}
-
-fn neutral(metadata: &mut ObjectMeta) {
-    metadata.uid = None;
-    metadata.resource_version = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(l::REMOTE_RESOURCE_VERSION);
-        annotations.remove(JUNK); // others may add keys
-    }
 }
 
 fn valid_slice(slice: &EndpointSlice) {

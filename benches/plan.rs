@@ -1,0 +1,296 @@
+//! The core alone, on one core: plans a second where nothing has changed, and bytes of memory for each mirrored
+//! Service. `cargo bench --bench plan`.
+//!
+//! A world has so many exported Services with three ports, each with a slice of three endpoints, and all their
+//! mirrors stand. Plans go through all of them in turn, so that no Service is warm in the cache. Bytes are those
+//! asked of the allocator.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a benchmark that cannot go on has failed"
+)]
+
+use std::{
+    alloc::System,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use comfy_table::Table;
+use kube::ResourceExt as _;
+use linkerd_mc::{
+    api::k8s::{EndpointSlice, Service},
+    mirror::{
+        Config, GatewayState, Key, LinkEntry, Links, Liveness, NamespacePhase, Object, Objects,
+        Remote, Target, World, Write, plan,
+    },
+};
+use serde_json::json;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Sizes of worlds, in mirrored Services.
+const SIZES: [usize; 2] = [1_000, 10_000];
+/// Services of one namespace.
+const PER_NAMESPACE: usize = 100;
+/// Each figure is the best of so many runs: what else the machine does only makes it worse.
+const RUNS: usize = 5;
+/// How long a run takes at least.
+const RUN: Duration = Duration::from_millis(500);
+/// What is demanded of one core.
+const DEMANDED: f64 = 200_000.0;
+
+fn main() {
+    let mut table = Table::new();
+    table.set_header(["figure", "services", "value", "unit"]);
+    let mut slowest = f64::MAX;
+    for size in SIZES {
+        let (world, keys, memory) = standing(size);
+        let best = (0..RUNS).map(|_| rate(&world, &keys)).fold(0.0, f64::max);
+        slowest = slowest.min(best);
+        let mut row = |figure: &str, value: String, unit: &str| {
+            table.add_row([figure.to_owned(), size.to_string(), value, unit.to_owned()]);
+        };
+        row("unchanged", format!("{best:.0}"), "plans/s");
+        for (what, bytes) in memory {
+            row(what, (bytes / size).to_string(), "bytes/Service");
+        }
+    }
+    println!("{table}");
+    if slowest < DEMANDED {
+        println!("below the {DEMANDED} plans/s that are demanded");
+    }
+}
+
+/// Plans a second.
+fn rate(world: &World, keys: &[Key]) -> f64 {
+    let begin = Instant::now();
+    let mut plans = 0_u32;
+    loop {
+        for key in keys {
+            assert!(black_box(plan(world, black_box(key))).writes.is_empty());
+        }
+        plans += u32::try_from(keys.len()).unwrap();
+        let took = begin.elapsed();
+        if took >= RUN {
+            return f64::from(plans) / took.as_secs_f64();
+        }
+    }
+}
+
+/// A world at rest, its keys, and the bytes that each part of it takes.
+fn standing(size: usize) -> (World, Vec<Key>, Vec<(&'static str, usize)>) {
+    let mut world = world(size);
+    let keys: Vec<Key> = (0..size)
+        .map(|index| Key::mirror("east", &namespace(index), &name(index)))
+        .collect();
+    let mut memory = Vec::new();
+
+    let begin = Region::new(ALLOCATOR);
+    let mut services = Objects::default();
+    for index in 0..size {
+        services.put(Arc::new(service(index)));
+    }
+    memory.push(("remote Service", held(&begin)));
+
+    let begin = Region::new(ALLOCATOR);
+    let mut slices = Objects::default();
+    for index in 0..size {
+        slices.put(Arc::new(slice(index)));
+    }
+    memory.push(("remote slice", held(&begin)));
+
+    link(&mut world, services, slices);
+    let mut mirrors = Vec::new();
+    let mut mirror_slices = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        for write in plan(&world, key).writes {
+            // As if read from the API server: without the room that building leaves in strings and lists.
+            match write {
+                Write::Create(Object::Service(mut made)) => {
+                    made.metadata.uid = Some(uid(index));
+                    made.spec.cluster_ip = Some("10.101.102.103".to_owned());
+                    mirrors.push(serde_json::to_string(&stamped(json!(made))).unwrap());
+                }
+                Write::Create(Object::EndpointSlice(mut made)) => {
+                    for owner in made.metadata.owner_references.iter_mut().flatten() {
+                        owner.uid = uid(index);
+                    }
+                    made.metadata.uid = Some(uid(size + index));
+                    mirror_slices.push(serde_json::to_string(&stamped(json!(made))).unwrap());
+                }
+                other => panic!("not a creation: {other:?}"),
+            }
+        }
+    }
+    let begin = Region::new(ALLOCATOR);
+    for text in &mirrors {
+        let made: Service = serde_json::from_str(text).unwrap();
+        world.mirrors.get_or_insert_default().put(Arc::new(made));
+    }
+    memory.push(("local mirror Service", held(&begin)));
+
+    let begin = Region::new(ALLOCATOR);
+    for text in &mirror_slices {
+        let made: EndpointSlice = serde_json::from_str(text).unwrap();
+        world.slices.get_or_insert_default().put(Arc::new(made));
+    }
+    memory.push(("local mirror slice", held(&begin)));
+    memory.push(("all four", memory.iter().map(|(_, bytes)| bytes).sum()));
+    (world, keys, memory)
+}
+
+fn held(begin: &Region<'_, System>) -> usize {
+    let stats = begin.change();
+    // What is reallocated counts as allocated or deallocated by the difference.
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+fn namespace(index: usize) -> String {
+    format!("team-{:03}", index / PER_NAMESPACE)
+}
+
+fn name(index: usize) -> String {
+    format!("service-{index:05}")
+}
+
+fn uid(index: usize) -> String {
+    format!("{index:08x}-89ab-4def-8123-456789abcdef")
+}
+
+/// What the API server adds to whatever is written.
+fn stamped(mut object: serde_json::Value) -> serde_json::Value {
+    let metadata = &mut object["metadata"];
+    metadata["resourceVersion"] = json!("123456789");
+    metadata["creationTimestamp"] = json!("2026-01-02T03:04:05Z");
+    metadata["managedFields"] = json!([{
+        "manager": "kubectl",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-01-02T03:04:05Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:spec": { "f:ports": { ".": {}, "k:{\"port\":80,\"protocol\":\"TCP\"}": {} } } },
+    }]);
+    object
+}
+
+fn service(index: usize) -> Service {
+    let port = |name: &str, port: u16| json!({ "name": name, "protocol": "TCP", "port": port, "targetPort": name });
+    let object = json!({
+        "metadata": {
+            "name": name(index),
+            "namespace": namespace(index),
+            "uid": uid(index),
+            "labels": {
+                "app.kubernetes.io/name": name(index),
+                "app.kubernetes.io/part-of": "shop",
+                "mirror.linkerd.io/exported": "true",
+            },
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "{\"apiVersion\":\"v1\",\"kind\":\"Service\"}",
+            },
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.1.2.3",
+            "selector": { "app.kubernetes.io/name": name(index) },
+            "ports": [port("http", 80), port("grpc", 8080), port("metrics", 9090)],
+        },
+    });
+    serde_json::from_str(&stamped(object).to_string()).unwrap()
+}
+
+fn slice(index: usize) -> EndpointSlice {
+    let port = |name: &str, port: u16| json!({ "name": name, "protocol": "TCP", "port": port });
+    let endpoint = |last: usize| {
+        json!({
+            "addresses": [format!("10.244.{}.{last}", index % 256)],
+            "conditions": { "ready": true, "serving": true, "terminating": false },
+            "nodeName": "node-1",
+            "targetRef": { "kind": "Pod", "name": format!("{}-{last}", name(index)), "namespace": namespace(index) },
+        })
+    };
+    let object = json!({
+        "metadata": {
+            "name": format!("{}-x7k2p", name(index)),
+            "namespace": namespace(index),
+            "uid": uid(index),
+            "labels": {
+                "app.kubernetes.io/name": name(index),
+                "app.kubernetes.io/part-of": "shop",
+                "mirror.linkerd.io/exported": "true",
+                "kubernetes.io/service-name": name(index),
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            },
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Service", "name": name(index), "uid": uid(index),
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "addressType": "IPv4",
+        "endpoints": [endpoint(1), endpoint(2), endpoint(3)],
+        "ports": [port("http", 8080), port("grpc", 8081), port("metrics", 9090)],
+    });
+    serde_json::from_str(&stamped(object).to_string()).unwrap()
+}
+
+/// A listed local cluster that has the namespaces, and nothing in them.
+fn world(size: usize) -> World {
+    let namespaces = (0..size).map(|index| (namespace(index), NamespacePhase::Active));
+    World {
+        config: Config {
+            namespace: "linkerd-multicluster".to_owned(),
+            ..Config::default()
+        },
+        namespaces: Some(namespaces.collect()),
+        mirrors: Some(Objects::default()),
+        slices: Some(Objects::default()),
+        probes: Some(Objects::default()),
+        probe_slices: Some(Objects::default()),
+        members: Some(Objects::default()),
+        links: Some(Links::default()),
+        ..World::default()
+    }
+}
+
+fn link(world: &mut World, services: Objects<Service>, slices: Objects<EndpointSlice>) {
+    let link = serde_json::from_value(json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": "east", "namespace": "linkerd-multicluster" },
+        "spec": {
+            "targetClusterName": "east",
+            "targetClusterDomain": "cluster.local",
+            "gatewayAddress": "192.0.2.1",
+            "gatewayPort": "4143",
+            "gatewayIdentity": "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local",
+            "probeSpec": { "path": "/ready", "port": "4191", "period": "3s" },
+            "selector": { "matchLabels": { "mirror.linkerd.io/exported": "true" } },
+            "remoteDiscoverySelector": { "matchLabels": { "mirror.linkerd.io/exported": "remote-discovery" } },
+            "federatedServiceSelector": { "matchLabels": { "mirror.linkerd.io/federated": "member" } },
+        },
+    }));
+    let link: linkerd_mc::api::link::Link = link.unwrap();
+    let entry = LinkEntry {
+        cluster: "east".to_owned(),
+        target: Target::parse(&link, false),
+        remote: Some(Remote {
+            services: vec![services],
+            slices: vec![slices],
+            over_limit: false,
+        }),
+        gateway: GatewayState {
+            addresses: Some(vec!["192.0.2.1".parse().unwrap()]),
+            liveness: Liveness::Alive,
+        },
+    };
+    world
+        .links
+        .get_or_insert_default()
+        .insert(link.name_any(), entry);
+}

@@ -1,0 +1,217 @@
+//! Names that several want: who gets a free one, and that who has one keeps it.
+
+use super::*;
+use crate::mirror::{
+    Target,
+    fixtures::{Svc, as_told, at, hosts, link, said, svc, world},
+    plan,
+};
+
+fn aged(cluster: &str, created: i64) -> Target {
+    let mut made = link(cluster);
+    made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        at(created),
+    ));
+    Target::parse(&made, true).unwrap()
+}
+
+fn mirror<'a>(cluster: &'a str, service: &'a str) -> Claim<'a> {
+    Claim::Mirror { cluster, service }
+}
+
+/// `a` of `b-c` and `a-b` of `c`: both are `a-b-c`. Their Links are of these ages.
+fn two(first: i64, second: i64) -> World {
+    world()
+        .linked(aged("b-c", first), &[svc("a").exported()], &[])
+        .linked(aged("c", second), &[svc("a-b").exported()], &[])
+}
+
+#[test]
+fn a_free_name_goes_to_the_first_in_line_whoever_asks() {
+    let headless = || svc("db").exported().headless();
+    let host = |service| Claim::Host {
+        cluster: "c",
+        service,
+        host: "h",
+    };
+    let named_federated = world()
+        .linked(aged("federated", 0), &[svc("web").exported()], &[])
+        .linked(aged("c", 1), &[svc("web").member()], &[]);
+    let not_exported = world().linked(aged("b-c", 0), &[svc("a")], &[]).linked(
+        aged("c", 1),
+        &[svc("a-b").exported()],
+        &[],
+    );
+    let bare = world()
+        .linked(
+            aged("b-c", 0),
+            &[svc("a").exported().ports(Vec::new())],
+            &[],
+        )
+        .linked(aged("c", 1), &[svc("a-b").exported()], &[]);
+    let same_host = |names: [&str; 2]| {
+        let services: Vec<Svc> = names.map(|name| svc(name).exported().headless()).into();
+        let slices = names.map(|name| hosts(name, &["h"]));
+        world().linked(aged("c", 0), &services, &slices)
+    };
+    let host_and_service = world().linked(
+        aged("c", 0),
+        &[headless(), svc("h").exported()],
+        &[hosts("db", &["h"])],
+    );
+    for (situation, world, name, first) in [
+        (
+            "W-55 two remotes: the older Link's",
+            two(2, 1),
+            "a-b-c",
+            Some(mirror("c", "a-b")),
+        ),
+        (
+            "W-55 the other way round",
+            two(1, 2),
+            "a-b-c",
+            Some(mirror("b-c", "a")),
+        ),
+        (
+            "W-55 a tie goes to the Link's name",
+            two(1, 1),
+            "a-b-c",
+            Some(mirror("b-c", "a")),
+        ),
+        (
+            "one that is not exported wants nothing",
+            not_exported,
+            "a-b-c",
+            Some(mirror("c", "a-b")),
+        ),
+        (
+            "nor does one that cannot be mirrored",
+            bare,
+            "a-b-c",
+            Some(mirror("c", "a-b")),
+        ),
+        (
+            "a federated Service comes before a mirror",
+            named_federated,
+            "web-federated",
+            Some(Claim::Federated("web")),
+        ),
+        (
+            "W-30 a Service comes before a host",
+            host_and_service,
+            "h-c",
+            Some(mirror("c", "h")),
+        ),
+        (
+            "W-30 hosts: by name of the Service",
+            same_host(["y", "x"]),
+            "h-c",
+            Some(host("x")),
+        ),
+        ("nobody", world(), "a-b-c", None),
+    ] {
+        assert_eq!(world.first_claim("ns", name), first, "{situation}");
+    }
+}
+
+#[test]
+fn who_has_a_name_keeps_it_and_the_other_is_told_whose_it_is() {
+    let keys = [Key::mirror("b-c", "ns", "a"), Key::mirror("c", "ns", "a-b")];
+    let held = two(2, 1).worked_on(&keys[1]);
+    // The Link of the other one turns out to be older: that changes nothing any more.
+    let later = held.linked(aged("b-c", 0), &[svc("a").exported()], &[]);
+    let [loser, owner] = keys.map(|key| plan(&later, &key));
+    assert_eq!(
+        (said(&loser.writes).len(), said(&owner.writes).len()),
+        (0, 0)
+    );
+    assert_eq!(
+        as_told(&loser),
+        ["a@b-c: NameConflict: ns/a-b-c belongs to Service a-b of cluster c"]
+    );
+    assert_eq!(as_told(&owner), ["a-b@c: a-b-c"]);
+}
+
+#[test]
+fn who_comes_second_waits_and_takes_the_name_once_it_is_free() {
+    let key = Key::mirror("b-c", "ns", "a");
+    let waiting = plan(&two(2, 1), &key);
+    assert_eq!(said(&waiting.writes), Vec::<String>::new());
+    assert_eq!(
+        as_told(&waiting),
+        ["a@b-c: NameConflict: ns/a-b-c belongs to Service a-b of cluster c"]
+    );
+    let free = two(2, 1).linked(aged("c", 1), &[], &[]);
+    assert_eq!(said(&plan(&free, &key).writes), ["create Service ns/a-b-c"]);
+}
+
+#[test]
+fn a_local_service_is_whose_its_labels_say_if_its_name_agrees() {
+    let by_linkerd = |name: &str, cluster: &str| svc(name).mirrored_by_linkerd(cluster, "a");
+    let federated = |name: &str| {
+        svc(name)
+            .label(crate::api::labels::MIRRORED_SERVICE, "true")
+            .annotation(crate::api::labels::REMOTE_DISCOVERY, "a@c")
+    };
+    let managed =
+        |made: Svc| made.annotation(crate::api::labels::MANAGED_BY, crate::api::labels::MANAGER);
+    for (what, service, expected) in [
+        (
+            "a mirror",
+            by_linkerd("a-c", "c"),
+            Holder::Claim(mirror("c", "a")),
+        ),
+        (
+            "the same name, another label",
+            by_linkerd("a-b-c", "b-c"),
+            Holder::Claim(mirror("b-c", "a")),
+        ),
+        (
+            "a name that does not agree",
+            by_linkerd("a-c", "d"),
+            Holder::Foreign,
+        ),
+        (
+            "ours, and a name that does not agree",
+            managed(by_linkerd("a-c", "d")),
+            Holder::Stray,
+        ),
+        (
+            "a federated Service",
+            federated("a-federated"),
+            Holder::Claim(Claim::Federated("a")),
+        ),
+        (
+            "federated by its labels only",
+            federated("a"),
+            Holder::Foreign,
+        ),
+        ("W-22 a user's", svc("a-c"), Holder::Foreign),
+        (
+            "ours, stripped of its labels",
+            managed(svc("a-c")),
+            Holder::Stray,
+        ),
+    ] {
+        assert_eq!(holder(&service.0), expected, "{what}");
+    }
+}
+
+#[test]
+fn all_that_could_want_a_name_are_marked_when_it_is_free() {
+    let world = two(1, 2);
+    assert_eq!(
+        world.claimants("ns", "a-b-c"),
+        [Key::mirror("b-c", "ns", "a"), Key::mirror("c", "ns", "a-b")]
+    );
+    assert_eq!(
+        world.claimants("ns", "web-federated"),
+        [Key::federated("ns", "web")]
+    );
+    assert_eq!(world.claimants("mc", "probe-x"), [Key::probe("x")]);
+    assert_eq!(
+        world.claimants("ns", "probe-x"),
+        [],
+        "probe Services are in one namespace"
+    );
+}

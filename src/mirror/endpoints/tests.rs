@@ -1,0 +1,269 @@
+//! Slices: families, ports, identity, readiness; and which of those that stand are written.
+
+use super::*;
+use crate::mirror::{
+    fixtures::{endpoint as seen, ip, map, port, said, slice, svc, target},
+    target::Target,
+};
+
+/// Addresses, ports, whether the gateway is ready, whether anything is behind it.
+fn made(
+    addresses: &[&str],
+    ports: &[ServicePort],
+    ready: bool,
+    backed: bool,
+) -> Vec<EndpointSlice> {
+    let Target { gateway, .. } = target("east");
+    let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
+    let through = Through {
+        gateway: &gateway.unwrap(),
+        addresses: &addresses,
+        ready,
+        backed,
+    };
+    let labels = map(&[(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, "east")]);
+    let dress = Dress::new(
+        labels,
+        Some("web.ns.svc.cluster.local".to_owned()),
+        "identity",
+    );
+    through_gateway(&svc("web-east").0, &dress, ports, &through)
+}
+
+fn of(protocol: &str, made: ServicePort) -> ServicePort {
+    ServicePort {
+        protocol: Some(protocol.to_owned()),
+        ..made
+    }
+}
+
+#[test]
+fn each_address_family_has_a_slice_of_its_own() {
+    let (v4, v6) = ("192.0.2.1", "2001:db8::1");
+    for (addresses, expected) in [
+        (vec![v4], vec![("web-east-ipv4", "IPv4", vec![v4])]),
+        (vec![v6], vec![("web-east-ipv6", "IPv6", vec![v6])]),
+        (
+            vec![v6, v4, "192.0.2.2"],
+            vec![
+                ("web-east-ipv4", "IPv4", vec![v4, "192.0.2.2"]),
+                ("web-east-ipv6", "IPv6", vec![v6]),
+            ],
+        ),
+    ] {
+        let slices = made(&addresses, &[port("http", 80)], true, true);
+        let found: Vec<_> = slices
+            .iter()
+            .map(|slice| {
+                let addresses = slice.endpoints.iter().map(|e| e.addresses[0].as_str());
+                let name = slice.metadata.name.as_deref().unwrap();
+                (
+                    name,
+                    slice.address_type.as_str(),
+                    addresses.collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
+    let named = ServicePort {
+        app_protocol: Some("kubernetes.io/h2c".to_owned()),
+        ..port("grpc", 81)
+    };
+    let unnamed = ServicePort {
+        name: None,
+        protocol: None,
+        ..port("", 80)
+    };
+    let tcp = |name: &str, app: Option<&str>| EndpointPort {
+        name: Some(name.to_owned()),
+        protocol: Some("TCP".to_owned()),
+        port: Some(4143),
+        app_protocol: app.map(str::to_owned),
+    };
+    for (what, ports, expected) in [
+        (
+            "3.1 by name",
+            vec![port("http", 80)],
+            vec![tcp("http", None)],
+        ),
+        (
+            "the only port may have no name",
+            vec![unnamed],
+            vec![tcp("", None)],
+        ),
+        (
+            "D14 appProtocol is copied",
+            vec![port("http", 80), named],
+            vec![tcp("http", None), tcp("grpc", Some("kubernetes.io/h2c"))],
+        ),
+        (
+            "D14 the gateway carries TCP only",
+            vec![
+                of("UDP", port("dns", 53)),
+                port("dns-tcp", 53),
+                of("SCTP", port("s", 9)),
+            ],
+            vec![tcp("dns-tcp", None)],
+        ),
+    ] {
+        let slices = made(&["192.0.2.1"], &ports, true, true);
+        assert_eq!(slices[0].ports, expected, "{what}");
+    }
+    let no_tcp = made(&["192.0.2.1"], &[of("UDP", port("dns", 53))], true, true);
+    assert_eq!(
+        (no_tcp[0].ports.len(), no_tcp[0].endpoints.len()),
+        (0, 0),
+        "D14 no port, no endpoint"
+    );
+}
+
+#[test]
+fn endpoints_are_as_ready_as_the_gateway_and_none_without_anything_behind() {
+    for (what, ready, backed, expected) in [
+        ("3.2 alive", true, true, vec![true]),
+        ("3.2 dead", false, true, vec![false]),
+        ("W-47 nothing behind it", true, false, vec![]),
+    ] {
+        let slices = made(&["192.0.2.1"], &[port("http", 80)], ready, backed);
+        let found: Vec<bool> = slices[0].endpoints.iter().map(Endpoint::is_ready).collect();
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn metadata_is_what_linkerd_reads() {
+    let slices = made(&["192.0.2.1"], &[port("http", 80)], true, true);
+    let metadata = &slices[0].metadata;
+    let labels = map(&[
+        (l::MIRRORED_SERVICE, "true"),
+        (l::CLUSTER_NAME, "east"),
+        (l::SLICE_SERVICE, "web-east"),
+        (l::SLICE_MANAGED_BY, l::MANAGER),
+    ]);
+    assert_eq!(metadata.labels, Some(labels));
+    let annotations = metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations[l::REMOTE_GATEWAY_IDENTITY], "identity");
+    assert_eq!(annotations[l::REMOTE_FQ_NAME], "web.ns.svc.cluster.local");
+    let owner = &metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!(
+        (owner.kind.as_str(), owner.uid.as_str()),
+        ("Service", "uid-web-east")
+    );
+    let dress = Dress::new(Map::new(), None, "");
+    assert!(
+        dress.annotations.is_empty(),
+        "W-61 no identity: no annotation"
+    );
+}
+
+#[test]
+fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
+    let nowhere = Endpoint {
+        addresses: Vec::new(),
+        ..seen("192.0.2.1", None, true)
+    };
+    let mut unsaid = seen("192.0.2.1", None, true);
+    unsaid.conditions.ready = None;
+    for (what, endpoints, expected) in [
+        ("none", vec![], false),
+        ("a ready one", vec![seen("192.0.2.1", None, true)], true),
+        ("one that says nothing counts as ready", vec![unsaid], true),
+        (
+            "one that is not ready",
+            vec![seen("192.0.2.1", None, false)],
+            false,
+        ),
+        ("one without an address", vec![nowhere], false),
+        (
+            "one of two",
+            vec![
+                seen("192.0.2.1", None, false),
+                seen("192.0.2.2", None, true),
+            ],
+            true,
+        ),
+    ] {
+        let mut made = slice("web", "x");
+        made.endpoints = endpoints;
+        assert_eq!(any_ready([&slice("web", "y"), &made]), expected, "{what}");
+    }
+}
+
+#[test]
+fn only_slices_of_ours_that_differ_are_written() {
+    let both = || {
+        made(
+            &["192.0.2.1", "2001:db8::1"],
+            &[port("http", 80)],
+            true,
+            true,
+        )
+    };
+    let standing = |slices: Vec<EndpointSlice>| -> Vec<Arc<EndpointSlice>> {
+        let slices = slices.into_iter().map(|mut slice| {
+            slice.metadata.uid = slice.metadata.name.clone();
+            Arc::new(slice)
+        });
+        slices.collect()
+    };
+    let with = |edit: fn(&mut EndpointSlice)| {
+        let mut slices = both();
+        edit(&mut slices[0]);
+        standing(slices)
+    };
+    let patch = vec!["patch EndpointSlice ns/web-east-ipv4"];
+    for (what, desired, actual, writes) in [
+        ("W-37 nothing differs", both(), standing(both()), vec![]),
+        (
+            "the gateway has no IPv6 address any more",
+            both()[..1].to_vec(),
+            standing(both()),
+            vec!["delete EndpointSlice ns/web-east-ipv6"],
+        ),
+        (
+            "it has got one",
+            both(),
+            standing(both()[..1].to_vec()),
+            vec!["create EndpointSlice ns/web-east-ipv6"],
+        ),
+        (
+            "endpoints were changed",
+            both(),
+            with(|s| s.endpoints.clear()),
+            patch.clone(),
+        ),
+        (
+            "ports were changed",
+            both(),
+            with(|s| s.ports.clear()),
+            patch.clone(),
+        ),
+        (
+            "the owner was changed",
+            both(),
+            with(|s| s.metadata.owner_references = None),
+            patch.clone(),
+        ),
+        (
+            "an address type is for life: it is made anew in the next pass",
+            both(),
+            with(|s| s.address_type = "IPv6".to_owned()),
+            vec!["delete EndpointSlice ns/web-east-ipv4"],
+        ),
+        (
+            "somebody else's slice is not touched",
+            Vec::new(),
+            vec![Arc::new(slice("web-east", "theirs"))],
+            vec![],
+        ),
+    ] {
+        let mut found = Vec::new();
+        reconcile(desired, &actual, &mut found);
+        assert_eq!(said(&found), writes, "{what}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Federated Services: the original's situations (3.5), and what it does wrong (W-n).
+
+use crate::{
+    api::labels as l,
+    mirror::{
+        InvalidLink, Key, Liveness, Target, World,
+        fixtures::{Svc, as_told, at, body, link, port, said, svc, world},
+        metadata::annotation,
+        plan,
+    },
+};
+
+const CREATE: [&str; 1] = ["create Service ns/web-federated"];
+const PATCH: [&str; 1] = ["patch Service ns/web-federated"];
+const DELETE: [&str; 1] = ["delete Service ns/web-federated"];
+
+fn key() -> Key {
+    Key::federated("ns", "web")
+}
+
+fn web() -> Svc {
+    svc("web").member()
+}
+
+/// A Link of this age.
+fn aged(cluster: &str, created: i64) -> Target {
+    let mut made = link(cluster);
+    made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        at(created),
+    ));
+    Target::parse(&made, false).unwrap()
+}
+
+/// Clusters east and west, east's Link the older one.
+fn both(east: &[Svc], west: &[Svc]) -> World {
+    linked(world(), east, west)
+}
+
+fn linked(world: World, east: &[Svc], west: &[Svc]) -> World {
+    world
+        .linked(aged("east", 1), east, &[])
+        .linked(aged("west", 2), west, &[])
+}
+
+fn stands() -> World {
+    both(&[web()], &[web()]).worked_on(&key())
+}
+
+fn unreadable(world: World, link: &str) -> World {
+    world.with_news(link, |entry| {
+        entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
+    })
+}
+
+/// Both discovery annotations of what would stand, remote first.
+fn members(world: &World) -> (Option<String>, Option<String>) {
+    let world = world.clone().worked_on(&key());
+    let metadata = &world.standing("ns", "web-federated").unwrap().metadata;
+    let text = |key| annotation(metadata, key).map(str::to_owned);
+    (text(l::REMOTE_DISCOVERY), text(l::LOCAL_DISCOVERY))
+}
+
+#[test]
+fn members_join_and_leave_as_the_original_says() {
+    let one_each = "web@east: web-federated\nweb@west: web-federated";
+    let east_only = "web@east: web-federated\nweb@west: absent";
+    let nobody = "web@east: absent\nweb@west: absent";
+    let local = || both(&[], &[]).local_member(web());
+    let mut theirs = both(&[web()], &[]);
+    theirs.foreign.insert(
+        ("ns".to_owned(), "web-federated".to_owned()),
+        "somebody".to_owned(),
+    );
+    let mut homeless = both(&[web()], &[]);
+    homeless.namespaces.get_or_insert_default().remove("ns");
+    let mut left_home = local().worked_on(&key());
+    left_home.members = world().members;
+    for (situation, world, writes, told) in [
+        (
+            "3.5 a member joins, no Service yet",
+            both(&[web()], &[]),
+            &CREATE[..],
+            east_only,
+        ),
+        (
+            "W-5 two at once: one Service names both",
+            both(&[web()], &[web()]),
+            &CREATE,
+            one_each,
+        ),
+        ("3.5 nothing changed", stands(), &[], one_each),
+        (
+            "3.5 another one joins",
+            linked(both(&[web()], &[]).worked_on(&key()), &[web()], &[web()]),
+            &PATCH,
+            one_each,
+        ),
+        (
+            "3.5 one leaves",
+            linked(stands(), &[web()], &[]),
+            &PATCH,
+            east_only,
+        ),
+        (
+            "3.5 its label is removed",
+            linked(stands(), &[web()], &[svc("web")]),
+            &PATCH,
+            east_only,
+        ),
+        ("3.5 all leave", linked(stands(), &[], &[]), &DELETE, nobody),
+        ("3.5 the local cluster joins", local(), &CREATE, nobody),
+        ("3.5 the local member leaves", left_home, &DELETE, nobody),
+        (
+            "3.5 a change of the younger one's labels",
+            linked(stands(), &[web()], &[web().label("a", "b")]),
+            &[],
+            one_each,
+        ),
+        (
+            "3.5 a change of the oldest one's labels",
+            linked(stands(), &[web().label("a", "b")], &[web()]),
+            &PATCH,
+            one_each,
+        ),
+        (
+            "3.5 a headless member",
+            both(&[web().headless()], &[]),
+            &[],
+            "web@east: InvalidService: Headless service cannot join federated service\nweb@west: absent",
+        ),
+        (
+            "3.2 the namespace is missing",
+            homeless,
+            &[],
+            "web@east: MissingNamespace: Namespace does not exist\nweb@west: absent",
+        ),
+        (
+            "W-23 the name is a user's",
+            theirs,
+            &[],
+            "web@east: NameConflict: ns/web-federated belongs to somebody\nweb@west: absent",
+        ),
+        (
+            "D13 ports differ: it is a member all the same",
+            both(&[web()], &[web().ports(vec![port("http", 81)])]),
+            &CREATE,
+            "web@east: web-federated\n\
+             web@west: web-federated, PortConflict: ports differ from those of ns/web-federated",
+        ),
+        (
+            "a gateway has no part in it",
+            stands().with_news("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            &[],
+            one_each,
+        ),
+        (
+            "a cluster that cannot be seen keeps its place",
+            stands().with_news("west", |entry| entry.remote = None),
+            &[],
+            "web@east: web-federated\nweb@west: unknown",
+        ),
+        (
+            "a Link that cannot be read keeps its place",
+            unreadable(stands(), "west"),
+            &[],
+            "web@east: web-federated",
+        ),
+        (
+            "beyond the limit absence says nothing",
+            linked(stands(), &[web()], &[]).with_news("west", |entry| {
+                entry.remote.as_mut().unwrap().over_limit = true;
+            }),
+            &[],
+            "web@east: web-federated\nweb@west: unknown",
+        ),
+    ] {
+        let plan = plan(&world, &key());
+        assert_eq!(said(&plan.writes), writes, "{situation}");
+        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+    }
+}
+
+#[test]
+fn the_annotations_name_each_member_in_an_order_that_nobody_s_arrival_changes() {
+    let some = |text: &str| Some(text.to_owned());
+    for (world, expected) in [
+        (both(&[web()], &[]), (some("web@east"), None)),
+        (both(&[web()], &[web()]), (some("web@east,web@west"), None)),
+        (both(&[], &[]).local_member(web()), (None, some("web"))),
+        (
+            both(&[], &[web()]).local_member(web()),
+            (some("web@west"), some("web")),
+        ),
+    ] {
+        assert_eq!(members(&world), expected);
+    }
+}
+
+#[test]
+fn labels_and_ports_are_those_of_the_local_member_or_of_the_oldest_link() {
+    let of = |team: &str| web().label("team", team);
+    let old_west = world().linked(aged("east", 2), &[of("east")], &[]).linked(
+        aged("west", 1),
+        &[of("west")],
+        &[],
+    );
+    let tie = world().linked(aged("east", 1), &[of("east")], &[]).linked(
+        aged("west", 1),
+        &[of("west")],
+        &[],
+    );
+    for (situation, world, team) in [
+        (
+            "3.5 the oldest Link",
+            both(&[of("east")], &[of("west")]),
+            "east",
+        ),
+        ("3.5 the oldest Link, whatever its name", old_west, "west"),
+        ("W-25 a tie goes to the name", tie, "east"),
+        (
+            "3.5 the local one is always the oldest",
+            both(&[of("east")], &[]).local_member(of("here")),
+            "here",
+        ),
+        (
+            "only the younger one has a member",
+            both(&[], &[of("west")]),
+            "west",
+        ),
+    ] {
+        let world = world.worked_on(&key());
+        let metadata = &world.standing("ns", "web-federated").unwrap().metadata;
+        let labels = metadata.labels.as_ref().unwrap();
+        assert_eq!(labels["team"], team, "{situation}");
+        assert!(
+            !labels.contains_key(l::CLUSTER_NAME),
+            "{situation}: it is no cluster's"
+        );
+        assert_eq!(labels[l::MIRRORED_SERVICE], "true", "{situation}");
+    }
+}
+
+#[test]
+fn when_the_oldest_member_leaves_the_next_one_s_labels_come_at_once() {
+    let of = |team: &str| web().label("team", team);
+    let before = both(&[of("east")], &[of("west")]).worked_on(&key());
+    let plan = plan(&linked(before, &[], &[of("west")]), &key()); // W-24
+    let body = body(&plan.writes, "web-federated");
+    assert_eq!(body["metadata"]["labels"]["team"], "west");
+    assert_eq!(
+        body["metadata"]["annotations"][l::REMOTE_DISCOVERY],
+        "web@west"
+    );
+    assert_eq!(
+        plan.confirm.len(),
+        1,
+        "east is asked again before it loses its place"
+    );
+    assert_eq!(plan.confirm[0].cluster, "east");
+}
+
+#[test]
+fn while_the_oldest_member_cannot_be_seen_only_the_list_of_members_changes() {
+    let of = |team: &str| web().label("team", team);
+    let before = both(&[of("east")], &[]).worked_on(&key());
+    let now =
+        linked(before, &[of("east")], &[of("west")]).with_news("east", |entry| entry.remote = None);
+    let plan = plan(&now, &key());
+    let body = body(&plan.writes, "web-federated");
+    assert_eq!(
+        body["metadata"]["annotations"][l::REMOTE_DISCOVERY],
+        "web@east,web@west"
+    );
+    assert_eq!(body["metadata"]["labels"]["team"], "east");
+    assert_eq!(body.get("spec"), None);
+}
+
+#[test]
+fn a_deleted_link_takes_its_members_along() {
+    let mut world = stands();
+    world.links.get_or_insert_default().remove("west"); // W-20
+    let plan = plan(&world, &key());
+    let body = body(&plan.writes, "web-federated");
+    assert_eq!(
+        body["metadata"]["annotations"][l::REMOTE_DISCOVERY],
+        "web@east"
+    );
+}

@@ -1,0 +1,263 @@
+//! Headless Services: the original's situations (3.4), and what it does wrong (W-n).
+
+use std::sync::Arc;
+
+use crate::{
+    api::{k8s::EndpointSlice, labels as l},
+    mirror::{
+        Key, Liveness, Target, World,
+        fixtures::{
+            Svc, as_told, backing, body, endpoint, hosts, link, port, said, slice, svc, world,
+        },
+        plan,
+    },
+};
+
+const MIRRORED: &str = "db@east: db-east";
+const HEADLESS: [&str; 5] = [
+    "create Service ns/db-east",
+    "create Service ns/h-0-east",
+    "create EndpointSlice ns/h-0-east-ipv4",
+    "create Service ns/h-1-east",
+    "create EndpointSlice ns/h-1-east-ipv4",
+];
+
+fn key() -> Key {
+    Key::mirror("east", "ns", "db")
+}
+
+fn db() -> Svc {
+    svc("db").exported().headless()
+}
+
+fn target() -> Target {
+    Target::parse(&link("east"), true).unwrap()
+}
+
+fn has(service: Svc, slice: EndpointSlice) -> World {
+    world().linked(target(), &[service], &[slice])
+}
+
+/// Two hosts, whose endpoint mirrors have got addresses and stand behind the headless mirror.
+fn stands() -> World {
+    has(db(), hosts("db", &["h-0", "h-1"]))
+        .worked_on(&key())
+        .worked_on(&key())
+}
+
+fn then(service: Svc, slice: EndpointSlice) -> World {
+    stands().linked(target(), &[service], &[slice])
+}
+
+#[test]
+fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
+    let nameless = [
+        "create Service ns/db-east",
+        "create EndpointSlice ns/db-east-ipv4",
+    ];
+    let gone = [
+        "delete EndpointSlice ns/h-1-east-ipv4",
+        "delete Service ns/h-1-east",
+    ];
+    let all_gone = [
+        "delete EndpointSlice ns/h-0-east-ipv4",
+        "delete Service ns/h-0-east",
+        "delete EndpointSlice ns/h-1-east-ipv4",
+        "delete Service ns/h-1-east",
+        "delete EndpointSlice ns/db-east-ipv4",
+        "delete Service ns/db-east",
+    ];
+    let with = |first: &[&'static str], then: &[&'static str]| [first, then].concat();
+    let patch = ["patch EndpointSlice ns/db-east-ipv4"];
+    let mut one_ready = hosts("db", &["h-0", "h-1"]);
+    one_ready.endpoints[1] = endpoint("192.0.2.11", Some("h-1"), false);
+    let mut none_ready = slice("db", "x");
+    none_ready.endpoints = vec![endpoint("192.0.2.10", Some("h-0"), false)];
+    let dead = |world: World| world.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let patches = [
+        "patch EndpointSlice ns/db-east-ipv4",
+        "patch EndpointSlice ns/h-0-east-ipv4",
+        "patch EndpointSlice ns/h-1-east-ipv4",
+    ];
+    let ports = || vec![port("http", 80), port("grpc", 81)];
+    for (situation, world, writes, told) in [
+        (
+            "W-34 no slice was seen yet: what it becomes is not known",
+            world().linked(target(), &[db()], &[]),
+            vec![],
+            "db@east: unknown",
+        ),
+        (
+            "3.4 named hosts: addresses come with the next pass",
+            has(db(), hosts("db", &["h-0", "h-1"])),
+            HEADLESS.to_vec(),
+            MIRRORED,
+        ),
+        (
+            "3.4 the endpoint mirrors have addresses",
+            has(db(), hosts("db", &["h-0", "h-1"])).worked_on(&key()),
+            vec!["create EndpointSlice ns/db-east-ipv4"],
+            MIRRORED,
+        ),
+        ("3.4 nothing changed", stands(), vec![], MIRRORED),
+        (
+            "3.4 no named host: an ordinary mirror",
+            has(db(), backing("db")),
+            nameless.to_vec(),
+            MIRRORED,
+        ),
+        (
+            "3.4 a host that is not ready decides the form, and has no endpoint mirror",
+            has(db(), none_ready),
+            vec!["create Service ns/db-east"],
+            MIRRORED,
+        ),
+        (
+            "3.4 a host goes",
+            then(db(), hosts("db", &["h-0"])),
+            with(&patch, &gone),
+            MIRRORED,
+        ),
+        (
+            "3.4 a host is not ready any more",
+            then(db(), one_ready),
+            with(&patch, &gone),
+            MIRRORED,
+        ),
+        (
+            "3.4 a host comes",
+            then(db(), hosts("db", &["h-0", "h-1", "h-2"])),
+            vec![
+                "create Service ns/h-2-east",
+                "create EndpointSlice ns/h-2-east-ipv4",
+            ],
+            MIRRORED,
+        ),
+        (
+            "W-31 the gateway died: all of them are not ready",
+            dead(stands()),
+            patches.to_vec(),
+            MIRRORED,
+        ),
+        (
+            "W-29, W-32 ports changed: the Services and their slices follow, the hosts stay",
+            then(db().ports(ports()), hosts("db", &["h-0", "h-1"])),
+            vec![
+                "patch Service ns/db-east",
+                "patch Service ns/h-0-east",
+                "patch EndpointSlice ns/h-0-east-ipv4",
+                "patch Service ns/h-1-east",
+                "patch EndpointSlice ns/h-1-east-ipv4",
+            ],
+            MIRRORED,
+        ),
+        (
+            "3.4 unexported: the endpoint mirrors go first",
+            then(svc("db").headless(), hosts("db", &["h-0", "h-1"])),
+            all_gone.to_vec(),
+            "db@east: absent",
+        ),
+        (
+            "W-35 for remote discovery it is mirrored as any other",
+            has(svc("db").headless().discovered(), hosts("db", &["h-0"])),
+            vec!["create Service ns/db-east"],
+            MIRRORED,
+        ),
+        (
+            "D15 it turns ordinary: what stands is removed and made anew",
+            then(svc("db").exported(), backing("db")),
+            all_gone.to_vec(),
+            "db@east: unknown",
+        ),
+    ] {
+        let plan = plan(&world, &key());
+        assert_eq!(said(&plan.writes), writes, "{situation}");
+        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+    }
+}
+
+#[test]
+fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
+    let world = stands();
+    let mirror = world.standing("ns", "db-east").unwrap();
+    assert!(mirror.is_headless());
+    let [slice] = world.local_slices("ns", "db-east") else {
+        panic!("one slice")
+    };
+    assert_eq!(slice.ports[0].port, Some(8080), "the target's own port");
+    for endpoint in &slice.endpoints {
+        let host = endpoint.hostname.clone().unwrap(); // W-33: not the name of its pod
+        let stands = world.standing("ns", &format!("{host}-east")).unwrap();
+        assert_eq!(
+            stands.spec.cluster_ip.as_ref(),
+            endpoint.addresses.first(),
+            "{host}"
+        );
+        let metadata = &stands.metadata;
+        assert_eq!(
+            metadata.labels.as_ref().unwrap()[l::HEADLESS_MIRROR],
+            "db-east"
+        );
+        let name = format!("{host}.db.ns.svc.cluster.local");
+        assert_eq!(
+            metadata.annotations.as_ref().unwrap()[l::REMOTE_FQ_NAME],
+            name
+        );
+        let [own] = world.local_slices("ns", &format!("{host}-east")) else {
+            panic!("one slice")
+        };
+        assert_eq!(own.ports[0].port, Some(4143), "the gateway's port");
+    }
+    assert_eq!(slice.endpoints.len(), 2);
+}
+
+#[test]
+fn a_host_whose_name_is_taken_is_left_out_and_said_so() {
+    let mut world = has(db(), hosts("db", &["h-0", "h-1"])); // W-30
+    let slot = ("ns".to_owned(), "h-0-east".to_owned());
+    world.foreign.insert(slot, "somebody".to_owned());
+    let plan = plan(&world, &key());
+    assert_eq!(said(&plan.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
+    let told = "db@east: NameConflict: host h-0 left out: ns/h-0-east belongs to somebody";
+    assert_eq!(as_told(&plan), [told]);
+}
+
+#[test]
+fn without_endpoints_a_mirror_keeps_its_form() {
+    let emptied = then(db(), slice("db", "x"));
+    let headless = plan(&emptied, &key());
+    assert!(said(&headless.writes).contains(&"delete Service ns/h-0-east".to_owned()));
+    assert!(!said(&headless.writes).contains(&"delete Service ns/db-east".to_owned()));
+    assert_eq!(headless.writes.len(), 5, "{:?}", said(&headless.writes));
+
+    let ordinary = has(db(), backing("db")).worked_on(&key());
+    let emptied = ordinary.linked(target(), &[db()], &[slice("db", "x")]);
+    assert_eq!(
+        said(&plan(&emptied, &key()).writes),
+        ["patch EndpointSlice ns/db-east-ipv4"]
+    );
+}
+
+#[test]
+fn an_address_that_an_endpoint_mirror_gets_anew_is_followed() {
+    let world = stands().edited("ns", "h-0-east", |service| {
+        service.spec.cluster_ip = Some("10.9.9.9".to_owned());
+    });
+    let plan = plan(&world, &key());
+    let endpoints = &body(&plan.writes, "db-east-ipv4")["endpoints"];
+    assert_eq!(endpoints[0]["addresses"][0], "10.9.9.9");
+    assert_eq!(endpoints[0]["hostname"], "h-0");
+}
+
+#[test]
+fn slices_of_somebody_else_are_not_touched() {
+    let mut theirs = slice("db-east", "theirs");
+    theirs.endpoints = vec![endpoint("192.0.2.77", None, true)];
+    let world = stands().local_slice(theirs.clone());
+    assert!(
+        world
+            .local_slices("ns", "db-east")
+            .contains(&Arc::new(theirs))
+    );
+    assert_eq!(said(&plan(&world, &key()).writes), Vec::<String>::new());
+}

@@ -1,0 +1,93 @@
+//! What is removed with a mirror, and in which order.
+
+use super::{
+    super::{
+        claims::{Claim, Holder, holder},
+        endpoints,
+        metadata::{Owner, annotation, fq_name, is_managed, label, owner},
+        names::mirror_name,
+        plan::{RemoteRef, Write},
+        world::World,
+    },
+    retire,
+};
+use crate::api::{k8s::Service, labels as l};
+use kube::ResourceExt as _;
+
+/// Which of the objects that carry our labels are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All: the Link lives, and what it does not ask for goes.
+    All,
+    /// Those that we wrote: there is no Link any more to say that the others are ours.
+    Managed,
+}
+
+/// The writes that remove all that stands for a remote Service.
+pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Write> {
+    let RemoteRef {
+        cluster,
+        namespace,
+        service,
+    } = this;
+    let name = mirror_name(service, cluster);
+    let taken = |metadata| scope == Scope::All || is_managed(metadata);
+    let mut writes = Vec::new();
+    let local = world.standing(namespace, &name);
+    let (own, goes) = match local.map(|local| (holder(local), local)) {
+        None => (true, false),
+        Some((Holder::Claim(claim), local)) => {
+            let own = claim == Claim::Mirror { cluster, service };
+            (own, own && taken(&local.metadata))
+        }
+        // Its labels say nothing any more; what it was written for is told by an annotation.
+        Some((Holder::Stray, local)) => {
+            let own = annotation(&local.metadata, l::REMOTE_FQ_NAME)
+                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
+            (own, own)
+        }
+        Some((Holder::Foreign, _)) => (false, false),
+    };
+    for mirror in world.endpoint_mirrors(namespace, &name) {
+        let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
+        if ours && taken(&mirror.metadata) {
+            delete_with_slices(world, cluster, mirror, &mut writes);
+        }
+    }
+    match local.filter(|_| goes) {
+        Some(local) => delete_with_slices(world, cluster, local, &mut writes),
+        // Slices under a name that somebody else has are not this mirror's.
+        None if own => delete_slices(world, cluster, namespace, &name, &mut writes),
+        None => {}
+    }
+    writes
+}
+
+pub(super) fn delete_with_slices(
+    world: &World,
+    cluster: &str,
+    service: &Service,
+    writes: &mut Vec<Write>,
+) {
+    if !is_managed(&service.metadata) {
+        writes.push(retire(service, cluster));
+    }
+    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+    let namespace = service.namespace().unwrap_or_default();
+    delete_slices(world, cluster, &namespace, &service.name_any(), writes);
+    writes.push(Write::delete_service(service));
+}
+
+fn delete_slices(
+    world: &World,
+    cluster: &str,
+    namespace: &str,
+    name: &str,
+    writes: &mut Vec<Write>,
+) {
+    let slices = world.local_slices(namespace, name);
+    let ours = slices.iter().filter(|slice| {
+        endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
+    });
+    writes.extend(ours.map(|slice| Write::delete_slice(slice)));
+}

@@ -1,0 +1,83 @@
+//! What leaves, and what stays because it cannot be seen.
+
+use super::{DELETE, has, hold, key, stands, then, unlinked, web};
+use crate::{
+    api::labels as l,
+    mirror::{
+        InvalidLink, World,
+        fixtures::{svc, target, world},
+        plan,
+    },
+};
+
+#[test]
+fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
+    let absent = "web@east: absent";
+    let links_own = || svc("web-east").mirrored_by_linkerd("east", "web");
+    let unreadable = |world: World| {
+        world.with_news("east", |entry| {
+            entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
+        })
+    };
+    let limited =
+        |world: World| world.with_news("east", |e| e.remote.as_mut().unwrap().over_limit = true);
+    hold(vec![
+        (
+            "3.2 unexported",
+            then(web(), &[svc("web")], true),
+            &DELETE,
+            absent,
+        ),
+        ("3.2 deleted", then(web(), &[], true), &DELETE, absent),
+        ("never exported", has(svc("web")), &[], absent),
+        ("W-21 the Link was deleted", unlinked(stands()), &DELETE, ""),
+        (
+            "W-21 the Link of what the original made was deleted",
+            unlinked(world().local(&[links_own()])),
+            &[],
+            "",
+        ),
+        (
+            "the original made it, and it is unexported",
+            world()
+                .linked(target("east"), &[svc("web")], &[])
+                .local(&[links_own()]),
+            &["delete Endpoints ns/web-east", "delete Service ns/web-east"],
+            absent,
+        ),
+        ("the Link cannot be read now", unreadable(stands()), &[], ""),
+        (
+            "the target cluster cannot be seen yet",
+            stands().with_news("east", |entry| entry.remote = None),
+            &[],
+            "web@east: unknown",
+        ),
+        (
+            "beyond the limit absence says nothing",
+            limited(then(web(), &[], true)),
+            &[],
+            "web@east: unknown",
+        ),
+        (
+            "W-22 a user's Service of that name",
+            world()
+                .linked(target("east"), &[], &[])
+                .local(&[svc("web-east").label(l::MIRRORED_SERVICE, "true")]),
+            &[],
+            absent,
+        ),
+    ]);
+}
+
+#[test]
+fn nothing_is_removed_before_the_target_cluster_was_asked_again() {
+    let gone = plan(&then(web(), &[], true), &key());
+    let asked: Vec<&str> = gone
+        .confirm
+        .iter()
+        .map(|remote| remote.service.as_str())
+        .collect();
+    assert_eq!(asked, ["web"]);
+    let kept = plan(&stands(), &key());
+    assert_eq!(kept.confirm, []);
+}

@@ -1,0 +1,210 @@
+//! Generators of histories.
+
+use proptest::prelude::*;
+
+use super::{
+    Act, Addresses, CLUSTERS, Edit, HOSTS, History, LINK_NAMES, LinkMade, NAMES, NAMESPACES,
+    ServiceMade,
+};
+use crate::mirror::{Liveness, NamespacePhase};
+
+/// Share of Links that can be read.
+const GOOD: f64 = 0.9;
+
+fn local_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => (0..NAMES.len(), 0..CLUSTERS.len())
+            .prop_map(|(name, cluster)| format!("{}-{}", NAMES[name], CLUSTERS[cluster])),
+        2 => (0..NAMES.len()).prop_map(|name| format!("{}-federated", NAMES[name])),
+        1 => (0..LINK_NAMES.len()).prop_map(|link| format!("probe-{}", LINK_NAMES[link])),
+    ]
+}
+
+fn service_made() -> impl Strategy<Value = ServiceMade> {
+    (
+        prop_oneof![1 => Just(0usize), 4 => Just(1usize), 1 => Just(2usize)],
+        prop::bool::weighted(0.4),
+        prop_oneof![5 => Just(0usize), 4 => Just(1usize), 1 => 2usize..4],
+        prop_oneof![4 => Just(0usize), 1 => 1usize..3],
+        0usize..3,
+    )
+        .prop_map(|(export, member, form, ports, label)| ServiceMade {
+            export,
+            member,
+            form,
+            ports,
+            label,
+        })
+}
+
+/// `good`: the share of Links that can be read, and of those with a gateway.
+fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
+    (
+        0..CLUSTERS.len(),
+        0i64..3,
+        prop::bool::weighted(good),
+        prop::bool::weighted(good),
+        prop::bool::weighted(0.6),
+        prop::bool::weighted(0.7),
+    )
+        .prop_map(
+            |(cluster, created, valid, gateway, probe, headless)| LinkMade {
+                cluster,
+                created,
+                valid,
+                gateway,
+                probe,
+                headless,
+            },
+        )
+}
+
+fn within() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => Just(0usize), 1 => Just(1usize), 1 => Just(2usize)]
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        Just(Edit::StripCluster),
+        (0..CLUSTERS.len()).prop_map(Edit::MoveCluster),
+        Just(Edit::StripMirrored),
+        Just(Edit::StripHeadless),
+        Just(Edit::Unmanage),
+        Just(Edit::Junk),
+        Just(Edit::Relabel),
+        Just(Edit::Ports),
+        Just(Edit::Tokens),
+        Just(Edit::SliceEndpoints),
+        Just(Edit::SliceLabels),
+        Just(Edit::SliceOwner),
+    ]
+}
+
+/// Changes of what should be: Links, target clusters, members.
+fn wish(good: f64) -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..LINK_NAMES.len(), prop::option::weighted(0.8, link_made(good)))
+            .prop_map(|(link, made)| Act::Link(link, made)),
+        8 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), prop::option::weighted(0.75, service_made()))
+            .prop_map(|(c, n, s, made)| Act::Remote(c, n, s, made)),
+        6 => (
+            0..CLUSTERS.len(),
+            within(),
+            0..NAMES.len(),
+            0usize..2,
+            prop::option::weighted(0.8, prop::collection::vec((0..HOSTS.len() + 1, prop::bool::weighted(0.8)), 0..3)),
+        )
+            .prop_map(|(c, n, s, i, hosts)| Act::Slice(c, n, s, i, hosts)),
+        2 => (within(), 0..NAMES.len(), prop::option::weighted(0.7, service_made()))
+            .prop_map(|(n, s, made)| Act::Member(n, s, made)),
+    ]
+}
+
+/// Changes of what is known of target clusters.
+fn news() -> impl Strategy<Value = Act> {
+    let liveness = prop_oneof![
+        Just(Liveness::Unknown),
+        Just(Liveness::Alive),
+        Just(Liveness::Dead)
+    ];
+    let addresses = prop_oneof![
+        Just(Addresses::Unresolved),
+        Just(Addresses::Empty),
+        Just(Addresses::V4),
+        Just(Addresses::Dual)
+    ];
+    prop_oneof![
+        3 => (0..LINK_NAMES.len(), addresses, liveness)
+            .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
+        1 => (0..LINK_NAMES.len(), any::<bool>()).prop_map(|(link, on)| Act::Limit(link, on)),
+    ]
+}
+
+/// Changes of what is in the local cluster.
+fn meddling() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0usize..8, edit()).prop_map(|(pick, edit)| Act::Edit(pick, edit)),
+        2 => (0usize..8).prop_map(Act::Delete),
+        2 => (within(), local_name(), any::<bool>()).prop_map(|(n, s, on)| Act::Stranger(n, s, on)),
+        2 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), any::<bool>())
+            .prop_map(|(c, n, s, federated)| Act::Legacy(c, n, s, federated)),
+        1 => (
+            0..NAMESPACES.len(),
+            prop_oneof![
+                Just(None),
+                Just(Some(NamespacePhase::Active)),
+                Just(Some(NamespacePhase::Terminating))
+            ]
+        )
+            .prop_map(|(n, phase)| Act::Namespace(n, phase)),
+        1 => Just(Act::Restart),
+        1 => Just(Act::Collect),
+    ]
+}
+
+/// Two Links that live, most of the time, and then whatever happens.
+pub(in crate::mirror::properties) fn history(length: usize) -> impl Strategy<Value = History> {
+    let linked = (link_made(GOOD), link_made(GOOD), any::<bool>()).prop_map(|(one, two, both)| {
+        let mut acts = vec![Act::Link(0, Some(one))];
+        if both {
+            acts.push(Act::Link(1, Some(two)));
+        }
+        acts
+    });
+    let act = prop_oneof![6 => wish(GOOD), 1 => news(), 3 => meddling()];
+    (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
+        acts.extend(more);
+        History(acts)
+    })
+}
+
+/// As [`history`], without anything after which what stands depends on what stood: see the properties.
+pub(in crate::mirror::properties) fn plain_history(
+    length: usize,
+) -> impl Strategy<Value = History> {
+    let act = prop_oneof![4 => wish(1.0), 2 => meddling()];
+    prop::collection::vec(act, 1..length).prop_map(History)
+}
+
+/// Clusters whose Services, hosts and federated Services all want the same few names.
+pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value = History> {
+    let linked = |link: usize| {
+        let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
+        (cluster, 0i64..3, any::<bool>()).prop_map(move |(cluster, created, headless)| {
+            let made = LinkMade {
+                cluster,
+                created,
+                valid: true,
+                gateway: true,
+                probe: false,
+                headless,
+            };
+            Act::Link(link, Some(made))
+        })
+    };
+    let service =
+        (0usize..3, any::<bool>(), 0usize..2).prop_map(|(export, member, form)| ServiceMade {
+            export: export.min(1),
+            member,
+            form,
+            ports: 0,
+            label: 0,
+        });
+    let hosts = prop::collection::vec((0usize..2, prop::bool::weighted(0.8)), 0..3);
+    let act = prop_oneof![
+        8 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, service.clone()))
+            .prop_map(|(c, s, made)| Act::Remote(c, 0, s, made)),
+        6 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, hosts))
+            .prop_map(|(c, s, hosts)| Act::Slice(c, 0, s, 0, hosts)),
+        2 => (0usize..2, prop::option::weighted(0.5, service))
+            .prop_map(|(s, made)| Act::Member(0, s, made)),
+        1 => (0usize..2).prop_flat_map(linked),
+        1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
+        2 => (0usize..8).prop_map(Act::Delete),
+    ];
+    (linked(0), linked(1), prop::collection::vec(act, 1..length)).prop_map(|(one, two, more)| {
+        let mut acts = vec![one, two];
+        acts.extend(more);
+        History(acts)
+    })
+}

@@ -1,0 +1,182 @@
+//! What must hold, of each write and at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::{ResourceExt as _, core::ObjectMeta};
+
+use super::{
+    super::{acts::CLUSTERS, cluster::Cluster},
+    Lab,
+    watches::{is_mirror, is_probe},
+};
+use crate::{
+    api::labels as l,
+    mirror::{
+        Key, Owner, Report, Reported, Write,
+        claims::{Holder, holder},
+        federated_name, member,
+        metadata::{annotation, is_managed},
+        owner, plan,
+        service::mirrorable,
+        store::version,
+    },
+};
+
+impl Lab {
+    /// A federated Service loses no cluster that cannot be seen, and none that has a member.
+    pub(super) fn names_stay(&self, before: &ObjectMeta, after: Option<&ObjectMeta>) {
+        if owner(before) != Owner::Federated {
+            return;
+        }
+        let tokens = |metadata: &ObjectMeta| -> BTreeSet<String> {
+            let list = annotation(metadata, l::REMOTE_DISCOVERY).unwrap_or_default();
+            list.split(',').map(str::to_owned).collect()
+        };
+        let after = after.map(tokens).unwrap_or_default();
+        for token in tokens(before).difference(&after) {
+            let Some((service, cluster)) = token.split_once('@') else {
+                continue;
+            };
+            let name = before.name.as_deref().unwrap_or_default();
+            if name != federated_name(service) {
+                continue;
+            }
+            let links = self
+                .links
+                .iter()
+                .filter(|(_, l)| CLUSTERS[l.made.cluster] == cluster);
+            let broken = links.clone().count() > 0 && links.clone().all(|(_, l)| !l.made.valid);
+            assert!(!broken, "{token} lost, its Link cannot be read");
+            let Some((target, entry)) = self.world.link(cluster) else {
+                continue;
+            };
+            let Some(remote) = &entry.remote else {
+                panic!("{token} lost, its cluster cannot be seen");
+            };
+            let namespace = before.namespace.as_deref().unwrap_or_default();
+            let known = remote.service(namespace, service);
+            assert!(
+                known.is_some() || !remote.over_limit,
+                "{token} lost to a limit"
+            );
+            let id = (namespace.to_owned(), service.to_owned());
+            let far = self.far.get(cluster).and_then(|far| far.services.get(&id));
+            let joins = far.is_some_and(|s| {
+                // One that is seen as unfit may have changed since.
+                member(target, s)
+                    && !s.is_headless()
+                    && mirrorable(s).is_ok()
+                    && known.is_none_or(|known| version(known.as_ref()) == version(s))
+            });
+            assert!(!joins, "{token} lost, and it is a member");
+        }
+    }
+
+    /// The same target clusters and the same people's objects, and nothing of ours.
+    pub(in crate::mirror::properties) fn emptied(&self) -> Self {
+        let mut anew = self.clone();
+        let Cluster {
+            strangers,
+            services,
+            ..
+        } = &mut anew.cluster;
+        services.retain(|_, service| strangers.contains(&service.uid().unwrap_or_default()));
+        anew.cluster.slices.clear();
+        anew.cluster.endpoints.clear();
+        anew.restart();
+        anew
+    }
+
+    /// Whether all that stands stands where it would have come first, however it came there. What we have
+    /// written and cannot see any more, because it lost its label, does not.
+    pub(in crate::mirror::properties) fn is_in_line(&self) -> bool {
+        self.cluster
+            .services
+            .iter()
+            .all(|((namespace, name), service)| {
+                let first = self.world.first_claim(namespace, name);
+                match holder(service) {
+                    Holder::Claim(claim) => first == Some(claim),
+                    Holder::Stray => false,
+                    Holder::Foreign => true,
+                }
+            })
+    }
+
+    /// What stands of ours, or looks like it, and is seen.
+    pub(in crate::mirror::properties) fn ours(&self) -> Vec<String> {
+        let services = self
+            .cluster
+            .services
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let services = services
+            .filter(|(_, s)| is_managed(&s.metadata))
+            .map(|(id, _)| id);
+        let slices = self
+            .cluster
+            .slices
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let slices = slices.map(|(id, _)| id);
+        services
+            .chain(slices)
+            .map(|(namespace, name)| format!("{namespace}/{name}"))
+            .collect()
+    }
+
+    /// At rest, no key there is has anything to write, in the eyes of this controller or of a new one, and
+    /// what was said of each Service still holds.
+    pub(in crate::mirror::properties) fn is_settled(&self) {
+        let mut keys: BTreeSet<Key> = self.world.keys().into_iter().collect();
+        for (cluster, far) in &self.far {
+            for id in far.services.keys().chain(far.slices.keys()) {
+                keys.extend(self.world.keys_of_remote(cluster, &id.0, &id.1));
+            }
+        }
+        let mut fresh = self.fresh_world();
+        fresh.foreign.clone_from(&self.world.foreign);
+        keys.extend(fresh.keys());
+        let mut said = BTreeMap::new();
+        for key in &keys {
+            let again = plan(&self.world, key);
+            assert_eq!(again.writes, [], "{key} was not worked on");
+            let anew = plan(&fresh, key);
+            let stripped = |write: &Write| {
+                // What lost the label that we watch is invisible until its name is asked for.
+                let (verb, _, namespace, name) = write.describe();
+                let id = (namespace.to_owned(), name.to_owned());
+                let hidden = self
+                    .cluster
+                    .services
+                    .get(&id)
+                    .is_some_and(|s| !is_mirror(s))
+                    || self.cluster.slices.get(&id).is_some_and(|s| !is_mirror(s));
+                verb == "create" && hidden
+            };
+            if !anew.writes.iter().any(stripped) {
+                assert_eq!(
+                    anew.writes,
+                    [],
+                    "{key} would be written by a new controller"
+                );
+            }
+            for Reported {
+                remote,
+                federated,
+                report,
+            } in again.report
+            {
+                if !matches!(report, Report::Absent | Report::Unknown) {
+                    said.insert((remote, federated), report);
+                } else if report == Report::Absent {
+                    let about = (remote, federated);
+                    assert_eq!(self.said.get(&about), None, "{about:?} is absent");
+                }
+            }
+        }
+        for (about, report) in said {
+            assert_eq!(self.said.get(&about), Some(&report), "of {about:?}");
+        }
+    }
+}

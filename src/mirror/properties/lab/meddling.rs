@@ -1,0 +1,185 @@
+//! What happens in the local cluster without the controller: namespaces come and go, people make, change and
+//! delete things, Linkerd's own service mirror has been there.
+
+use kube::{ResourceExt as _, core::ObjectMeta};
+
+use super::{
+    super::{
+        super::fixtures::{LINKS, port, svc},
+        acts::{CLUSTERS, Edit},
+        cluster::{Id, JUNK, id},
+    },
+    Lab,
+};
+use crate::{
+    api::{k8s::Service, labels as l},
+    mirror::{
+        NamespacePhase, federated_name,
+        metadata::{is_managed, label},
+    },
+};
+
+impl Lab {
+    pub(super) fn namespace(&mut self, name: &str, phase: Option<NamespacePhase>) {
+        if name == LINKS || self.cluster.namespaces.get(name).copied() == phase {
+            return;
+        }
+        let changed = if phase == Some(NamespacePhase::Active) {
+            // One on its way out never comes back; it goes, and another one comes.
+            let mut changed = self.cluster.clear_namespace(name, None);
+            changed.extend(self.cluster.create_namespace(name));
+            changed
+        } else {
+            self.cluster.clear_namespace(name, phase)
+        };
+        self.watched(changed);
+        if phase != Some(NamespacePhase::Active) {
+            let gone: Vec<Id> = self
+                .members
+                .keys()
+                .filter(|id| id.0 == name)
+                .cloned()
+                .collect();
+            for id in gone {
+                self.member(&id, None);
+            }
+        }
+    }
+
+    pub(super) fn stranger(&mut self, namespace: &str, name: &str, on: bool) {
+        let id = (namespace.to_owned(), name.to_owned());
+        let theirs = self.cluster.services.get(&id).is_some_and(|service| {
+            self.cluster
+                .strangers
+                .contains(&service.uid().unwrap_or_default())
+        });
+        if on {
+            let service = svc(name).within(namespace).0;
+            if let Ok((service, changed)) = self.cluster.create_service(service) {
+                self.cluster
+                    .strangers
+                    .insert(service.uid().unwrap_or_default());
+                self.watched(changed);
+            }
+        } else if theirs {
+            let changed = self.cluster.drop_service(&id);
+            self.watched(changed);
+        }
+    }
+
+    /// As Linkerd's own service mirror would have left it.
+    pub(super) fn legacy(
+        &mut self,
+        cluster: &str,
+        namespace: &str,
+        service: &str,
+        federated: bool,
+    ) {
+        let made = if federated {
+            svc(&federated_name(service))
+                .label(l::MIRRORED_SERVICE, "true")
+                .annotation(l::REMOTE_DISCOVERY, &format!("{service}@{cluster}"))
+        } else {
+            svc(&format!("{service}-{cluster}")).mirrored_by_linkerd(cluster, service)
+        };
+        let made = made.within(namespace).label("old", "yes");
+        if let Ok((made, changed)) = self.cluster.create_service(made.0) {
+            self.watched(changed);
+            if !federated {
+                self.cluster
+                    .endpoints
+                    .insert(id(&made.metadata), cluster.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn nth_of_ours(&self, pick: usize) -> Option<Id> {
+        let ours: Vec<&Id> = self
+            .cluster
+            .services
+            .iter()
+            .filter(|(_, service)| is_managed(&service.metadata))
+            .map(|(id, _)| id)
+            .collect();
+        (!ours.is_empty()).then(|| ours[pick % ours.len()].clone())
+    }
+
+    pub(super) fn edit(&mut self, pick: usize, edit: Edit) {
+        let slices: Vec<Id> = self
+            .cluster
+            .slices
+            .iter()
+            .filter(|(_, slice)| label(&slice.metadata, l::MIRRORED_SERVICE).is_some())
+            .map(|(id, _)| id.clone())
+            .collect();
+        let nth = |ids: &[Id]| (!ids.is_empty()).then(|| ids[pick % ids.len()].clone());
+        let changed = match edit {
+            Edit::SliceEndpoints => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    slice.endpoints.clear();
+                    slice.ports.clear();
+                })
+            }),
+            Edit::SliceLabels => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    drop_label(&mut slice.metadata, l::CLUSTER_NAME);
+                })
+            }),
+            Edit::SliceOwner => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    for owner in slice.metadata.owner_references.iter_mut().flatten() {
+                        "somebody-else".clone_into(&mut owner.uid);
+                    }
+                })
+            }),
+            _ => self.nth_of_ours(pick).map(|id| {
+                self.cluster
+                    .edit_service(&id, |service| edit_service(service, edit))
+            }),
+        };
+        self.watched(changed.unwrap_or_default());
+    }
+}
+
+fn drop_label(metadata: &mut ObjectMeta, key: &str) {
+    if let Some(labels) = &mut metadata.labels {
+        labels.remove(key);
+    }
+}
+
+fn edit_service(service: &mut Service, edit: Edit) {
+    let metadata = &mut service.metadata;
+    match edit {
+        Edit::StripCluster => drop_label(metadata, l::CLUSTER_NAME),
+        Edit::MoveCluster(cluster) => {
+            let labels = metadata.labels.get_or_insert_default();
+            labels.insert(l::CLUSTER_NAME.to_owned(), CLUSTERS[cluster].to_owned());
+        }
+        Edit::StripMirrored => drop_label(metadata, l::MIRRORED_SERVICE),
+        Edit::StripHeadless => drop_label(metadata, l::HEADLESS_MIRROR),
+        Edit::Unmanage => {
+            metadata
+                .annotations
+                .get_or_insert_default()
+                .remove(l::MANAGED_BY);
+        }
+        Edit::Junk => {
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.insert(JUNK.to_owned(), "1".to_owned());
+        }
+        Edit::Relabel => {
+            // Only one that we have set: others may add labels.
+            if let Some(team) = metadata.labels.get_or_insert_default().get_mut("team") {
+                "somebody".clone_into(team);
+            }
+        }
+        Edit::Ports => service.spec.ports = vec![port("odd", 1)],
+        Edit::Tokens => {
+            let annotations = metadata.annotations.get_or_insert_default();
+            if let Some(tokens) = annotations.get_mut(l::REMOTE_DISCOVERY) {
+                *tokens = format!("x@gone, {tokens},,");
+            }
+        }
+        Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceOwner => {}
+    }
+}

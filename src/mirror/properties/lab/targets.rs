@@ -1,0 +1,244 @@
+//! What happens to Links, to target clusters and to members of the local cluster.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube::ResourceExt as _;
+
+use super::{
+    super::{
+        super::fixtures::{GATEWAY, entry, ip},
+        acts::{CLUSTERS, LINK_NAMES, LinkMade, ServiceMade, remote_slice},
+        cluster::{Id, id},
+    },
+    Event, Far, Lab, Linked, Seen,
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        GatewayState, InvalidLink, Key, LinkEntry, Liveness, Objects, Remote, Target,
+        metadata::label,
+    },
+};
+
+impl Lab {
+    pub(super) fn relink(&mut self, link: &str, made: Option<&LinkMade>) {
+        let concerned = |lab: &Self, cluster: &str| lab.world.keys_of_cluster(cluster);
+        let old = self.links.get(link).map(|l| CLUSTERS[l.made.cluster]);
+        let new = made.map(|made| CLUSTERS[made.cluster]);
+        let clusters: BTreeSet<&str> = old.into_iter().chain(new).collect();
+        let mut keys: Vec<Key> = clusters.iter().flat_map(|c| concerned(self, c)).collect();
+        let links = self.world.links.get_or_insert_default();
+        links.remove(link);
+        self.links.remove(link);
+        if let Some(made) = made {
+            let linked = Linked {
+                made: made.clone(),
+                gateway: GatewayState {
+                    addresses: Some(vec![ip(GATEWAY)]),
+                    liveness: Liveness::Alive,
+                },
+                limited: false,
+            };
+            let entry = linked.entry(link, None);
+            self.links.insert(link.to_owned(), linked);
+            let links = self.world.links.get_or_insert_default();
+            links.insert(link.to_owned(), entry);
+            let lane = self.lanes.entry("remote").or_default();
+            lane.retain(|event| event.link() != Some(link));
+            lane.push_back(Event::Synced(link.to_owned()));
+        }
+        keys.extend(clusters.iter().flat_map(|c| concerned(self, c)));
+        self.mark(keys);
+    }
+
+    /// All Links are deleted, and all members leave.
+    pub(in crate::mirror::properties) fn part(&mut self) {
+        for link in LINK_NAMES {
+            self.relink(link, None);
+        }
+        let members: Vec<Id> = self.members.keys().cloned().collect();
+        for id in members {
+            self.member(&id, None);
+        }
+    }
+
+    /// Every headless Service gets an endpoint: without any, its mirror keeps the form that it has.
+    pub(in crate::mirror::properties) fn furnish(&mut self) {
+        let bare: Vec<(String, Id)> = self
+            .far
+            .iter()
+            .flat_map(|(cluster, far)| {
+                let headless = far.services.iter().filter(|(_, s)| s.is_headless());
+                headless.map(move |(id, _)| (cluster.clone(), id.clone()))
+            })
+            .collect();
+        for (cluster, (namespace, name)) in bare {
+            let slice = remote_slice(&namespace, &name, 0, &[(2, true)]);
+            self.remote_slice(&cluster, slice, true);
+        }
+    }
+
+    pub(super) fn gateway(&mut self, link: &str, state: GatewayState) {
+        let Some(linked) = self.links.get_mut(link) else {
+            return;
+        };
+        linked.gateway = state.clone();
+        let cluster = CLUSTERS[linked.made.cluster];
+        if let Some(known) = self.world.links.as_mut().and_then(|l| l.get_mut(link)) {
+            *known.gateway = state;
+        }
+        let keys = self.world.keys_of_cluster(cluster);
+        self.mark(keys);
+    }
+
+    pub(super) fn limit(&mut self, link: &str, on: bool) {
+        let Some(linked) = self.links.get_mut(link) else {
+            return;
+        };
+        linked.limited = on;
+        let lane = self.lanes.entry("remote").or_default();
+        lane.push_back(Event::Synced(link.to_owned()));
+    }
+
+    pub(super) fn remote(&mut self, cluster: &str, id: &Id, made: Option<&ServiceMade>) {
+        self.versions += 1;
+        let far = self.far.entry(cluster.to_owned()).or_default();
+        let before = far.services.remove(id);
+        if let Some(made) = made {
+            let mut service = made.service(&id.0, &id.1);
+            service.metadata.resource_version = Some(self.versions.to_string());
+            if let Some(before) = &before {
+                service.metadata.uid.clone_from(&before.metadata.uid);
+                // Whether a Service is headless is for life.
+                if before.is_headless() != service.is_headless() {
+                    service.metadata.uid = Some(format!("far-{}", self.versions));
+                }
+            }
+            far.services.insert(id.clone(), service);
+        }
+        let after = far.services.get(id).cloned();
+        for (link, linked) in &self.links {
+            if CLUSTERS[linked.made.cluster] != cluster {
+                continue;
+            }
+            let watches = |service: &Option<Service>| {
+                service.as_ref().is_some_and(|s| linked.watches(link, s))
+            };
+            let event = match (watches(&before), watches(&after)) {
+                (_, true) => Seen::Apply(Arc::new(after.clone().unwrap())),
+                (true, false) => {
+                    let mut gone = before.clone().unwrap();
+                    gone.metadata.resource_version = Some(self.versions.to_string());
+                    Seen::Delete(Arc::new(gone))
+                }
+                (false, false) => continue,
+            };
+            let lane = self.lanes.entry("remote").or_default();
+            lane.push_back(Event::Remote(link.clone(), event));
+        }
+    }
+
+    pub(super) fn remote_slice(&mut self, cluster: &str, mut slice: EndpointSlice, stands: bool) {
+        self.versions += 1;
+        slice.metadata.resource_version = Some(self.versions.to_string());
+        let id = id(&slice.metadata);
+        let far = self.far.entry(cluster.to_owned()).or_default();
+        let before = far.slices.remove(&id);
+        let event = if stands {
+            far.slices.insert(id, slice.clone());
+            Seen::Apply(Arc::new(slice))
+        } else {
+            let Some(mut gone) = before else { return };
+            gone.metadata.resource_version = Some(self.versions.to_string());
+            Seen::Delete(Arc::new(gone))
+        };
+        for (link, linked) in &self.links {
+            if CLUSTERS[linked.made.cluster] == cluster {
+                let lane = self.lanes.entry("remote slices").or_default();
+                lane.push_back(Event::RemoteSlice(link.clone(), event.clone()));
+            }
+        }
+    }
+
+    pub(super) fn member(&mut self, id: &Id, made: Option<&ServiceMade>) {
+        self.versions += 1;
+        let before = self.members.remove(id);
+        let taken = |service: &Option<Service>| {
+            service
+                .as_ref()
+                .is_some_and(|s| label(&s.metadata, l::FEDERATED) == Some("member"))
+        };
+        let after = made.map(|made| {
+            let mut service = made.service(&id.0, &id.1);
+            service.metadata.resource_version = Some(self.versions.to_string());
+            service
+        });
+        let event = match (taken(&before), taken(&after)) {
+            (_, true) => Seen::Apply(Arc::new(after.clone().unwrap())),
+            (true, false) => {
+                let mut gone = before.clone().unwrap();
+                gone.metadata.resource_version = Some(self.versions.to_string());
+                Seen::Delete(Arc::new(gone))
+            }
+            (false, false) => return,
+        };
+        if let Some(after) = after.filter(|after| taken(&Some(after.clone()))) {
+            self.members.insert(id.clone(), after);
+        }
+        self.push("members", Event::Member(event));
+    }
+}
+
+impl Linked {
+    fn target(&self, link: &str) -> Result<Target, InvalidLink> {
+        Target::parse(&self.made.link(link), self.made.headless)
+    }
+
+    pub(super) fn entry(&self, link: &str, remote: Option<Remote>) -> LinkEntry {
+        match self.target(link) {
+            Ok(target) => LinkEntry {
+                remote,
+                gateway: self.gateway.clone(),
+                ..entry(target)
+            },
+            Err(error) => LinkEntry {
+                cluster: CLUSTERS[self.made.cluster].to_owned(),
+                target: Err(error),
+                remote: None,
+                gateway: GatewayState::default(),
+            },
+        }
+    }
+
+    fn watches(&self, link: &str, service: &Service) -> bool {
+        let labels = service.labels();
+        self.target(link).is_ok_and(|target| {
+            target
+                .service_selectors()
+                .iter()
+                .any(|selector| selector.matches(labels))
+        })
+    }
+
+    pub(super) fn list(&self, link: &str, far: Option<&Far>) -> Remote {
+        let mut services = Objects::default();
+        let mut slices = Objects::default();
+        for service in far.iter().flat_map(|far| far.services.values()) {
+            let beyond = self.limited && service.name_any() != "a";
+            if self.watches(link, service) && !beyond {
+                services.put(Arc::new(service.clone()));
+            }
+        }
+        for slice in far.iter().flat_map(|far| far.slices.values()) {
+            slices.put(Arc::new(slice.clone()));
+        }
+        Remote {
+            services: vec![services],
+            slices: vec![slices],
+            over_limit: self.limited,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Watches: what they say of a change, and what the controller's world and its dirty keys make of it.
+
+use std::sync::Arc;
+
+use kube::Resource;
+
+use super::{
+    super::{
+        super::fixtures::{LINKS, world},
+        acts::CLUSTERS,
+        cluster::{Changed, id},
+    },
+    Event, Lab, Seen,
+};
+use crate::{
+    api::labels as l,
+    mirror::{Grouped, Inserted, Key, Links, Objects, Remote, World, metadata::label},
+};
+
+impl Lab {
+    pub(super) fn push(&mut self, lane: &'static str, event: Event) {
+        self.lanes.entry(lane).or_default().push_back(event);
+    }
+
+    /// What the watches of the local cluster make of changes.
+    pub(super) fn watched(&mut self, changes: Vec<Changed>) {
+        for change in changes {
+            match change {
+                Changed::Namespace(name) => self.push("namespaces", Event::Namespace(name)),
+                Changed::Service(before, after) => {
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    if let Some(seen) = seen(before, after, is_mirror) {
+                        self.push("mirrors", Event::Mirror(seen));
+                    }
+                    if let Some(seen) = seen(before, after, is_probe) {
+                        self.push("probes", Event::Probe(seen));
+                    }
+                }
+                Changed::Slice(before, after) => {
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    if let Some(seen) = seen(before, after, is_mirror) {
+                        self.push("slices", Event::Slice(seen));
+                    }
+                    if let Some(seen) = seen(before, after, is_probe) {
+                        self.push("probe slices", Event::ProbeSlice(seen));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self, event: Event) {
+        match event {
+            Event::Mirror(seen) => {
+                let touched = absorb(&mut self.world.mirrors, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_local(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Probe(seen) => {
+                let touched = absorb(&mut self.world.probes, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_local(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Slice(seen) => {
+                let touched = absorb(&mut self.world.slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_local_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::ProbeSlice(seen) => {
+                let touched = absorb(&mut self.world.probe_slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_local_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Member(seen) => {
+                let touched = absorb(&mut self.world.members, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_member(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Namespace(name) => {
+                let known = self.world.namespaces.get_or_insert_default();
+                match self.cluster.namespaces.get(&name) {
+                    Some(phase) => known.insert(name.clone(), *phase),
+                    None => known.remove(&name),
+                };
+                let keys = self.world.keys_of_namespace(&name);
+                self.mark(keys);
+            }
+            Event::Synced(link) => self.synced(&link),
+            Event::Remote(link, seen) => {
+                let Some((cluster, remote)) = self.remote_of(&link) else {
+                    return;
+                };
+                // Before and after the change: what kept others from a name may be gone.
+                let object = match &seen {
+                    Seen::Apply(object) | Seen::Delete(object) => id(&object.metadata),
+                };
+                if remote.over_limit && object.1 != "a" {
+                    return; // what is beyond the limit is not looked at; the next list tells
+                }
+                let mut keys = self.world.keys_of_remote(&cluster, &object.0, &object.1);
+                if let Some((_, remote)) = self.remote_of(&link) {
+                    store(&mut remote.services[0], seen);
+                }
+                keys.extend(self.world.keys_of_remote(&cluster, &object.0, &object.1));
+                self.mark(keys);
+            }
+            Event::RemoteSlice(link, seen) => {
+                let Some((cluster, remote)) = self.remote_of(&link) else {
+                    return;
+                };
+                let touched = store(&mut remote.slices[0], seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
+                    .collect();
+                self.mark(keys);
+            }
+        }
+    }
+
+    fn remote_of(&mut self, link: &str) -> Option<(String, &mut Remote)> {
+        let links = self.world.links.as_mut()?;
+        let cluster = links.get(link)?.cluster.clone();
+        let remote = links.get_mut(link)?.remote.as_mut()?;
+        Some((cluster, remote))
+    }
+
+    /// The watches of a Link have listed its cluster.
+    fn synced(&mut self, link: &str) {
+        let Some(linked) = self.links.get(link) else {
+            return;
+        };
+        let cluster = CLUSTERS[linked.made.cluster];
+        let remote = linked.list(link, self.far.get(cluster));
+        let before = self.world.keys_of_cluster(cluster);
+        if let Some(known) = self.world.links.as_mut().and_then(|l| l.get_mut(link)) {
+            *known.remote = Some(remote);
+        }
+        // What the list told makes older events of these watches moot.
+        for lane in ["remote", "remote slices"] {
+            let lane = self.lanes.entry(lane).or_default();
+            lane.retain(|event| event.link() != Some(link));
+        }
+        let after = self.world.keys_of_cluster(cluster);
+        let said: Vec<Key> = self
+            .said
+            .keys()
+            .filter(|(remote, _)| remote.cluster == cluster)
+            .map(|(remote, federated)| {
+                if *federated {
+                    Key::federated(&remote.namespace, &remote.service)
+                } else {
+                    Key::mirror(cluster, &remote.namespace, &remote.service)
+                }
+            })
+            .collect();
+        self.mark(before.into_iter().chain(after).chain(said));
+    }
+
+    /// What a controller that starts now would know.
+    pub(super) fn fresh_world(&self) -> World {
+        let mut fresh = world();
+        fresh.config = self.world.config.clone();
+        fresh.namespaces = Some(self.cluster.namespaces.clone());
+        for service in self.cluster.services.values() {
+            if is_mirror(service) {
+                put(&mut fresh.mirrors, service);
+            }
+            if is_probe(service) {
+                put(&mut fresh.probes, service);
+            }
+        }
+        for slice in self.cluster.slices.values() {
+            if is_mirror(slice) {
+                put(&mut fresh.slices, slice);
+            }
+            if is_probe(slice) {
+                put(&mut fresh.probe_slices, slice);
+            }
+        }
+        for member in self.members.values() {
+            put(&mut fresh.members, member);
+        }
+        let entries = self.links.iter().map(|(link, linked)| {
+            let far = self.far.get(CLUSTERS[linked.made.cluster]);
+            (
+                link.clone(),
+                linked.entry(link, Some(linked.list(link, far))),
+            )
+        });
+        fresh.links = Some(entries.collect::<Links>());
+        fresh
+    }
+}
+
+pub(super) fn is_mirror(object: &impl Resource) -> bool {
+    label(object.meta(), l::MIRRORED_SERVICE) == Some("true")
+}
+
+pub(super) fn is_probe(object: &impl Resource) -> bool {
+    label(object.meta(), l::MIRRORED_GATEWAY) == Some("true")
+        && object.meta().namespace.as_deref() == Some(LINKS)
+}
+
+/// What a watch with a label selector says of a change.
+fn seen<T: Resource + Clone>(
+    before: Option<&T>,
+    after: Option<&T>,
+    watched: fn(&T) -> bool,
+) -> Option<Seen<T>> {
+    let was = before.filter(|before| watched(before));
+    match (was, after) {
+        (_, Some(after)) if watched(after) => Some(Seen::Apply(Arc::new(after.clone()))),
+        (Some(was), after) => {
+            // Kubernetes sends the last state that matched, with the version of the change.
+            let mut gone = was.clone();
+            if let Some(after) = after {
+                gone.meta_mut()
+                    .resource_version
+                    .clone_from(&after.meta().resource_version);
+            }
+            Some(Seen::Delete(Arc::new(gone)))
+        }
+        (None, _) => None,
+    }
+}
+
+fn put<T: Grouped + Clone>(store: &mut Option<Objects<T>>, object: &T) {
+    store.get_or_insert_default().put(Arc::new(object.clone()));
+}
+
+fn absorb<T: Grouped>(known: &mut Option<Objects<T>>, seen: Seen<T>) -> Vec<Arc<T>> {
+    store(known.get_or_insert_default(), seen)
+}
+
+fn store<T: Grouped>(known: &mut Objects<T>, seen: Seen<T>) -> Vec<Arc<T>> {
+    match seen {
+        Seen::Apply(object) => match known.insert(object.clone()) {
+            Inserted::Stale => Vec::new(),
+            Inserted::Taken(before) => before.into_iter().chain([object]).collect(),
+        },
+        Seen::Delete(object) => known.remove(&object).into_iter().collect(),
+    }
+}

@@ -1,0 +1,307 @@
+//! Work on a key: its plan, the writes, and what becomes of those that are refused. As `controller::apply` does.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::ResourceExt as _;
+
+use super::{
+    super::cluster::{Id, Refusal, id},
+    Lab,
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        Key, Kind, Object, Owner, Patch, Plan, RemoteRef, Report, Reported, Write, member,
+        metadata::{annotation, is_managed},
+        mode, owner, plan,
+    },
+};
+
+impl Lab {
+    /// Names that belonged to others are looked at from time to time.
+    pub(super) fn look_again(&mut self) {
+        let slots: Vec<Id> = self.world.foreign.keys().cloned().collect();
+        for slot in slots {
+            let live = self.cluster.services.get(&slot).cloned();
+            if live
+                .as_ref()
+                .is_some_and(|live| owner(&live.metadata) == Owner::Foreign)
+            {
+                continue;
+            }
+            let mut keys = self.world.claimants(&slot.0, &slot.1);
+            keys.extend(self.world.keys_of_namespace(&slot.0));
+            self.world.foreign.remove(&slot);
+            if let Some(live) = live {
+                self.absorb_service(live);
+            }
+            self.mark(keys);
+        }
+    }
+
+    pub(super) fn work(&mut self, key: &Key) {
+        let Plan {
+            writes,
+            confirm,
+            report,
+        } = plan(&self.world, key);
+        if writes.is_empty() {
+            self.told(&report);
+            return;
+        }
+        if confirm.iter().any(|remote| self.is_exported(remote, key)) {
+            self.failed.insert(key.clone());
+            return;
+        }
+        let mut uids = BTreeMap::new();
+        for write in writes {
+            if self.ends_after == Some(self.writes) {
+                self.ends_after = None;
+                self.restart();
+                return;
+            }
+            self.writes += 1;
+            if let Err(refusal) = self.write(write.clone(), &mut uids) {
+                self.refused(key, &write, &refusal);
+                return;
+            }
+        }
+        self.told(&report);
+        self.dirty.insert(key.clone());
+    }
+
+    fn told(&mut self, report: &[Reported]) {
+        for said in report {
+            let about = (said.remote.clone(), said.federated);
+            match &said.report {
+                Report::Unknown => {}
+                Report::Absent => {
+                    self.said.remove(&about);
+                }
+                report => {
+                    self.said.insert(about, report.clone());
+                }
+            }
+        }
+    }
+
+    /// Asks a target cluster itself.
+    fn is_exported(&self, remote: &RemoteRef, key: &Key) -> bool {
+        let id = (remote.namespace.clone(), remote.service.clone());
+        let far = self.far.get(&remote.cluster);
+        let (Some(service), Some((target, _))) = (
+            far.and_then(|far| far.services.get(&id)),
+            self.world.link(&remote.cluster),
+        ) else {
+            return false;
+        };
+        match key {
+            Key::Federated { .. } => member(target, service),
+            _ => mode(target, service).is_some(),
+        }
+    }
+
+    fn write(&mut self, write: Write, uids: &mut BTreeMap<String, String>) -> Result<(), Refusal> {
+        match write {
+            Write::Create(Object::Namespace { name, .. }) => {
+                let changed = self.cluster.create_namespace(&name);
+                let phase = self.cluster.namespaces[&name];
+                let known = self.world.namespaces.get_or_insert_default();
+                known.entry(name).or_insert(phase);
+                self.watched(changed);
+            }
+            Write::Create(Object::Service(service)) => {
+                let name = service.name_any();
+                let (service, changed) = self.cluster.create_service(*service)?;
+                uids.insert(name, service.uid().unwrap_or_default());
+                self.watched(changed);
+                self.absorb_service(service);
+            }
+            Write::Create(Object::EndpointSlice(mut slice)) => {
+                for owner in slice.metadata.owner_references.iter_mut().flatten() {
+                    if owner.uid.is_empty() {
+                        owner.uid = uids.get(&owner.name).ok_or(Refusal::Conflict)?.clone();
+                    }
+                }
+                let (slice, changed) = self.cluster.create_slice(*slice)?;
+                self.watched(changed);
+                self.absorb_slice(slice);
+            }
+            Write::Patch(mut patch) => {
+                if let Some(owners) = patch.body.pointer_mut("/metadata/ownerReferences") {
+                    for owner in owners.as_array_mut().into_iter().flatten() {
+                        if owner["uid"] == "" {
+                            let name = owner["name"].as_str().unwrap_or_default();
+                            let uid = uids.get(name).ok_or(Refusal::Conflict)?.clone();
+                            owner["uid"] = uid.into();
+                        }
+                    }
+                }
+                self.patch(&patch)?;
+            }
+            Write::Delete {
+                kind,
+                namespace,
+                name,
+                uid,
+            } => {
+                let id = (namespace, name);
+                if kind == Kind::EndpointSlice {
+                    self.delete_slice(&id, &uid)?;
+                } else {
+                    self.delete_service(&id, &uid)?;
+                }
+            }
+            Write::RetireEndpoints {
+                namespace,
+                name,
+                cluster,
+            } => {
+                let id = (namespace, name);
+                if self.cluster.endpoints.get(&id) == Some(&cluster) {
+                    self.cluster.endpoints.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_slice(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
+        match self.cluster.delete_slice(id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => self.watched(other?),
+        }
+        for store in [&mut self.world.slices, &mut self.world.probe_slices] {
+            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
+        }
+        Ok(())
+    }
+
+    fn delete_service(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
+        let before = self.cluster.services.get(id).cloned();
+        match self.cluster.delete_service(id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => {
+                let changed = other?;
+                if let Some(before) = before {
+                    self.names_stay(&before.metadata, None);
+                }
+                self.watched(changed);
+                // Kubernetes' endpoints controller.
+                self.cluster.endpoints.remove(id);
+            }
+        }
+        let [gone, probe] = self.forget_service(id);
+        let keys = gone.or(probe).map(|gone| self.world.keys_of_local(&gone));
+        self.mark(keys.into_iter().flatten());
+        Ok(())
+    }
+
+    /// What was known under this name as a mirror, and as a probe Service.
+    fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
+        [&mut self.world.mirrors, &mut self.world.probes]
+            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
+    }
+
+    fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
+        if patch.kind == Kind::EndpointSlice {
+            let (slice, changed) = self.cluster.patch_slice(patch)?;
+            self.watched(changed);
+            self.absorb_slice(slice);
+        } else {
+            let id = (patch.namespace.clone(), patch.name.clone());
+            let before = self.cluster.services.get(&id).cloned();
+            let (service, changed) = self.cluster.patch_service(patch)?;
+            if let Some(before) = before {
+                self.names_stay(&before.metadata, Some(&service.metadata));
+            }
+            self.watched(changed);
+            self.absorb_service(service);
+        }
+        Ok(())
+    }
+
+    /// What became of a key whose write was refused.
+    fn refused(&mut self, key: &Key, write: &Write, refusal: &Refusal) {
+        let (_, kind, namespace, name) = write.describe();
+        let id = (namespace.to_owned(), name.to_owned());
+        if let (Refusal::Exists, Write::Create(Object::Service(wanted))) = (refusal, write) {
+            self.name_taken(key, wanted, id);
+            return;
+        }
+        // Look again, at what is really there.
+        if kind == "EndpointSlice" {
+            match self.cluster.slices.get(&id).cloned() {
+                Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
+                Some(_) => {}
+                None => {
+                    let store = self.world.slices.as_mut();
+                    store.and_then(|s| s.forget(&id.0, &id.1));
+                }
+            }
+        } else if kind == "Service" {
+            let ours = |live: &Service| {
+                owner(&live.metadata) != Owner::Foreign || is_managed(&live.metadata)
+            };
+            match self.cluster.services.get(&id).cloned() {
+                Some(live) if ours(&live) => self.look_at(live),
+                _ => {
+                    self.forget_service(&id);
+                }
+            }
+        }
+        self.failed.insert(key.clone());
+    }
+
+    /// A Service that we did not know of has the name.
+    fn name_taken(&mut self, key: &Key, wanted: &Service, id: Id) {
+        let live = self.cluster.services[&id].clone();
+        let fq = |metadata| annotation(metadata, l::REMOTE_FQ_NAME);
+        let same_origin = is_managed(&live.metadata) && fq(&live.metadata) == fq(&wanted.metadata);
+        if owner(&live.metadata) != Owner::Foreign || same_origin {
+            self.look_at(live);
+            self.failed.insert(key.clone());
+        } else {
+            // All that want the name are told who has it.
+            let keys = self.world.claimants(&id.0, &id.1);
+            self.world.foreign.insert(id, "somebody".to_owned());
+            self.mark(keys);
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    fn absorb_service(&mut self, service: Service) {
+        let store = match owner(&service.metadata) {
+            Owner::Probe(_) => &mut self.world.probes,
+            _ => &mut self.world.mirrors,
+        };
+        store.as_mut().map(|store| store.insert(Arc::new(service)));
+    }
+
+    /// What a live look found is news: the watch's own event of it will be an old one.
+    fn look_at(&mut self, live: Service) {
+        let mut keys = self.world.keys_of_local(&live);
+        let (namespace, name) = id(&live.metadata);
+        let stores = [&self.world.mirrors, &self.world.probes]
+            .into_iter()
+            .flatten();
+        for known in stores.filter_map(|store| store.get(&namespace, &name)) {
+            keys.extend(self.world.keys_of_local(known));
+        }
+        self.absorb_service(live);
+        self.mark(keys);
+    }
+
+    fn absorb_slice(&mut self, slice: EndpointSlice) {
+        let probe = slice.labels().contains_key(l::MIRRORED_GATEWAY);
+        let store = if probe {
+            &mut self.world.probe_slices
+        } else {
+            &mut self.world.slices
+        };
+        store.as_mut().map(|store| store.insert(Arc::new(slice)));
+    }
+}

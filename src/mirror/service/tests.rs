@@ -1,0 +1,237 @@
+//! Mirror Services: what they are made of (3.1), and which differences are written.
+
+use super::*;
+use crate::mirror::fixtures::{Svc, link, map, port, svc, target};
+
+/// What somebody did to a Service.
+type Edit = (&'static str, fn(&mut Service));
+
+fn ours(service: &Service, key: &str) -> Option<String> {
+    service.metadata.annotations.as_ref()?.get(key).cloned()
+}
+
+#[test]
+fn labels_and_annotations_are_those_that_the_original_writes() {
+    let mut made = link("east");
+    made.spec.excluded_labels = vec!["private/*".to_owned()];
+    made.spec.excluded_annotations = vec!["private/*".to_owned(), l::OPAQUE_PORTS.to_owned()];
+    let target = Target::parse(&made, false).unwrap();
+    let remote = svc("web")
+        .exported()
+        .label("team", "a")
+        .label("private/x", "1")
+        .annotation("note", "b")
+        .annotation("private/x", "1")
+        .annotation(l::OPAQUE_PORTS, "80")
+        .annotation("kubectl.kubernetes.io/last-applied-configuration", "{}")
+        .version(7);
+    let labels = [
+        ("team", "a"),
+        (l::MIRRORED_SERVICE, "true"),
+        (l::CLUSTER_NAME, "east"),
+    ];
+    let flat = [(l::REMOTE_DISCOVERY, "east"), (l::REMOTE_SERVICE, "web")];
+    for (mode, expected) in [
+        (Mode::Gateway, labels.to_vec()),
+        (Mode::RemoteDiscovery, [&labels[..], &flat].concat()),
+    ] {
+        let mirror = mirror(&target, &remote.0, mode, "web-east", false);
+        assert_eq!(mirror.metadata.labels, Some(map(&expected)));
+        let mut annotations = mirror.metadata.annotations.unwrap();
+        assert!(annotations.remove(l::DESIRED_STATE).is_some());
+        let expected = map(&[
+            ("note", "b"),
+            (l::OPAQUE_PORTS, "80"),
+            (l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local"),
+            (l::REMOTE_RESOURCE_VERSION, "7"),
+            (l::MANAGED_BY, l::MANAGER),
+        ]);
+        assert_eq!(annotations, expected);
+    }
+}
+
+#[test]
+fn of_a_service_s_specification_only_ports_are_copied() {
+    let remote: Service = serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "ns" },
+        "spec": {
+            "type": "NodePort",
+            "clusterIP": "10.0.0.7",
+            "selector": { "app": "web" },
+            "sessionAffinity": "ClientIP",
+            "externalTrafficPolicy": "Local",
+            "ports": [
+                { "name": "http", "protocol": "TCP", "port": 80, "targetPort": "web", "nodePort": 30080,
+                  "appProtocol": "kubernetes.io/h2c" },
+                { "name": "dns", "protocol": "UDP", "port": 53, "targetPort": 5353, "nodePort": 30053 },
+            ],
+        },
+    }))
+    .unwrap();
+    let mirror = mirror(&target("east"), &remote, Mode::Gateway, "web-east", false);
+    let expected = json!({
+        "type": "ClusterIP",
+        "ports": [
+            { "name": "http", "protocol": "TCP", "port": 80, "targetPort": "web",
+              "appProtocol": "kubernetes.io/h2c" },
+            { "name": "dns", "protocol": "UDP", "port": 53, "targetPort": 5353 },
+        ],
+    });
+    assert_eq!(json!(mirror.spec), expected, "D14");
+}
+
+#[test]
+fn a_headless_mirror_has_no_cluster_ip_and_any_other_gets_one() {
+    for (headless, address) in [(true, Some("None")), (false, None)] {
+        let mirror = mirror(
+            &target("east"),
+            &svc("web").0,
+            Mode::Gateway,
+            "web-east",
+            headless,
+        );
+        assert_eq!(mirror.spec.cluster_ip.as_deref(), address);
+    }
+}
+
+#[test]
+fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
+    let hash = |remote: Svc| {
+        let mirror = mirror(&target("east"), &remote.0, Mode::Gateway, "web-east", false);
+        ours(&mirror, l::DESIRED_STATE)
+    };
+    let udp = ServicePort {
+        protocol: Some("UDP".to_owned()),
+        ..port("http", 80)
+    };
+    let plain = hash(svc("web"));
+    for (what, remote, same) in [
+        ("its version", svc("web").version(9), true),
+        (
+            "what is not copied",
+            svc("web").label("mirror.linkerd.io/x", "1"),
+            true,
+        ),
+        ("a label", svc("web").label("a", "b"), false),
+        ("an annotation", svc("web").annotation("a", "b"), false),
+        (
+            "a port's number",
+            svc("web").ports(vec![port("http", 81)]),
+            false,
+        ),
+        (
+            "a port's name",
+            svc("web").ports(vec![port("web", 80)]),
+            false,
+        ),
+        ("a port's protocol", svc("web").ports(vec![udp]), false),
+    ] {
+        assert_eq!(hash(remote) == plain, same, "{what}");
+    }
+}
+
+#[test]
+fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
+    let desired = mirror(
+        &target("east"),
+        &svc("web").0,
+        Mode::Gateway,
+        "web-east",
+        false,
+    );
+    let differing = |edit: fn(&mut Service)| {
+        let mut actual = desired.clone();
+        actual.metadata.uid = Some("u".to_owned());
+        actual.metadata.resource_version = Some("5".to_owned());
+        edit(&mut actual);
+        patch(&desired, &actual).map(|write| match write {
+            Write::Patch(patch) => patch.body,
+            other => panic!("{other:?}"),
+        })
+    };
+    let nothing: [Edit; 4] = [
+        ("nothing", |_| {}),
+        ("a key of others", |s| {
+            s.metadata
+                .annotations
+                .get_or_insert_default()
+                .insert("a".into(), "b".into());
+        }),
+        ("the remote version alone", |s| {
+            let annotations = s.metadata.annotations.get_or_insert_default();
+            annotations.insert(l::REMOTE_RESOURCE_VERSION.into(), "0".into());
+        }),
+        ("a ClusterIP that Kubernetes gave", |s| {
+            s.spec.cluster_ip = Some("10.0.0.9".into());
+        }),
+    ];
+    for (what, edit) in nothing {
+        assert_eq!(differing(edit), None, "{what}");
+    }
+    let ports = differing(|s| s.spec.ports[0].port = 81).unwrap();
+    assert_eq!(ports["spec"]["ports"][0]["port"], 80);
+    assert_eq!(
+        (
+            &ports["metadata"]["uid"],
+            &ports["metadata"]["resourceVersion"]
+        ),
+        (&json!("u"), &json!("5"))
+    );
+    let selector = differing(|s| s.spec.selector = Some(map(&[("app", "x")]))).unwrap();
+    assert_eq!(selector["spec"], json!({ "selector": null }));
+    let kind = differing(|s| s.spec.type_ = Some("ExternalName".into())).unwrap();
+    assert_eq!(
+        kind["spec"],
+        json!({ "type": "ClusterIP", "externalName": null })
+    );
+    let stale = differing(|s| {
+        s.metadata
+            .labels
+            .get_or_insert_default()
+            .insert(l::REMOTE_SERVICE.into(), "web".into());
+    });
+    assert_eq!(
+        stale.unwrap()["metadata"]["labels"][l::REMOTE_SERVICE],
+        Value::Null
+    );
+}
+
+#[test]
+fn ports_are_compared_with_kubernetes_defaults_filled_in() {
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+    let bare = ServicePort {
+        protocol: None,
+        ..port("http", 80)
+    };
+    let to = |target: IntOrString| ServicePort {
+        target_port: Some(target),
+        ..port("http", 80)
+    };
+    let app = ServicePort {
+        app_protocol: Some("x".to_owned()),
+        ..port("http", 80)
+    };
+    for (what, other, same) in [
+        ("no protocol is TCP", bare, true),
+        ("no target port is the port", to(IntOrString::Int(80)), true),
+        (
+            "the same number as text is the same",
+            to(IntOrString::String("80".into())),
+            true,
+        ),
+        ("another target port", to(IntOrString::Int(8080)), false),
+        (
+            "a named target port",
+            to(IntOrString::String("web".into())),
+            false,
+        ),
+        ("an application protocol", app, false),
+    ] {
+        assert_eq!(same_ports(&[port("http", 80)], &[other]), same, "{what}");
+    }
+    assert!(!same_ports(&[port("http", 80)], &[]));
+    assert!(!same_ports(
+        &[port("a", 1), port("b", 2)],
+        &[port("b", 2), port("a", 1)]
+    ));
+}

@@ -1,0 +1,87 @@
+//! Conditions of a Link itself: credentials, connection, gateway, readiness.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use super::{Facts, cut};
+use crate::mirror::Liveness;
+
+pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
+    match &facts.credentials {
+        None => {}
+        Some(Ok(())) => said.push(("CredentialsValid", "True", "Valid", String::new())),
+        Some(Err((reason, message))) => {
+            said.push(("CredentialsValid", "False", reason, message.clone()));
+        }
+    }
+    match &facts.connected {
+        None => said.push(("Connected", "Unknown", "NotTried", String::new())),
+        Some(Ok(())) => said.push(("Connected", "True", "Connected", String::new())),
+        Some(Err(message)) => said.push(("Connected", "False", "Unreachable", message.clone())),
+    }
+    if let Some(gateway) = &facts.gateway {
+        let unknown = gateway
+            .unresolved
+            .clone()
+            .or_else(|| gateway.unprobed.clone());
+        said.push(match gateway.state.liveness {
+            Liveness::Alive => (
+                "GatewayAlive",
+                "True",
+                "ProbeSucceeded",
+                gateway.unresolved.clone().unwrap_or_default(),
+            ),
+            Liveness::Dead => (
+                "GatewayAlive",
+                "False",
+                "ProbeFailed",
+                unknown.unwrap_or_default(),
+            ),
+            Liveness::Unknown => (
+                "GatewayAlive",
+                "Unknown",
+                "NotProbed",
+                unknown.unwrap_or_default(),
+            ),
+        });
+    }
+    if let Some(limit) = facts.limit {
+        let message = format!("more than {limit} Services are exported; the others are left out");
+        said.push(("LimitExceeded", "True", "LimitExceeded", message));
+    }
+    said.into_iter()
+        .map(|(type_, status, reason, message)| Condition {
+            last_transition_time: previous
+                .iter()
+                .find(|before| before.type_ == type_ && before.status == status)
+                .map_or(Time(now), |before| before.last_transition_time.clone()),
+            message: cut(&message),
+            observed_generation: facts.generation,
+            reason: reason.to_owned(),
+            status: status.to_owned(),
+            type_: type_.to_owned(),
+        })
+        .collect()
+}
+
+pub(super) fn ready(facts: &Facts) -> (&'static str, &'static str, &'static str, String) {
+    let not = |reason, message: &str| ("Ready", "False", reason, message.to_owned());
+    if let Some(message) = &facts.invalid {
+        return not("InvalidLink", message);
+    }
+    if let Some(older) = &facts.duplicate_of {
+        return not(
+            "DuplicateCluster",
+            &format!("Link {older} is older and has the same target cluster"),
+        );
+    }
+    match (&facts.credentials, &facts.connected) {
+        (Some(Err((_, message))), _) => not("CredentialsInvalid", message),
+        (_, Some(Err(message))) => not("Disconnected", message),
+        (_, Some(Ok(()))) if facts.settled => ("Ready", "True", "Mirroring", String::new()),
+        _ => not("Syncing", ""),
+    }
+}

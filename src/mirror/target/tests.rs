@@ -1,0 +1,252 @@
+//! Links as targets: every bad field gives one clear sentence, every absent one its default.
+
+use super::*;
+use crate::mirror::fixtures::{ip, link};
+
+/// A situation, and the change of a good Link that it stands for.
+type Usable = (&'static str, fn(&mut Link));
+/// The change of a good Link, and the sentence that it is answered with.
+type Refused = (fn(&mut Link), &'static str);
+/// The change of a good probe, and the sentence that it is answered with.
+type Unprobed = (fn(&mut ProbeSpec), &'static str);
+
+fn changed(change: fn(&mut Link)) -> Link {
+    let mut made = link("east");
+    change(&mut made);
+    made
+}
+
+fn probe_of(change: fn(&mut ProbeSpec)) -> Result<Option<Probe>, String> {
+    let mut made = link("east");
+    change(&mut made.spec.probe_spec);
+    let target = Target::parse(&made, false).unwrap();
+    target.gateway.unwrap().probe
+}
+
+fn requirement(operator: &str) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
+    let selector =
+        serde_json::json!({ "matchExpressions": [{ "key": "a", "operator": operator }] });
+    serde_json::from_value(selector).unwrap()
+}
+
+#[test]
+fn each_field_that_makes_a_link_unusable_is_named_with_its_value() {
+    let cases: [Refused; 11] = [
+        (
+            |link| link.spec.target_cluster_name.clear(),
+            r#"spec.targetClusterName "" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+        ),
+        (
+            |link| link.spec.target_cluster_name = "East".into(),
+            r#"spec.targetClusterName "East" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+        ),
+        (
+            |link| link.spec.target_cluster_name = "east.eu".into(),
+            r#"spec.targetClusterName "east.eu" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+        ),
+        (
+            |link| link.spec.target_cluster_name = "-east".into(),
+            r#"spec.targetClusterName "-east" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+        ),
+        (
+            |link| link.spec.gateway_port.clear(),
+            r#"spec.gatewayPort "" is no port number"#,
+        ),
+        (
+            |link| link.spec.gateway_port = "0".into(),
+            r#"spec.gatewayPort "0" is no port number"#,
+        ),
+        (
+            |link| link.spec.gateway_port = "65536".into(),
+            r#"spec.gatewayPort "65536" is no port number"#,
+        ),
+        (
+            |link| link.spec.gateway_port = "mc-gateway".into(),
+            r#"spec.gatewayPort "mc-gateway" is no port number"#,
+        ),
+        (
+            |link| link.spec.selector = Some(requirement("Gt")),
+            r#"spec.selector is invalid: "Gt" is no selector operator"#,
+        ),
+        (
+            |link| link.spec.remote_discovery_selector = Some(requirement("In")),
+            "spec.remoteDiscoverySelector is invalid: operator In needs at least one value",
+        ),
+        (
+            |link| link.spec.federated_service_selector = Some(requirement("NotIn")),
+            "spec.federatedServiceSelector is invalid: operator NotIn needs at least one value",
+        ),
+    ];
+    for (change, sentence) in cases {
+        let error = Target::parse(&changed(change), false).unwrap_err();
+        assert_eq!(error.to_string(), sentence);
+    }
+}
+
+#[test]
+fn what_is_unusual_but_usable_is_no_error() {
+    let cases: [Usable; 5] = [
+        ("a port without a gateway is not looked at", |link| {
+            link.spec.gateway_address.clear();
+            link.spec.gateway_port = "none".into();
+        }),
+        ("spaces around a port", |link| {
+            link.spec.gateway_port = " 4143 ".into();
+        }),
+        ("no identity", |link| link.spec.gateway_identity.clear()),
+        ("no selectors", |link| {
+            link.spec.selector = None;
+            link.spec.remote_discovery_selector = None;
+            link.spec.federated_service_selector = None;
+        }),
+        ("a probe that cannot be read", |link| {
+            link.spec.probe_spec.port = "x".into();
+        }),
+    ];
+    for (what, change) in cases {
+        assert!(Target::parse(&changed(change), false).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn a_bad_probe_field_stops_probing_and_says_why() {
+    let cases: [Unprobed; 8] = [
+        (
+            |probe| probe.port.clear(),
+            r#"spec.probeSpec.port "" is no port number"#,
+        ),
+        (
+            |probe| probe.port = "http".into(),
+            r#"spec.probeSpec.port "http" is no port number"#,
+        ),
+        (
+            |probe| probe.period = "3".into(),
+            r#"spec.probeSpec.period "3" is no duration such as 3s"#,
+        ),
+        (
+            |probe| probe.period.clear(),
+            r#"spec.probeSpec.period "" is no duration such as 3s"#,
+        ),
+        (
+            |probe| probe.period = "-3s".into(),
+            r#"spec.probeSpec.period "-3s" is no duration such as 3s"#,
+        ),
+        (
+            |probe| probe.period = "0s".into(),
+            r#"spec.probeSpec.period "0s" is no duration such as 3s"#,
+        ),
+        (
+            |probe| probe.timeout = Some("soon".into()),
+            r#"spec.probeSpec.timeout "soon" is no duration such as 3s"#,
+        ),
+        (
+            |probe| probe.failure_threshold = Some("0".into()),
+            r#"spec.probeSpec.failureThreshold "0" is no number above 0"#,
+        ),
+    ];
+    for (change, sentence) in cases {
+        assert_eq!(probe_of(change), Err(sentence.to_owned()));
+    }
+}
+
+#[test]
+fn a_probe_has_the_defaults_of_the_crd_and_waits_no_longer_than_its_period() {
+    let probe = probe_of(|_| {}).unwrap().unwrap();
+    assert_eq!(
+        (probe.path.as_str(), probe.port, probe.threshold),
+        ("/ready", 4191, 3)
+    );
+    assert_eq!(
+        probe_of(|probe| probe.path.clear()),
+        Ok(None),
+        "no path, no probe"
+    );
+    assert_eq!(
+        probe_of(|probe| probe.path = "live".into())
+            .unwrap()
+            .unwrap()
+            .path,
+        "/live"
+    );
+    for (period, timeout, waits) in [
+        ("3s", None, 3_000),
+        ("3s", Some(""), 3_000),
+        ("3s", Some("30s"), 3_000),
+        ("3s", Some("500ms"), 500),
+        ("1m", None, 30_000),
+        ("1m", Some("45s"), 45_000),
+        ("1ns", Some("30s"), 100),
+    ] {
+        let mut spec = link("east").spec.probe_spec;
+        period.clone_into(&mut spec.period);
+        spec.timeout = timeout.map(str::to_owned);
+        let read = super::probe(&spec).unwrap().unwrap();
+        assert_eq!(
+            read.timeout,
+            Duration::from_millis(waits),
+            "{period} {timeout:?}"
+        );
+    }
+}
+
+#[test]
+fn gateway_addresses_are_trimmed_sorted_and_told_apart_from_names() {
+    let name = |text: &str| Host::Name(text.to_owned());
+    for (text, hosts) in [
+        ("", vec![]),
+        (" , ", vec![]),
+        ("192.0.2.1", vec![Host::Ip(ip("192.0.2.1"))]),
+        (
+            "gw.example.com, 192.0.2.1 ,192.0.2.1",
+            vec![Host::Ip(ip("192.0.2.1")), name("gw.example.com")],
+        ),
+        ("2001:db8::1", vec![Host::Ip(ip("2001:db8::1"))]),
+        ("192.0.2.999", vec![name("192.0.2.999")]),
+    ] {
+        assert_eq!(Host::parse_list(text), hosts, "{text:?}");
+    }
+}
+
+#[test]
+fn a_link_says_for_itself_whether_headless_services_stay_headless() {
+    for (says, by_default, headless) in [
+        (None, false, false),
+        (None, true, true),
+        (Some("enabled"), false, true),
+        (Some("true"), false, true),
+        (Some("disabled"), true, false),
+        (Some("false"), true, false),
+        (Some("perhaps"), true, true),
+    ] {
+        let mut made = link("east");
+        if let Some(says) = says {
+            let annotations = made.metadata.annotations.get_or_insert_default();
+            annotations.insert(l::HEADLESS_SERVICES.to_owned(), says.to_owned());
+        }
+        let read = Target::parse(&made, by_default).unwrap();
+        assert_eq!(read.headless, headless, "{says:?}, by default {by_default}");
+    }
+}
+
+#[test]
+fn services_are_watched_with_as_few_selectors_as_can_be() {
+    let queries = |change| {
+        let target = Target::parse(&changed(change), false).unwrap();
+        let selectors = target.service_selectors();
+        selectors.iter().map(Selector::query).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        queries(|_| {}),
+        [
+            "mirror.linkerd.io/exported in (remote-discovery,true)",
+            "mirror.linkerd.io/federated in (member)"
+        ]
+    );
+    assert_eq!(
+        queries(|link| link.spec.selector = None),
+        [
+            "mirror.linkerd.io/exported in (remote-discovery)",
+            "mirror.linkerd.io/federated in (member)"
+        ]
+    );
+}
