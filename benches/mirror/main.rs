@@ -16,6 +16,9 @@
 )]
 #![allow(missing_docs, unreachable_pub)]
 
+mod churn;
+mod counted;
+mod crowds;
 #[path = "../../tests/it/fleet.rs"]
 #[allow(dead_code)]
 mod fleet;
@@ -36,9 +39,12 @@ pub struct Args {
     /// Exported Services
     #[arg(long, default_value_t = 1000)]
     services: usize,
-    /// Links, all to a few control planes under different names
-    #[arg(long, default_value_t = 1)]
+    /// Links of the scenario `links`, all to one control plane under different names
+    #[arg(long, default_value_t = 100)]
     links: usize,
+    /// Services of the scenario `noise` that are not exported
+    #[arg(long, default_value_t = 20_000)]
+    noise: usize,
     /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated]
     #[arg(
         long,
@@ -63,7 +69,7 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let report = runtime.block_on(scenarios::run(&args));
+    let report = runtime.block_on(scenarios::all_of(&args));
     report.print();
     if let Some(file) = &args.json {
         std::fs::write(file, report.json()).unwrap();

@@ -38,3 +38,15 @@ pub fn cost(pid: u32) -> Cost {
         cpu: Duration::from_millis(ticks * 10),
     }
 }
+
+/// Number of sockets that a process has open.
+pub fn connections(pid: u32) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    files
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|file| std::fs::read_link(file.path()).ok())
+        .filter(|to| to.to_string_lossy().starts_with("socket:"))
+        .count()
+}

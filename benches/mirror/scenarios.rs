@@ -10,30 +10,30 @@ use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
 };
-use linkerd_mc::api::{
-    k8s::{Endpoint, EndpointSlice, Service},
-    link::Link,
-};
+use linkerd_mc::api::{k8s::Service, link::Link};
 use serde_json::json;
 
 use crate::{
     Args,
+    churn::{Subject, churn},
     fleet::{Controller, NAMESPACE, installed, link},
     limit::{self, Limit},
     objects::{all, client, count, create, namespace, namespaces, service},
     process::cost,
+    program::run,
     report::{Report, Row},
 };
 
-struct Bench {
-    args: Args,
-    east: Arc<ControlPlane>,
-    west: Arc<ControlPlane>,
-    remote: Client,
-    local: Client,
+/// The clusters, and what was measured so far.
+pub struct Bench {
+    pub args: Args,
+    pub east: Arc<ControlPlane>,
+    pub west: Arc<ControlPlane>,
+    pub remote: Client,
+    pub local: Client,
     limit: Limit,
     controller: Option<Controller>,
-    report: Report,
+    pub report: Report,
     /// Events of the audit log that were counted before.
     counted: usize,
     /// Where a gateway answers probes.
@@ -41,7 +41,7 @@ struct Bench {
 }
 
 /// Runs the scenarios that were asked for.
-pub async fn run(args: &Args) -> Report {
+pub async fn all_of(args: &Args) -> Report {
     let (east, west) = tokio::join!(
         installed("east", "192.0.2.10"),
         installed("west", "192.0.2.20")
@@ -78,6 +78,9 @@ pub async fn run(args: &Args) -> Report {
             "churn" => bench.churn().await,
             "unexport" => bench.unexport().await,
             "delete" => bench.delete().await,
+            "noise" => bench.noise().await,
+            "links" => bench.links().await,
+            "federated" => bench.federated().await,
             other => eprintln!("no scenario {other}"),
         }
     }
@@ -100,14 +103,21 @@ async fn gateway() -> String {
 }
 
 impl Bench {
-    fn controller(&mut self) -> &mut Controller {
+    pub fn controller(&mut self) -> &mut Controller {
         let (west, gateway) = (self.west.clone(), self.gateway.clone());
         self.controller
             .get_or_insert_with(|| Controller::start(&west, &["--probe-address", &gateway]))
     }
 
+    /// Ends the controller.
+    pub fn stop(&mut self) {
+        if let Some(mut controller) = self.controller.take() {
+            controller.terminate();
+        }
+    }
+
     /// Writes of the controller since the last call: to objects, and to the status of Links.
-    fn writes(&mut self) -> (usize, usize) {
+    pub fn writes(&mut self) -> (usize, usize) {
         let audit = self.west.audit().unwrap();
         let new = &audit[self.counted..];
         self.counted = audit.len();
@@ -123,7 +133,8 @@ impl Bench {
         (ours.len() - status - events, status)
     }
 
-    async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
+    /// Looks again and again, for ten minutes at most.
+    pub async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let started = Instant::now();
         while !done().await {
             assert!(
@@ -134,7 +145,8 @@ impl Bench {
         }
     }
 
-    async fn mirrored(&self, expected: usize) {
+    /// Waits until there are so many mirrors, each with endpoints.
+    pub async fn mirrored(&self, expected: usize) {
         let local = self.local.clone();
         self.until("mirroring", async || {
             count(&local).await == (expected, expected)
@@ -142,7 +154,8 @@ impl Bench {
         .await;
     }
 
-    fn row(&mut self, scenario: &str, took: Option<Duration>, limit: Option<Duration>) -> Row {
+    /// What the controller has cost, and written since the last row.
+    pub fn row(&mut self, scenario: &str, took: Option<Duration>, limit: Option<Duration>) -> Row {
         let pid = self.controller().pid();
         let cost = cost(pid);
         let (writes, status) = self.writes();
@@ -172,8 +185,7 @@ impl Bench {
     }
 
     async fn restart(&mut self) {
-        self.controller().terminate();
-        self.controller = None;
+        self.stop();
         self.writes();
         let started = Instant::now();
         let controller = self.controller();
@@ -207,27 +219,19 @@ impl Bench {
 
     async fn churn(&mut self) {
         self.writes();
-        let latencies = crate::scenarios::churn(self).await;
-        let mut sorted = latencies;
-        sorted.sort();
-        let at = |share: f64| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "an index"
-            )]
-            let index = ((sorted.len() as f64 - 1.0) * share) as usize;
-            sorted.get(index).copied().unwrap_or_default()
-        };
+        let subjects: Vec<Subject> = (0..self.args.services)
+            .map(|index| Subject {
+                namespace: namespace("bench", index),
+                name: format!("web-{index}"),
+                mirror: format!("web-{index}-east"),
+            })
+            .collect();
+        let time = Duration::from_secs(self.args.seconds);
+        let outcome = churn(&self.remote, &self.local, &subjects, time).await;
+        // What the core would do from a fresh look at both clusters.
+        let pending = run(self.west.kubeconfig(), &["plan", "--link", "east"]);
         let mut row = self.row("churn", None, None);
-        row.note = format!(
-            "{} changes, p50 {:?}, p99 {:?}, max {:?}",
-            sorted.len(),
-            at(0.5),
-            at(0.99),
-            at(1.0)
-        );
+        row.note = format!("{outcome}; plan: {}", pending.stdout.trim());
         self.report.add(&row);
     }
 
@@ -272,132 +276,4 @@ impl Bench {
         );
         self.report.add(&row);
     }
-}
-
-/// Changes 50 Services a second, ports, labels and endpoints in turn; returns the time from each remote write's
-/// answer to the arrival of the mirror's state that shows it.
-async fn churn(bench: &mut Bench) -> Vec<Duration> {
-    use futures::StreamExt as _;
-    use kube::runtime::{WatchStreamExt as _, watcher};
-    use std::{collections::HashMap, sync::Mutex};
-
-    type Waiting = Arc<Mutex<HashMap<String, Instant>>>;
-    let waiting: Waiting = Arc::default();
-    let latencies: Arc<Mutex<Vec<Duration>>> = Arc::default();
-    let arrived = {
-        let (waiting, latencies) = (waiting.clone(), latencies.clone());
-        move |mark: Option<String>| {
-            let at = Instant::now();
-            if let Some(since) = mark.and_then(|mark| waiting.lock().unwrap().remove(&mark)) {
-                latencies
-                    .lock()
-                    .unwrap()
-                    .push(at.saturating_duration_since(since));
-            }
-        }
-    };
-    let selector = "mirror.linkerd.io/mirrored-service=true";
-    let services: Api<Service> = Api::all(bench.local.clone());
-    let slices: Api<EndpointSlice> = Api::all(bench.local.clone());
-    let on_service = arrived.clone();
-    let watch_services = tokio::spawn(
-        watcher(services, watcher::Config::default().labels(selector))
-            .default_backoff()
-            .for_each(move |event| {
-                if let Ok(watcher::Event::Apply(service)) = event {
-                    let name = service.metadata.name.clone().unwrap_or_default();
-                    let label = service
-                        .metadata
-                        .labels
-                        .and_then(|l| l.get("churn").cloned());
-                    on_service(label.map(|label| format!("{name}={label}")));
-                    let port = service.spec.ports.first().map_or(0, |port| port.port);
-                    on_service(Some(format!("{name}:{port}")));
-                }
-                std::future::ready(())
-            }),
-    );
-    let watch_slices = tokio::spawn(
-        watcher(slices, watcher::Config::default().labels(selector))
-            .default_backoff()
-            .for_each(move |event| {
-                if let Ok(watcher::Event::Apply(slice)) = event {
-                    let labels = slice.metadata.labels.unwrap_or_default();
-                    let name = labels
-                        .get("kubernetes.io/service-name")
-                        .cloned()
-                        .unwrap_or_default();
-                    arrived(Some(format!("{name}#{}", !slice.endpoints.is_empty())));
-                }
-                std::future::ready(())
-            }),
-    );
-    tokio::time::sleep(Duration::from_secs(2)).await; // both watches are past their lists
-    let total = usize::try_from(bench.args.seconds * 50).unwrap();
-    let mut tick = tokio::time::interval(Duration::from_millis(20));
-    let mut writes = Vec::new();
-    for change in 0..total {
-        tick.tick().await;
-        let index = change * 7 % bench.args.services;
-        let (remote, waiting) = (bench.remote.clone(), waiting.clone());
-        writes.push(tokio::spawn(async move {
-            let (namespace, name) = (namespace("bench", index), format!("web-{index}"));
-            let services: Api<Service> = Api::namespaced(remote.clone(), &namespace);
-            let slices: Api<EndpointSlice> = Api::namespaced(remote, &namespace);
-            let mirror = format!("{name}-east");
-            let parameters = PatchParams::default();
-            match change % 3 {
-                0 => {
-                    let value = format!("r{change}");
-                    waiting
-                        .lock()
-                        .unwrap()
-                        .insert(format!("{mirror}={value}"), Instant::now());
-                    let patch =
-                        Patch::Merge(json!({ "metadata": { "labels": { "churn": value } } }));
-                    services.patch(&name, &parameters, &patch).await.unwrap();
-                }
-                1 => {
-                    let port = 10_000 + change % 20_000;
-                    waiting
-                        .lock()
-                        .unwrap()
-                        .insert(format!("{mirror}:{port}"), Instant::now());
-                    let patch = Patch::Merge(json!({ "spec": { "ports": [
-                        { "name": "http", "port": port, "targetPort": 8080 } ] } }));
-                    services.patch(&name, &parameters, &patch).await.unwrap();
-                }
-                _ => {
-                    let slice = format!("{name}-bench");
-                    let ready = slices
-                        .get(&slice)
-                        .await
-                        .unwrap()
-                        .endpoints
-                        .iter()
-                        .any(Endpoint::is_ready);
-                    waiting
-                        .lock()
-                        .unwrap()
-                        .insert(format!("{mirror}#{}", !ready), Instant::now());
-                    let patch = Patch::Merge(json!({ "endpoints": [
-                        { "addresses": ["192.0.2.99"], "conditions": { "ready": !ready } } ] }));
-                    slices.patch(&slice, &parameters, &patch).await.unwrap();
-                }
-            }
-        }));
-    }
-    for write in writes {
-        write.await.unwrap();
-    }
-    let done = async || waiting.lock().unwrap().is_empty();
-    let started = Instant::now();
-    while !done().await && started.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    watch_services.abort();
-    watch_slices.abort();
-    let lost = waiting.lock().unwrap().len();
-    eprintln!("{lost} changes were overtaken or lost");
-    std::mem::take(&mut *latencies.lock().unwrap())
 }

@@ -1,0 +1,204 @@
+//! Changes in a target cluster at a steady rate, and how long each takes to show in the source cluster.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use linkerd_mc::api::k8s::{Endpoint, EndpointSlice, Service};
+use serde_json::json;
+
+/// Changes a second.
+const RATE: u64 = 50;
+
+/// An exported Service with the slice that [`crate::objects::create`] makes, and the name of its mirror.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub namespace: String,
+    pub name: String,
+    pub mirror: String,
+}
+
+/// What came of the changes.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// From each write in the target cluster to the arrival of what it means in a watch of the source cluster;
+    /// sorted.
+    latencies: Vec<Duration>,
+    /// Changes that a later one of the same Service overtook, or that never showed.
+    unseen: usize,
+}
+
+impl Outcome {
+    /// The latency that this share of the changes did not exceed.
+    pub fn at(&self, share: f64) -> Duration {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index"
+        )]
+        let index = ((self.latencies.len().saturating_sub(1)) as f64 * share) as usize;
+        self.latencies.get(index).copied().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let millis = |share| self.at(share).as_millis();
+        write!(
+            f,
+            "{} changes, p50 {} ms, p99 {} ms, max {} ms, {} unseen",
+            self.latencies.len(),
+            millis(0.5),
+            millis(0.99),
+            millis(1.0),
+            self.unseen
+        )
+    }
+}
+
+/// Changes whose effect is awaited, by a text that the effect has, and the latencies of those that arrived.
+#[derive(Clone, Debug, Default)]
+struct Ledger {
+    waiting: Arc<Mutex<HashMap<String, Instant>>>,
+    latencies: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Ledger {
+    fn expect(&self, effect: String) {
+        self.waiting.lock().unwrap().insert(effect, Instant::now());
+    }
+
+    fn arrived(&self, effect: &str) {
+        if let Some(since) = self.waiting.lock().unwrap().remove(effect) {
+            self.latencies.lock().unwrap().push(since.elapsed());
+        }
+    }
+
+    fn unseen(&self) -> usize {
+        self.waiting.lock().unwrap().len()
+    }
+}
+
+/// Changes labels, ports and endpoints of the subjects in turn, for so long.
+pub async fn churn(
+    remote: &Client,
+    local: &Client,
+    subjects: &[Subject],
+    time: Duration,
+) -> Outcome {
+    let ledger = Ledger::default();
+    let watches = watch(local, &ledger);
+    tokio::time::sleep(Duration::from_secs(2)).await; // both watches are past their lists
+    let total = usize::try_from(time.as_secs() * RATE).unwrap();
+    let mut tick = tokio::time::interval(Duration::from_millis(1000 / RATE));
+    let mut writes = Vec::new();
+    for change in 0..total {
+        tick.tick().await;
+        let subject = subjects[change * 7 % subjects.len()].clone();
+        writes.push(tokio::spawn(write(
+            remote.clone(),
+            ledger.clone(),
+            subject,
+            change,
+        )));
+    }
+    for write in writes {
+        write.await.unwrap();
+    }
+    let ended = Instant::now();
+    while ledger.unseen() > 0 && ended.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for watch in watches {
+        watch.abort();
+    }
+    let mut latencies = std::mem::take(&mut *ledger.latencies.lock().unwrap());
+    latencies.sort();
+    Outcome {
+        latencies,
+        unseen: ledger.unseen(),
+    }
+}
+
+fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
+    let selector = "mirror.linkerd.io/mirrored-service=true";
+    let (of_services, of_slices) = (ledger.clone(), ledger.clone());
+    let services: Api<Service> = Api::all(local.clone());
+    let slices: Api<EndpointSlice> = Api::all(local.clone());
+    let config = || watcher::Config::default().labels(selector);
+    [
+        tokio::spawn(
+            watcher(services, config())
+                .default_backoff()
+                .for_each(move |event| {
+                    if let Ok(watcher::Event::Apply(service)) = event {
+                        let name = service.metadata.name.clone().unwrap_or_default();
+                        let labels = service.metadata.labels.unwrap_or_default();
+                        if let Some(label) = labels.get("churn") {
+                            of_services.arrived(&format!("{name}={label}"));
+                        }
+                        let port = service.spec.ports.first().map_or(0, |port| port.port);
+                        of_services.arrived(&format!("{name}:{port}"));
+                    }
+                    std::future::ready(())
+                }),
+        ),
+        tokio::spawn(
+            watcher(slices, config())
+                .default_backoff()
+                .for_each(move |event| {
+                    if let Ok(watcher::Event::Apply(slice)) = event {
+                        let labels = slice.metadata.labels.unwrap_or_default();
+                        let name = labels.get("kubernetes.io/service-name");
+                        let name = name.cloned().unwrap_or_default();
+                        of_slices.arrived(&format!("{name}#{}", !slice.endpoints.is_empty()));
+                    }
+                    std::future::ready(())
+                }),
+        ),
+    ]
+}
+
+async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) {
+    let Subject {
+        namespace,
+        name,
+        mirror,
+    } = subject;
+    let services: Api<Service> = Api::namespaced(remote.clone(), &namespace);
+    let slices: Api<EndpointSlice> = Api::namespaced(remote, &namespace);
+    let parameters = PatchParams::default();
+    match change % 3 {
+        0 => {
+            let value = format!("r{change}");
+            ledger.expect(format!("{mirror}={value}"));
+            let patch = Patch::Merge(json!({ "metadata": { "labels": { "churn": value } } }));
+            services.patch(&name, &parameters, &patch).await.unwrap();
+        }
+        1 => {
+            let port = 10_000 + change % 20_000;
+            ledger.expect(format!("{mirror}:{port}"));
+            let ports = json!([{ "name": "http", "port": port, "targetPort": 8080 }]);
+            let patch = Patch::Merge(json!({ "spec": { "ports": ports } }));
+            services.patch(&name, &parameters, &patch).await.unwrap();
+        }
+        _ => {
+            let slice = format!("{name}-bench");
+            let now = slices.get(&slice).await.unwrap();
+            let ready = !now.endpoints.iter().any(Endpoint::is_ready);
+            ledger.expect(format!("{mirror}#{ready}"));
+            let endpoint = json!({ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } });
+            let patch = Patch::Merge(json!({ "endpoints": [endpoint] }));
+            slices.patch(&slice, &parameters, &patch).await.unwrap();
+        }
+    }
+}
