@@ -291,6 +291,7 @@ pub(super) fn version(object: &impl Resource) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::core::ObjectMeta;
 
     use super::*;
@@ -343,7 +344,7 @@ mod tests {
     #[test]
     fn who_set_which_field_and_copies_of_the_object_are_not_kept() {
         let mut full = service("a", "1", 1).as_ref().clone();
-        full.metadata.managed_fields = Some(vec![Default::default()]);
+        full.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
         full.metadata.annotations = Some(
             [(LAST_APPLIED, "{}"), ("other", "x")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
