@@ -3,16 +3,17 @@
 use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{ResourceExt as _, core::ObjectMeta};
+use kube::core::ObjectMeta;
 use serde_json::json;
 
 use super::{
-    metadata::{Map, annotation, label, sign},
+    metadata::{Dress, Wanted, annotation, label, sign},
     plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
+    service::Desired,
     target::Gateway,
 };
 use crate::api::{
-    k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Service, ServicePort},
+    k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, ServicePort},
     labels as l,
 };
 
@@ -26,48 +27,38 @@ pub(super) fn any_ready<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>)
     })
 }
 
-/// Labels and annotations of slices, before the service name is added.
-pub(super) struct Dress {
-    pub(super) labels: Map,
-    pub(super) annotations: Map,
+/// An EndpointSlice that should stand.
+#[derive(Clone, Debug)]
+pub(super) struct DesiredSlice<'a> {
+    name: String,
+    namespace: &'a str,
+    dress: Dress<'a>,
+    /// Name and UID of the Service that it belongs to. Without a UID the Service does not stand yet; `apply`
+    /// fills in what the Service's answer brings.
+    owner: (&'a str, &'a str),
+    address_type: &'static str,
+    endpoints: Vec<Endpoint>,
+    ports: Vec<EndpointPort>,
 }
 
-impl Dress {
-    /// Those of a mirror's slices: the Service's labels, what Linkerd's destination controller reads.
-    pub(super) fn new(labels: Map, fq_name: Option<String>, identity: &str) -> Self {
-        let mut annotations = Map::new();
-        if let Some(fq_name) = fq_name {
-            annotations.insert(l::REMOTE_FQ_NAME.to_owned(), fq_name);
-        }
-        if !identity.is_empty() {
-            annotations.insert(l::REMOTE_GATEWAY_IDENTITY.to_owned(), identity.to_owned());
-        }
-        Self {
-            labels,
-            annotations,
-        }
-    }
-
-    fn slice(
-        &self,
-        service: &Service,
+impl<'a> DesiredSlice<'a> {
+    fn new(
+        service: &Desired<'a>,
+        dress: &Dress<'a>,
         suffix: &str,
-        address_type: &str,
+        address_type: &'static str,
         endpoints: Vec<Endpoint>,
         ports: Vec<EndpointPort>,
-    ) -> EndpointSlice {
-        let name = service.name_any();
-        let mut labels = self.labels.clone();
-        labels.insert(l::SLICE_SERVICE.to_owned(), name.clone());
-        labels.insert(l::SLICE_MANAGED_BY.to_owned(), l::MANAGER.to_owned());
-        let mut annotations = self.annotations.clone();
-        sign(&labels, &mut annotations, |feed| {
+    ) -> Self {
+        let mut dress = dress.clone();
+        dress.labels.insert(l::SLICE_SERVICE, service.name.into());
+        dress.labels.insert(l::SLICE_MANAGED_BY, l::MANAGER.into());
+        sign(&mut dress, |feed| {
             feed(address_type.as_bytes());
             for endpoint in &endpoints {
-                endpoint
-                    .addresses
-                    .iter()
-                    .for_each(|address| feed(address.as_bytes()));
+                for address in &endpoint.addresses {
+                    feed(address.as_bytes());
+                }
                 feed(endpoint.hostname.as_deref().unwrap_or_default().as_bytes());
                 feed(&[u8::from(endpoint.is_ready())]);
             }
@@ -78,26 +69,59 @@ impl Dress {
                 feed(&port.port.unwrap_or_default().to_be_bytes());
             }
         });
-        EndpointSlice {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}-{suffix}")),
-                namespace: service.namespace(),
-                labels: Some(labels),
-                annotations: Some(annotations),
-                owner_references: Some(vec![OwnerReference {
-                    api_version: "v1".to_owned(),
-                    kind: "Service".to_owned(),
-                    name,
-                    // Empty until the Service stands; `apply` fills in what the Service's answer brings.
-                    uid: service.uid().unwrap_or_default(),
-                    ..OwnerReference::default()
-                }]),
-                ..ObjectMeta::default()
-            },
-            address_type: address_type.to_owned(),
+        Self {
+            name: format!("{}-{suffix}", service.name),
+            namespace: service.namespace,
+            dress,
+            owner: (service.name, service.uid.unwrap_or_default()),
+            address_type,
             endpoints,
             ports,
         }
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        let (name, uid) = self.owner;
+        vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }]
+    }
+
+    /// The object to create.
+    pub(super) fn slice(self) -> EndpointSlice {
+        EndpointSlice {
+            metadata: ObjectMeta {
+                owner_references: Some(self.owners()),
+                ..self.dress.metadata(self.namespace, &self.name)
+            },
+            address_type: self.address_type.to_owned(),
+            endpoints: self.endpoints,
+            ports: self.ports,
+        }
+    }
+}
+
+/// Labels and annotations of a mirror's slices, before the service name is added: the Service's labels, what
+/// Linkerd's destination controller reads.
+pub(super) fn dress<'a>(
+    labels: Wanted<'a>,
+    fq_name: Option<&'a str>,
+    identity: &'a str,
+) -> Dress<'a> {
+    let mut annotations = Wanted::new();
+    if let Some(fq_name) = fq_name {
+        annotations.insert(l::REMOTE_FQ_NAME, fq_name.into());
+    }
+    if !identity.is_empty() {
+        annotations.insert(l::REMOTE_GATEWAY_IDENTITY, identity.into());
+    }
+    Dress {
+        labels,
+        annotations,
     }
 }
 
@@ -115,12 +139,12 @@ pub(super) struct Through<'a> {
 ///
 /// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
 /// The gateway carries TCP, so ports of other protocols have no endpoint.
-pub(super) fn through_gateway(
-    service: &Service,
-    dress: &Dress,
+pub(super) fn through_gateway<'a>(
+    service: &Desired<'a>,
+    dress: &Dress<'a>,
     ports: &[ServicePort],
     through: &Through<'_>,
-) -> Vec<EndpointSlice> {
+) -> Vec<DesiredSlice<'a>> {
     let ports: Vec<EndpointPort> = ports
         .iter()
         .filter(|port| port.protocol() == "TCP")
@@ -142,20 +166,27 @@ pub(super) fn through_gateway(
             } else {
                 Vec::new()
             };
-            dress.slice(service, suffix, address_type, endpoints, ports.clone())
+            DesiredSlice::new(
+                service,
+                dress,
+                suffix,
+                address_type,
+                endpoints,
+                ports.clone(),
+            )
         })
         .collect()
 }
 
 /// A slice whose endpoints have host names: those of a headless mirror. `index` tells slices of one
 /// Service apart.
-pub(super) fn by_host(
-    service: &Service,
-    dress: &Dress,
+pub(super) fn by_host<'a>(
+    service: &Desired<'a>,
+    dress: &Dress<'a>,
     index: usize,
     hosts: &[(String, IpAddr, bool)],
     ports: &[EndpointPort],
-) -> Vec<EndpointSlice> {
+) -> Vec<DesiredSlice<'a>> {
     let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
     families(&addresses)
         .map(|(suffix, address_type, _)| {
@@ -169,7 +200,14 @@ pub(super) fn by_host(
             } else {
                 format!("{suffix}-{index}")
             };
-            dress.slice(service, &suffix, address_type, endpoints, ports.to_vec())
+            DesiredSlice::new(
+                service,
+                dress,
+                &suffix,
+                address_type,
+                endpoints,
+                ports.to_vec(),
+            )
         })
         .collect()
 }
@@ -213,7 +251,7 @@ pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
 
 /// The writes that make `actual` what is desired. Slices that are not ours are not touched.
 pub(super) fn reconcile(
-    desired: Vec<EndpointSlice>,
+    desired: Vec<DesiredSlice<'_>>,
     actual: &[Arc<EndpointSlice>],
     writes: &mut Vec<Write>,
 ) {
@@ -225,9 +263,11 @@ pub(super) fn reconcile(
     for slice in desired {
         let found = ours
             .iter()
-            .position(|actual| actual.metadata.name == slice.metadata.name);
+            .position(|actual| actual.metadata.name.as_ref() == Some(&slice.name));
         match found.map(|index| ours.swap_remove(index)) {
-            None => writes.push(Write::Create(Object::EndpointSlice(Box::new(slice)))),
+            None => writes.push(Write::Create(Object::EndpointSlice(Box::new(
+                slice.slice(),
+            )))),
             Some(actual) if actual.address_type != slice.address_type => {
                 // Immutable. It is made anew once the deletion is seen.
                 writes.push(Write::delete_slice(actual));
@@ -239,29 +279,18 @@ pub(super) fn reconcile(
     writes.extend(ours.into_iter().map(Write::delete_slice));
 }
 
-fn patch(desired: &EndpointSlice, actual: &EndpointSlice) -> Option<Write> {
-    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
-    let owned = desired
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .all(|owner| {
-            actual
-                .metadata
-                .owner_references
-                .iter()
-                .flatten()
-                .any(|known| known.uid == owner.uid)
-        });
+fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
+    let metadata = patch_metadata(&desired.dress, &actual.metadata);
+    let mut owners = actual.metadata.owner_references.iter().flatten();
+    let owned = owners.any(|known| known.uid == desired.owner.1);
     let same = desired.endpoints == actual.endpoints && desired.ports == actual.ports;
     if metadata.is_none() && owned && same {
         return None;
     }
     let mut metadata =
-        metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
+        metadata.unwrap_or_else(|| forced_metadata(&desired.dress, &actual.metadata));
     if !owned {
-        metadata["ownerReferences"] = json!(desired.metadata.owner_references);
+        metadata["ownerReferences"] = json!(desired.owners());
     }
     let rest = if same {
         json!({})

@@ -8,7 +8,7 @@ use super::{
     claims::{Claim, Holder, holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Exclusions, Map, annotation, is_federated, is_managed},
+    metadata::{Dress, Exclusions, Wanted, annotation, is_federated, is_managed},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
@@ -213,21 +213,17 @@ impl<'s> Members<'_, 's> {
             return None;
         };
         let mut labels = exclusions.labels(service.metadata.labels.as_ref());
-        labels.insert(l::MIRRORED_SERVICE.to_owned(), "true".to_owned());
+        labels.insert(l::MIRRORED_SERVICE, "true".into());
         let mut annotations = exclusions.annotations(service.metadata.annotations.as_ref());
         annotations.extend(self.annotations());
-        let ports = service.spec.ports.clone();
-        let desired = service::build(
-            self.namespace,
-            self.name,
+        let dress = Dress {
             labels,
             annotations,
-            ports,
-            false,
-            None,
-        );
+        };
+        let ports = &service.spec.ports;
+        let desired = service::build(self.namespace, self.name, dress, ports, false, None);
         match actual {
-            None => writes.push(Write::Create(Object::Service(Box::new(desired)))),
+            None => writes.push(Write::Create(Object::Service(Box::new(desired.service())))),
             Some(actual) if service::must_be_replaced(&desired, actual) => {
                 // Its list of members is all that is known of those that cannot be seen.
                 if self.all_seen(parts) {
@@ -268,18 +264,18 @@ impl<'s> Members<'_, 's> {
     }
 
     /// Remote members sorted by cluster, so that any order of arrival gives the same text.
-    fn annotations(&self) -> Map {
+    fn annotations(&self) -> Wanted<'_> {
         let remote: Vec<String> = self
             .clusters
             .iter()
             .map(|cluster| format!("{}@{cluster}", self.service))
             .collect();
-        let mut annotations = Map::new();
+        let mut annotations = Wanted::new();
         if !remote.is_empty() {
-            annotations.insert(l::REMOTE_DISCOVERY.to_owned(), remote.join(","));
+            annotations.insert(l::REMOTE_DISCOVERY, remote.join(",").into());
         }
         if self.local.is_some() {
-            annotations.insert(l::LOCAL_DISCOVERY.to_owned(), self.service.to_owned());
+            annotations.insert(l::LOCAL_DISCOVERY, self.service.into());
         }
         annotations
     }
@@ -289,19 +285,19 @@ impl<'s> Members<'_, 's> {
         let wanted = self.annotations();
         let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
             .into_iter()
-            .any(|key| annotation(&actual.metadata, key) != wanted.get(key).map(String::as_str));
+            .any(|key| annotation(&actual.metadata, key) != wanted.get(key).map(AsRef::as_ref));
         if !differs {
             return;
         }
-        let mut metadata = actual.metadata.clone();
-        let annotations = metadata.annotations.get_or_insert_default();
+        let mut dress = Dress::of(&actual.metadata);
+        let annotations = &mut dress.annotations;
         annotations.remove(l::REMOTE_DISCOVERY);
         annotations.remove(l::LOCAL_DISCOVERY);
         annotations.extend(wanted);
-        annotations.insert(l::MANAGED_BY.to_owned(), l::MANAGER.to_owned());
+        annotations.insert(l::MANAGED_BY, l::MANAGER.into());
         // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
         annotations.remove(l::DESIRED_STATE);
-        let patch = forced_metadata(&metadata, &actual.metadata);
+        let patch = forced_metadata(&dress, &actual.metadata);
         writes.push(guarded(Kind::Service, &actual.metadata, patch, json!({})));
     }
 }

@@ -4,26 +4,24 @@
 
 use std::net::IpAddr;
 
-use kube::ResourceExt;
-
 use super::{
     claims::{Claim, Holder, holder},
-    endpoints::{self, Dress, Through},
-    metadata::{Map, is_managed},
+    endpoints::{self, DesiredSlice, Through},
+    metadata::{Dress, Wanted, is_managed},
     mirrors::stand,
     names::{fits, probe_name},
     plan::{Plan, Write},
-    service,
+    service::{self, Desired},
     target::{Gateway, Probe, Target},
     world::World,
 };
 use crate::api::{
-    k8s::{EndpointSlice, Service, ServicePort},
+    k8s::{Service, ServicePort},
     labels as l,
 };
 
 /// What a probe Service is made of.
-pub(super) struct Wanted<'a> {
+pub(super) struct Wish<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
     probe: &'a Probe,
@@ -31,11 +29,11 @@ pub(super) struct Wanted<'a> {
 }
 
 /// What the probe Service of a Link should be made of, if there should be one.
-pub(super) fn wanted<'a>(world: &'a World, link: &str) -> Option<Wanted<'a>> {
+pub(super) fn wanted<'a>(world: &'a World, link: &str) -> Option<Wish<'a>> {
     let (target, entry) = world.probe_link(link)?;
     let gateway = target.gateway.as_ref()?;
     let probe = gateway.probe.as_ref().ok()?.as_ref()?;
-    Some(Wanted {
+    Some(Wish {
         target,
         gateway,
         probe,
@@ -74,7 +72,7 @@ fn remove(world: &World, link: &str, writes: &mut Vec<Write>) {
     endpoints::reconcile(Vec::new(), world.local_probe_slices(link), writes);
 }
 
-impl Wanted<'_> {
+impl Wish<'_> {
     fn write(&self, world: &World, writes: &mut Vec<Write>) {
         let link = self.target.link.as_str();
         let Ok(name) = fits(probe_name(link)) else {
@@ -88,8 +86,13 @@ impl Wanted<'_> {
         {
             return;
         }
-        let mut desired = self.service(namespace, &name);
-        desired.metadata.uid = actual.and_then(ResourceExt::uid);
+        let ports = [self.port()];
+        let dress = Dress {
+            labels: self.labels(),
+            ..Dress::default()
+        };
+        let mut desired = service::build(namespace, &name, dress, &ports, false, None);
+        desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
         let slices = self
             .addresses
             .map(|addresses| self.slices(&desired, addresses));
@@ -104,13 +107,12 @@ impl Wanted<'_> {
         );
     }
 
-    fn labels(&self) -> Map {
+    fn labels(&self) -> Wanted<'_> {
         [
-            (l::EXTENSION, l::EXTENSION_NAME),
-            (l::MIRRORED_GATEWAY, "true"),
-            (l::CLUSTER_NAME, &self.target.cluster),
+            (l::EXTENSION, l::EXTENSION_NAME.into()),
+            (l::MIRRORED_GATEWAY, "true".into()),
+            (l::CLUSTER_NAME, self.target.cluster.as_str().into()),
         ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()
     }
 
@@ -123,22 +125,9 @@ impl Wanted<'_> {
         }
     }
 
-    fn service(&self, namespace: &str, name: &str) -> Service {
-        let ports = vec![self.port()];
-        service::build(
-            namespace,
-            name,
-            self.labels(),
-            Map::new(),
-            ports,
-            false,
-            None,
-        )
-    }
-
     /// Never unready: it is the probe that finds out.
-    fn slices(&self, service: &Service, addresses: &[IpAddr]) -> Vec<EndpointSlice> {
-        let dress = Dress::new(self.labels(), None, &self.gateway.identity);
+    fn slices<'s>(&'s self, service: &Desired<'s>, addresses: &[IpAddr]) -> Vec<DesiredSlice<'s>> {
+        let dress = endpoints::dress(self.labels(), None, &self.gateway.identity);
         let at_probe_port = Gateway {
             port: self.probe.port,
             ..self.gateway.clone()
@@ -149,7 +138,7 @@ impl Wanted<'_> {
             ready: true,
             backed: true,
         };
-        endpoints::through_gateway(service, &dress, &[self.port()], &through)
+        endpoints::through_gateway(service, &dress, service.ports, &through)
     }
 }
 

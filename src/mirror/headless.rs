@@ -8,13 +8,11 @@ use std::{
     net::IpAddr,
 };
 
-use kube::ResourceExt;
-
 use super::{
     claims::Claim,
-    endpoints::{self, Dress, Through},
+    endpoints::{self, Through},
     export::Mode,
-    metadata::{Map, annotation, fq_name},
+    metadata::{Dress, Wanted, annotation, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
     names::{endpoint_mirror_name, fits},
     plan::{Problem, Report, Write},
@@ -30,10 +28,10 @@ type Ports = Vec<(String, String, i32, Option<String>)>;
 
 /// The plan for a headless Service of a Link that mirrors them as such.
 pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Report, Problem> {
-    let remote = context.service.name_any();
+    let remote = context.remote_name();
     let slices: Vec<&EndpointSlice> = context
         .remote
-        .slices_of(context.namespace, &remote)
+        .slices_of(context.namespace, remote)
         .collect();
     if slices.is_empty() && context.local.is_none() {
         return Ok(Report::Unknown); // its hosts decide what it becomes; they have not been seen yet
@@ -46,7 +44,9 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     if context.replace(&desired, writes) {
         return Ok(Report::Unknown);
     }
-    desired.metadata.uid = context.local.and_then(ResourceExt::uid);
+    desired.uid = context
+        .local
+        .and_then(|local| local.metadata.uid.as_deref());
     let actual = context.world.local_slices(context.namespace, name);
     let through = match context.through(actual) {
         Ok(through) => Through {
@@ -83,11 +83,9 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
             }
         }
     }
-    let dress = Dress::new(
-        service::mirrored_labels(context.target, context.service),
-        Some(fq_name(&remote, context.namespace, &context.target.domain)),
-        &through.gateway.identity,
-    );
+    let fq_name = fq_name(remote, context.namespace, &context.target.domain);
+    let labels = service::mirrored_labels(context.target, context.service);
+    let dress = endpoints::dress(labels, Some(&fq_name), &through.gateway.identity);
     let wanted = groups
         .into_iter()
         .enumerate()
@@ -191,32 +189,28 @@ impl Context<'_> {
         self.claim(host, &name, actual)?;
 
         let mut labels = service::mirrored_labels(target, self.service);
-        labels.insert(l::HEADLESS_MIRROR.to_owned(), self.name.clone());
-        let service = fq_name(&self.service.name_any(), namespace, &target.domain);
+        labels.insert(l::HEADLESS_MIRROR, self.name.as_str().into());
+        let service = fq_name(self.remote_name(), namespace, &target.domain);
         let fq_name = format!("{host}.{service}");
-        let mut annotations = Map::from([(l::REMOTE_FQ_NAME.to_owned(), fq_name.clone())]);
+        let mut annotations = Wanted::from([(l::REMOTE_FQ_NAME, fq_name.as_str().into())]);
         if let Some(opaque) = annotation(&self.service.metadata, l::OPAQUE_PORTS) {
-            annotations.insert(l::OPAQUE_PORTS.to_owned(), opaque.to_owned());
+            annotations.insert(l::OPAQUE_PORTS, opaque.into());
         }
-        let ports = self.service.spec.ports.clone();
-        let version = self.service.resource_version();
-        let mut desired = service::build(
-            namespace,
-            &name,
-            labels.clone(),
+        let slice_dress =
+            endpoints::dress(labels.clone(), Some(&fq_name), &through.gateway.identity);
+        let dress = Dress {
+            labels,
             annotations,
-            ports,
-            false,
-            version,
-        );
+        };
+        let ports = &self.service.spec.ports;
+        let version = self.service.metadata.resource_version.as_deref();
+        let mut desired = service::build(namespace, &name, dress, ports, false, version);
         if let Some(actual) = actual.filter(|actual| actual.is_headless()) {
             writes.push(Write::delete_service(actual)); // made anew in the next pass
             return Ok((name, None));
         }
-        desired.metadata.uid = actual.and_then(ResourceExt::uid);
-        let dress = Dress::new(labels, Some(fq_name), &through.gateway.identity);
-        let slices =
-            endpoints::through_gateway(&desired, &dress, &self.service.spec.ports, through);
+        desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
+        let slices = endpoints::through_gateway(&desired, &slice_dress, ports, through);
         let actual_slices = world.local_slices(namespace, &name);
         stand(
             &desired,
@@ -235,10 +229,9 @@ impl Context<'_> {
     /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
     /// and a Service may be named like a host.
     fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
-        let service = self.service.name_any();
         let own = Claim::Host {
             cluster: &self.target.cluster,
-            service: &service,
+            service: self.remote_name(),
             host,
         };
         self.world

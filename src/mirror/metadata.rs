@@ -1,6 +1,6 @@
 //! Labels and annotations: what is copied from a remote Service, what we add, and whose an object is.
 
-use std::{collections::BTreeMap, hash::Hasher as _};
+use std::{borrow::Cow, collections::BTreeMap, hash::Hasher as _};
 
 use kube::core::ObjectMeta;
 use siphasher::sip::SipHasher13;
@@ -8,6 +8,50 @@ use siphasher::sip::SipHasher13;
 use crate::api::{k8s::Service, labels as l};
 
 pub(super) type Map = BTreeMap<String, String>;
+
+/// Labels or annotations that should be. Borrowed where they can be: most plans find that nothing has changed.
+pub(super) type Wanted<'a> = BTreeMap<&'a str, Cow<'a, str>>;
+
+/// Labels and annotations that an object should have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dress<'a> {
+    pub(super) labels: Wanted<'a>,
+    pub(super) annotations: Wanted<'a>,
+}
+
+impl<'a> Dress<'a> {
+    /// What an object has.
+    pub(super) fn of(metadata: &'a ObjectMeta) -> Self {
+        Self {
+            labels: copy(metadata.labels.as_ref(), |_| false),
+            annotations: copy(metadata.annotations.as_ref(), |_| false),
+        }
+    }
+
+    /// Takes the mark off again: of an object that is not ours yet.
+    pub(super) fn unsign(&mut self) {
+        self.annotations.remove(l::MANAGED_BY);
+        self.annotations.remove(l::DESIRED_STATE);
+    }
+
+    /// Metadata of an object that wears this.
+    pub(super) fn metadata(&self, namespace: &str, name: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(owned(&self.labels)),
+            annotations: Some(owned(&self.annotations)),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+fn owned(wanted: &Wanted<'_>) -> Map {
+    wanted
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone().into_owned()))
+        .collect()
+}
 
 /// Labels and annotations of remote Services that are not copied to their mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +100,7 @@ impl Exclusions {
     }
 
     /// The labels that a mirror gets from its remote Service.
-    pub(super) fn labels(&self, remote: Option<&Map>) -> Map {
+    pub(super) fn labels<'a>(&self, remote: Option<&'a Map>) -> Wanted<'a> {
         let ours = |key: &str| {
             [
                 l::MIRROR_PREFIX,
@@ -72,7 +116,7 @@ impl Exclusions {
     }
 
     /// The annotations that a mirror gets from its remote Service.
-    pub(super) fn annotations(&self, remote: Option<&Map>) -> Map {
+    pub(super) fn annotations<'a>(&self, remote: Option<&'a Map>) -> Wanted<'a> {
         copy(remote, |key| {
             l::NEVER_COPIED_ANNOTATIONS.contains(&key)
                 || l::NEVER_COPIED_ANNOTATION_PREFIXES
@@ -83,11 +127,11 @@ impl Exclusions {
     }
 }
 
-fn copy(from: Option<&Map>, excluded: impl Fn(&str) -> bool) -> Map {
+fn copy(from: Option<&Map>, excluded: impl Fn(&str) -> bool) -> Wanted<'_> {
     from.into_iter()
         .flatten()
         .filter(|(key, _)| !excluded(key))
-        .map(|(key, value)| (key.clone(), value.clone()))
+        .map(|(key, value)| (key.as_str(), value.as_str().into()))
         .collect()
 }
 
@@ -168,8 +212,12 @@ pub(super) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
 ///
 /// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource
 /// version is not part of it: that it moved is no reason to write.
-pub(super) fn sign(labels: &Map, annotations: &mut Map, rest: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-    annotations.insert(l::MANAGED_BY.to_owned(), l::MANAGER.to_owned());
+pub(super) fn sign(dress: &mut Dress<'_>, rest: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    let Dress {
+        labels,
+        annotations,
+    } = dress;
+    annotations.insert(l::MANAGED_BY, l::MANAGER.into());
     let mut hasher = SipHasher13::new();
     let mut feed = |bytes: &[u8]| {
         hasher.write(bytes);
@@ -180,18 +228,7 @@ pub(super) fn sign(labels: &Map, annotations: &mut Map, rest: impl FnOnce(&mut d
         feed(value.as_bytes());
     }
     rest(&mut feed);
-    annotations.insert(
-        l::DESIRED_STATE.to_owned(),
-        format!("{:016x}", hasher.finish()),
-    );
-}
-
-/// Takes the mark off again: of an object that is not ours yet.
-pub(super) fn unsign(metadata: &mut ObjectMeta) {
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(l::MANAGED_BY);
-        annotations.remove(l::DESIRED_STATE);
-    }
+    annotations.insert(l::DESIRED_STATE, format!("{:016x}", hasher.finish()).into());
 }
 
 #[cfg(test)]
@@ -247,7 +284,7 @@ mod tests {
         ]);
         let kept = none.annotations(Some(&annotations));
         assert_eq!(
-            kept,
+            owned(&kept),
             map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
         );
         let labels = map(&[
@@ -256,7 +293,7 @@ mod tests {
             ("mirror.linkerd.iox/mine", "1"),
         ]);
         assert_eq!(
-            none.labels(Some(&labels)),
+            owned(&none.labels(Some(&labels))),
             map(&[("mirror.linkerd.iox/mine", "1")])
         );
     }
@@ -266,7 +303,7 @@ mod tests {
         let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
         let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
         assert_eq!(
-            exclusions.annotations(Some(&from)),
+            owned(&exclusions.annotations(Some(&from))),
             map(&[(l::OPAQUE_PORTS, "1")])
         );
     }
@@ -325,13 +362,17 @@ mod tests {
     #[test]
     fn the_hash_tells_content_apart_and_not_its_bounds() {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
-            let mut annotations = Map::new();
-            super::sign(&map(labels), &mut annotations, |feed| {
+            let labels = map(labels);
+            let mut dress = Dress {
+                labels: copy(Some(&labels), |_| false),
+                ..Dress::default()
+            };
+            super::sign(&mut dress, |feed| {
                 for text in rest {
                     feed(text.as_bytes());
                 }
             });
-            annotations[l::DESIRED_STATE].clone()
+            dress.annotations[l::DESIRED_STATE].to_string()
         };
         assert_eq!(sign(&[("a", "b")], &["x"]), sign(&[("a", "b")], &["x"]));
         assert_ne!(sign(&[("a", "b")], &[]), sign(&[("ab", "")], &[]));

@@ -9,13 +9,13 @@ use kube::ResourceExt;
 use self::removal::{Scope, delete_with_slices, removal};
 use super::{
     claims::Claim,
-    endpoints::{self, Dress, Through},
+    endpoints::{self, DesiredSlice, Through},
     export::{self, Mode},
     headless,
-    metadata::{Owner, fq_name, is_managed, owner, unsign},
+    metadata::{Owner, fq_name, is_managed, owner},
     names::{fits, mirror_name},
     plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
-    service,
+    service::{self, Desired},
     target::Target,
     world::{GatewayState, Liveness, NamespacePhase, Remote, World},
 };
@@ -175,12 +175,15 @@ pub(super) fn plain(
         name,
         ..
     } = context;
+    let fq_name = fq_name(context.remote_name(), namespace, &target.domain);
     let mut desired = service::mirror(target, context.service, mode, name, false);
     if context.replace(&desired, writes) {
         return Ok(Report::Unknown);
     }
     context.drop_endpoint_mirrors(|_| false, writes);
-    desired.metadata.uid = context.local.and_then(ResourceExt::uid);
+    desired.uid = context
+        .local
+        .and_then(|local| local.metadata.uid.as_deref());
     let actual = world.local_slices(namespace, name);
     let (slices, problem) = match mode {
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
@@ -192,16 +195,10 @@ pub(super) fn plain(
                 (None, None)
             }
             Ok(through) => {
-                let fq = fq_name(&context.service.name_any(), namespace, &target.domain);
                 let labels = service::mirrored_labels(target, context.service);
-                let dress = Dress::new(labels, Some(fq), &through.gateway.identity);
-                let ports = &context.service.spec.ports;
-                (
-                    Some(endpoints::through_gateway(
-                        &desired, &dress, ports, &through,
-                    )),
-                    None,
-                )
+                let dress = endpoints::dress(labels, Some(&fq_name), &through.gateway.identity);
+                let slices = endpoints::through_gateway(&desired, &dress, desired.ports, &through);
+                (Some(slices), None)
             }
         },
     };
@@ -223,6 +220,11 @@ pub(super) fn plain(
 }
 
 impl<'a> Context<'a> {
+    /// Name of the remote Service.
+    pub(super) fn remote_name(&self) -> &'a str {
+        self.service.metadata.name.as_deref().unwrap_or_default()
+    }
+
     /// How the gateway is reached, and whether there is anything behind it.
     pub(super) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
         let error = |message: &str| Err(Problem::new(Reason::Error, message));
@@ -232,8 +234,8 @@ impl<'a> Context<'a> {
         let Some(addresses) = self.gateway.reachable() else {
             return error("Failed to get gateway address: no address of the gateway is known");
         };
-        let service = self.service.name_any();
-        let backed = endpoints::any_ready(self.remote.slices_of(self.namespace, &service));
+        let slices = self.remote.slices_of(self.namespace, self.remote_name());
+        let backed = endpoints::any_ready(slices);
         let ready = match self.gateway.liveness {
             Liveness::Alive => true,
             Liveness::Dead => false,
@@ -252,14 +254,13 @@ impl<'a> Context<'a> {
 
     /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.
     fn is_new_to_us(&self) -> bool {
-        let service = self.service.name_any();
         let adopted = self.local.is_some_and(|local| !is_managed(&local.metadata));
-        let mut slices = self.remote.slices_of(self.namespace, &service);
+        let mut slices = self.remote.slices_of(self.namespace, self.remote_name());
         !adopted && slices.next().is_none()
     }
 
     /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
-    pub(super) fn replace(&self, desired: &Service, writes: &mut Vec<Write>) -> bool {
+    pub(super) fn replace(&self, desired: &Desired<'_>, writes: &mut Vec<Write>) -> bool {
         let Some(local) = self
             .local
             .filter(|local| service::must_be_replaced(desired, local))
@@ -293,8 +294,8 @@ impl<'a> Context<'a> {
 /// then is the Service marked as ours, so that an adoption that is cut short is taken up again. Without
 /// slices to take their place the Endpoints stay.
 pub(super) fn stand(
-    desired: &Service,
-    slices: Option<Vec<EndpointSlice>>,
+    desired: &Desired<'_>,
+    slices: Option<Vec<DesiredSlice<'_>>>,
     actual: Option<&Service>,
     actual_slices: &[Arc<EndpointSlice>],
     cluster: &str,
@@ -308,9 +309,8 @@ pub(super) fn stand(
     };
     match actual {
         None => {
-            let mut created = desired.clone();
-            created.metadata.uid = None;
-            writes.push(Write::Create(Object::Service(Box::new(created))));
+            let created = Box::new(desired.service());
+            writes.push(Write::Create(Object::Service(created)));
             reconcile(writes);
         }
         Some(actual) if is_managed(&actual.metadata) => {
@@ -324,7 +324,7 @@ pub(super) fn stand(
         }
         Some(actual) => {
             let mut desired = desired.clone();
-            unsign(&mut desired.metadata);
+            desired.dress.unsign();
             writes.extend(service::patch(&desired, actual));
         }
     }

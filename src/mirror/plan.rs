@@ -5,7 +5,13 @@ use std::collections::BTreeMap;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{federated, gateway, key::Key, metadata::Map, mirrors, world::World};
+use super::{
+    federated, gateway,
+    key::Key,
+    metadata::{Dress, Map, Wanted, annotation},
+    mirrors,
+    world::World,
+};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -307,45 +313,43 @@ pub fn plan(world: &World, key: &Key) -> Plan {
 /// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
 /// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
 /// are of those that say what an object is: Linkerd would read them.
-pub(super) fn patch_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Option<Value> {
-    let hash = super::metadata::annotation(actual, l::DESIRED_STATE);
-    let unchanged = hash == super::metadata::annotation(desired, l::DESIRED_STATE)
-        && holds(desired.labels.as_ref(), actual.labels.as_ref())
-        && holds(desired.annotations.as_ref(), actual.annotations.as_ref());
+pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Option<Value> {
+    let hash = desired.annotations.get(l::DESIRED_STATE);
+    let unchanged = annotation(actual, l::DESIRED_STATE) == hash.map(AsRef::as_ref)
+        && holds(&desired.labels, actual.labels.as_ref())
+        && holds(&desired.annotations, actual.annotations.as_ref());
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
 /// The patch of metadata, needed or not: something else has to be written anyway.
-pub(super) fn forced_metadata(desired: &ObjectMeta, actual: &ObjectMeta) -> Value {
+pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Value {
     json!({
-        "labels": exactly(desired.labels.as_ref(), actual.labels.as_ref()),
-        "annotations": exactly(desired.annotations.as_ref(), actual.annotations.as_ref()),
+        "labels": exactly(&desired.labels, actual.labels.as_ref()),
+        "annotations": exactly(&desired.annotations, actual.annotations.as_ref()),
     })
 }
 
-fn holds(desired: Option<&Map>, actual: Option<&Map>) -> bool {
-    let wanted = |key: &str| desired.is_some_and(|desired| desired.contains_key(key));
+fn holds(desired: &Wanted<'_>, actual: Option<&Map>) -> bool {
     let present = |key: &str| actual.and_then(|actual| actual.get(key));
-    let all_there = desired
-        .into_iter()
-        .flatten()
-        .all(|(key, value)| key == l::REMOTE_RESOURCE_VERSION || present(key) == Some(value));
+    let all_there = desired.iter().all(|(key, value)| {
+        *key == l::REMOTE_RESOURCE_VERSION || present(key).is_some_and(|found| found == value)
+    });
     let marks = |key: &&String| {
         key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
     };
     let mut marked = actual.into_iter().flat_map(BTreeMap::keys).filter(marks);
-    all_there && marked.all(|key| wanted(key))
+    all_there && marked.all(|key| desired.contains_key(key.as_str()))
 }
 
-fn exactly(desired: Option<&Map>, actual: Option<&Map>) -> BTreeMap<String, Option<String>> {
-    let stale = actual
-        .into_iter()
-        .flatten()
-        .map(|(key, _)| (key.clone(), None));
+fn exactly<'a>(
+    desired: &'a Wanted<'_>,
+    actual: Option<&'a Map>,
+) -> BTreeMap<&'a str, Option<&'a str>> {
+    let stale = actual.into_iter().flatten();
+    let stale = stale.map(|(key, _)| (key.as_str(), None));
     let wanted = desired
-        .into_iter()
-        .flatten()
-        .map(|(k, v)| (k.clone(), Some(v.clone())));
+        .iter()
+        .map(|(key, value)| (*key, Some(value.as_ref())));
     stale.chain(wanted).collect()
 }
 

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use kube::{ResourceExt as _, core::ObjectMeta};
 use serde_json::{Value, json};
 
 use super::{
     export::Mode,
-    metadata::{Map, fq_name, sign},
+    metadata::{Dress, Wanted, fq_name, sign},
     plan::{Kind, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
     target::Target,
 };
@@ -30,60 +29,84 @@ pub(super) fn mirrorable(remote: &Service) -> Result<(), Problem> {
     }
 }
 
+/// A local Service that should stand.
+#[derive(Clone, Debug)]
+pub(super) struct Desired<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// UID of the Service that stands, if one does.
+    pub(super) uid: Option<&'a str>,
+    pub(super) dress: Dress<'a>,
+    pub(super) ports: &'a [ServicePort],
+    /// Without a ClusterIP of its own.
+    pub(super) headless: bool,
+}
+
+impl Desired<'_> {
+    /// The object to create.
+    pub(super) fn service(&self) -> Service {
+        Service {
+            metadata: self.dress.metadata(self.namespace, self.name),
+            spec: ServiceSpec {
+                cluster_ip: self.headless.then(|| "None".to_owned()),
+                ports: self.ports.to_vec(),
+                selector: None,
+                type_: Some("ClusterIP".to_owned()),
+            },
+        }
+    }
+}
+
 /// The mirror of a Service. `headless`: without a ClusterIP of its own.
-pub(super) fn mirror(
-    target: &Target,
-    remote: &Service,
+pub(super) fn mirror<'a>(
+    target: &'a Target,
+    remote: &'a Service,
     mode: Mode,
-    name: &str,
+    name: &'a str,
     headless: bool,
-) -> Service {
-    let (service, namespace) = (remote.name_any(), remote.namespace().unwrap_or_default());
+) -> Desired<'a> {
+    let metadata = &remote.metadata;
+    let service = metadata.name.as_deref().unwrap_or_default();
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let mut labels = mirrored_labels(target, remote);
     if mode == Mode::RemoteDiscovery {
-        labels.insert(l::REMOTE_DISCOVERY.to_owned(), target.cluster.clone());
-        labels.insert(l::REMOTE_SERVICE.to_owned(), service.clone());
+        labels.insert(l::REMOTE_DISCOVERY, target.cluster.as_str().into());
+        labels.insert(l::REMOTE_SERVICE, service.into());
     }
-    let mut annotations = target
-        .exclusions
-        .annotations(remote.metadata.annotations.as_ref());
+    let mut annotations = target.exclusions.annotations(metadata.annotations.as_ref());
     annotations.insert(
-        l::REMOTE_FQ_NAME.to_owned(),
-        fq_name(&service, &namespace, &target.domain),
+        l::REMOTE_FQ_NAME,
+        fq_name(service, namespace, &target.domain).into(),
     );
-    let version = remote.resource_version();
-    build(
-        &namespace,
-        name,
+    let dress = Dress {
         labels,
         annotations,
-        remote.spec.ports.clone(),
-        headless,
-        version,
-    )
+    };
+    let version = metadata.resource_version.as_deref();
+    let ports = &remote.spec.ports;
+    build(namespace, name, dress, ports, headless, version)
 }
 
 /// Labels that the mirror of a Service and everything around it carry.
-pub(super) fn mirrored_labels(target: &Target, remote: &Service) -> Map {
+pub(super) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> Wanted<'a> {
     let mut labels = target.exclusions.labels(remote.metadata.labels.as_ref());
-    labels.insert(l::MIRRORED_SERVICE.to_owned(), "true".to_owned());
-    labels.insert(l::CLUSTER_NAME.to_owned(), target.cluster.clone());
+    labels.insert(l::MIRRORED_SERVICE, "true".into());
+    labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
     labels
 }
 
 /// A desired Service, signed. `version`: what is written along as the remote resource version.
-pub(super) fn build(
-    namespace: &str,
-    name: &str,
-    labels: Map,
-    mut annotations: Map,
-    ports: Vec<ServicePort>,
+pub(super) fn build<'a>(
+    namespace: &'a str,
+    name: &'a str,
+    mut dress: Dress<'a>,
+    ports: &'a [ServicePort],
     headless: bool,
-    version: Option<String>,
-) -> Service {
-    sign(&labels, &mut annotations, |feed| {
+    version: Option<&'a str>,
+) -> Desired<'a> {
+    sign(&mut dress, |feed| {
         feed(if headless { b"headless" } else { b"" });
-        for port in &ports {
+        for port in ports {
             feed(port.name.as_deref().unwrap_or_default().as_bytes());
             feed(port.protocol().as_bytes());
             feed(port.app_protocol.as_deref().unwrap_or_default().as_bytes());
@@ -92,33 +115,27 @@ pub(super) fn build(
         }
     });
     if let Some(version) = version {
-        annotations.insert(l::REMOTE_RESOURCE_VERSION.to_owned(), version);
+        let annotations = &mut dress.annotations;
+        annotations.insert(l::REMOTE_RESOURCE_VERSION, version.into());
     }
-    Service {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            labels: Some(labels),
-            annotations: Some(annotations),
-            ..ObjectMeta::default()
-        },
-        spec: ServiceSpec {
-            cluster_ip: headless.then(|| "None".to_owned()),
-            ports,
-            selector: None,
-            type_: Some("ClusterIP".to_owned()),
-        },
+    Desired {
+        namespace,
+        name,
+        uid: None,
+        dress,
+        ports,
+        headless,
     }
 }
 
 /// The write that makes `actual` what is desired; `None` if it is.
 ///
 /// Whether a Service is headless cannot be changed: the caller replaces it (see [`must_be_replaced`]).
-pub(super) fn patch(desired: &Service, actual: &Service) -> Option<Write> {
-    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
+pub(super) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
+    let metadata = patch_metadata(&desired.dress, &actual.metadata);
     let mut spec = serde_json::Map::new();
-    if !same_ports(&desired.spec.ports, &actual.spec.ports) {
-        spec.insert("ports".to_owned(), json!(desired.spec.ports));
+    if !same_ports(desired.ports, &actual.spec.ports) {
+        spec.insert("ports".to_owned(), json!(desired.ports));
     }
     if actual
         .spec
@@ -140,7 +157,7 @@ pub(super) fn patch(desired: &Service, actual: &Service) -> Option<Write> {
     if metadata.is_none() && spec.is_empty() {
         return None;
     }
-    let metadata = metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
+    let metadata = metadata.unwrap_or_else(|| forced_metadata(&desired.dress, &actual.metadata));
     let rest = if spec.is_empty() {
         json!({})
     } else {
@@ -150,8 +167,8 @@ pub(super) fn patch(desired: &Service, actual: &Service) -> Option<Write> {
 }
 
 /// Whether `actual` can become `desired` in place: a ClusterIP, or its absence, is for life.
-pub(super) fn must_be_replaced(desired: &Service, actual: &Service) -> bool {
-    desired.is_headless() != actual.is_headless()
+pub(super) fn must_be_replaced(desired: &Desired<'_>, actual: &Service) -> bool {
+    desired.headless != actual.is_headless()
 }
 
 /// Whether ports are the same once Kubernetes' defaults are filled in.

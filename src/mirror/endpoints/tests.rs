@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mirror::{
-    fixtures::{endpoint as seen, ip, map, port, said, slice, svc, target},
+    fixtures::{endpoint as seen, ip, map, port, said, slice, target},
     target::Target,
 };
 
@@ -13,6 +13,16 @@ fn made(
     ready: bool,
     backed: bool,
 ) -> Vec<EndpointSlice> {
+    let slices = desired(addresses, ports, ready, backed).into_iter();
+    slices.map(DesiredSlice::slice).collect()
+}
+
+fn desired(
+    addresses: &[&str],
+    ports: &[ServicePort],
+    ready: bool,
+    backed: bool,
+) -> Vec<DesiredSlice<'static>> {
     let Target { gateway, .. } = target("east");
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
     let through = Through {
@@ -21,13 +31,20 @@ fn made(
         ready,
         backed,
     };
-    let labels = map(&[(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, "east")]);
-    let dress = Dress::new(
-        labels,
-        Some("web.ns.svc.cluster.local".to_owned()),
-        "identity",
-    );
-    through_gateway(&svc("web-east").0, &dress, ports, &through)
+    let labels = [
+        (l::MIRRORED_SERVICE, "true".into()),
+        (l::CLUSTER_NAME, "east".into()),
+    ];
+    let dress = dress(labels.into(), Some("web.ns.svc.cluster.local"), "identity");
+    let service = Desired {
+        namespace: "ns",
+        name: "web-east",
+        uid: Some("uid-web-east"),
+        dress: Dress::default(),
+        ports: &[],
+        headless: false,
+    };
+    through_gateway(&service, &dress, ports, &through)
 }
 
 fn of(protocol: &str, made: ServicePort) -> ServicePort {
@@ -154,7 +171,7 @@ fn metadata_is_what_linkerd_reads() {
         (owner.kind.as_str(), owner.uid.as_str()),
         ("Service", "uid-web-east")
     );
-    let dress = Dress::new(Map::new(), None, "");
+    let dress = dress(Wanted::new(), None, "");
     assert!(
         dress.annotations.is_empty(),
         "W-61 no identity: no annotation"
@@ -196,14 +213,9 @@ fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
 
 #[test]
 fn only_slices_of_ours_that_differ_are_written() {
-    let both = || {
-        made(
-            &["192.0.2.1", "2001:db8::1"],
-            &[port("http", 80)],
-            true,
-            true,
-        )
-    };
+    let addresses = ["192.0.2.1", "2001:db8::1"];
+    let both = || desired(&addresses, &[port("http", 80)], true, true);
+    let made = || made(&addresses, &[port("http", 80)], true, true);
     let standing = |slices: Vec<EndpointSlice>| -> Vec<Arc<EndpointSlice>> {
         let slices = slices.into_iter().map(|mut slice| {
             slice.metadata.uid = slice.metadata.name.clone();
@@ -212,23 +224,23 @@ fn only_slices_of_ours_that_differ_are_written() {
         slices.collect()
     };
     let with = |edit: fn(&mut EndpointSlice)| {
-        let mut slices = both();
+        let mut slices = made();
         edit(&mut slices[0]);
         standing(slices)
     };
     let patch = vec!["patch EndpointSlice ns/web-east-ipv4"];
     for (what, desired, actual, writes) in [
-        ("W-37 nothing differs", both(), standing(both()), vec![]),
+        ("W-37 nothing differs", both(), standing(made()), vec![]),
         (
             "the gateway has no IPv6 address any more",
             both()[..1].to_vec(),
-            standing(both()),
+            standing(made()),
             vec!["delete EndpointSlice ns/web-east-ipv6"],
         ),
         (
             "it has got one",
             both(),
-            standing(both()[..1].to_vec()),
+            standing(made()[..1].to_vec()),
             vec!["create EndpointSlice ns/web-east-ipv6"],
         ),
         (

@@ -6,6 +6,11 @@ use crate::mirror::fixtures::{Svc, link, map, port, svc, target};
 /// What somebody did to a Service.
 type Edit = (&'static str, fn(&mut Service));
 
+/// The mirror in gateway mode, as it is created.
+fn made(remote: &Service, headless: bool) -> Service {
+    mirror(&target("east"), remote, Mode::Gateway, "web-east", headless).service()
+}
+
 fn ours(service: &Service, key: &str) -> Option<String> {
     service.metadata.annotations.as_ref()?.get(key).cloned()
 }
@@ -35,7 +40,7 @@ fn labels_and_annotations_are_those_that_the_original_writes() {
         (Mode::Gateway, labels.to_vec()),
         (Mode::RemoteDiscovery, [&labels[..], &flat].concat()),
     ] {
-        let mirror = mirror(&target, &remote.0, mode, "web-east", false);
+        let mirror = mirror(&target, &remote.0, mode, "web-east", false).service();
         assert_eq!(mirror.metadata.labels, Some(map(&expected)));
         let mut annotations = mirror.metadata.annotations.unwrap();
         assert!(annotations.remove(l::DESIRED_STATE).is_some());
@@ -68,7 +73,7 @@ fn of_a_service_s_specification_only_ports_are_copied() {
         },
     }))
     .unwrap();
-    let mirror = mirror(&target("east"), &remote, Mode::Gateway, "web-east", false);
+    let mirror = made(&remote, false);
     let expected = json!({
         "type": "ClusterIP",
         "ports": [
@@ -83,13 +88,7 @@ fn of_a_service_s_specification_only_ports_are_copied() {
 #[test]
 fn a_headless_mirror_has_no_cluster_ip_and_any_other_gets_one() {
     for (headless, address) in [(true, Some("None")), (false, None)] {
-        let mirror = mirror(
-            &target("east"),
-            &svc("web").0,
-            Mode::Gateway,
-            "web-east",
-            headless,
-        );
+        let mirror = made(&svc("web").0, headless);
         assert_eq!(mirror.spec.cluster_ip.as_deref(), address);
     }
 }
@@ -97,7 +96,7 @@ fn a_headless_mirror_has_no_cluster_ip_and_any_other_gets_one() {
 #[test]
 fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
     let hash = |remote: Svc| {
-        let mirror = mirror(&target("east"), &remote.0, Mode::Gateway, "web-east", false);
+        let mirror = made(&remote.0, false);
         ours(&mirror, l::DESIRED_STATE)
     };
     let udp = ServicePort {
@@ -132,15 +131,10 @@ fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
 
 #[test]
 fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
-    let desired = mirror(
-        &target("east"),
-        &svc("web").0,
-        Mode::Gateway,
-        "web-east",
-        false,
-    );
+    let (east, remote) = (target("east"), svc("web").0);
+    let desired = mirror(&east, &remote, Mode::Gateway, "web-east", false);
     let differing = |edit: fn(&mut Service)| {
-        let mut actual = desired.clone();
+        let mut actual = desired.service();
         actual.metadata.uid = Some("u".to_owned());
         actual.metadata.resource_version = Some("5".to_owned());
         edit(&mut actual);
