@@ -7,10 +7,11 @@ use kube::core::ObjectMeta;
 use serde_json::json;
 
 use super::{
-    metadata::{Dress, Wanted, annotation, label, sign},
+    metadata::{Dress, annotation, label, sign},
     plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
     target::Gateway,
+    wanted::Wanted,
 };
 use crate::api::{
     k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, ServicePort},
@@ -112,7 +113,7 @@ pub(super) fn dress<'a>(
     fq_name: Option<&'a str>,
     identity: &'a str,
 ) -> Dress<'a> {
-    let mut annotations = Wanted::new();
+    let mut annotations = Wanted::default();
     if let Some(fq_name) = fq_name {
         annotations.insert(l::REMOTE_FQ_NAME, fq_name.into());
     }

@@ -8,7 +8,7 @@ use super::{
     claims::{Claim, Holder, holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Dress, Exclusions, Wanted, annotation, is_federated, is_managed},
+    metadata::{Dress, Exclusions, annotation, is_federated, is_managed},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
@@ -16,6 +16,7 @@ use super::{
     },
     service,
     target::Target,
+    wanted::Wanted,
     world::World,
 };
 use crate::api::{k8s::Service, labels as l};
@@ -270,7 +271,7 @@ impl<'s> Members<'_, 's> {
             .iter()
             .map(|cluster| format!("{}@{cluster}", self.service))
             .collect();
-        let mut annotations = Wanted::new();
+        let mut annotations = Wanted::default();
         if !remote.is_empty() {
             annotations.insert(l::REMOTE_DISCOVERY, remote.join(",").into());
         }
@@ -285,7 +286,7 @@ impl<'s> Members<'_, 's> {
         let wanted = self.annotations();
         let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
             .into_iter()
-            .any(|key| annotation(&actual.metadata, key) != wanted.get(key).map(AsRef::as_ref));
+            .any(|key| annotation(&actual.metadata, key) != wanted.get(key));
         if !differs {
             return;
         }

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use super::{
     claims::{Claim, Holder, holder},
     endpoints::{self, DesiredSlice, Through},
-    metadata::{Dress, Wanted, is_managed},
+    metadata::{Dress, is_managed},
     mirrors::stand,
     names::{fits, probe_name},
     plan::{Plan, Write},
     service::{self, Desired},
     target::{Gateway, Probe, Target},
+    wanted::Wanted,
     world::World,
 };
 use crate::api::{

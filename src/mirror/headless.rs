@@ -12,11 +12,12 @@ use super::{
     claims::Claim,
     endpoints::{self, Through},
     export::Mode,
-    metadata::{Dress, Wanted, annotation, fq_name},
+    metadata::{Dress, annotation, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
     names::{endpoint_mirror_name, fits},
     plan::{Problem, Report, Write},
     service,
+    wanted::Wanted,
 };
 use crate::api::{
     k8s::{EndpointPort, EndpointSlice, Service},

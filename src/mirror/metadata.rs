@@ -1,16 +1,14 @@
 //! Labels and annotations: what is copied from a remote Service, what we add, and whose an object is.
 
-use std::{borrow::Cow, collections::BTreeMap, hash::Hasher as _};
+use std::{collections::BTreeMap, hash::Hasher as _};
 
 use kube::core::ObjectMeta;
 use siphasher::sip::SipHasher13;
 
+use super::wanted::Wanted;
 use crate::api::{k8s::Service, labels as l};
 
 pub(super) type Map = BTreeMap<String, String>;
-
-/// Labels or annotations that should be. Borrowed where they can be: most plans find that nothing has changed.
-pub(super) type Wanted<'a> = BTreeMap<&'a str, Cow<'a, str>>;
 
 /// Labels and annotations that an object should have.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +21,8 @@ impl<'a> Dress<'a> {
     /// What an object has.
     pub(super) fn of(metadata: &'a ObjectMeta) -> Self {
         Self {
-            labels: copy(metadata.labels.as_ref(), |_| false),
-            annotations: copy(metadata.annotations.as_ref(), |_| false),
+            labels: Wanted::copy(metadata.labels.as_ref(), |_| false),
+            annotations: Wanted::copy(metadata.annotations.as_ref(), |_| false),
         }
     }
 
@@ -39,18 +37,11 @@ impl<'a> Dress<'a> {
         ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(owned(&self.labels)),
-            annotations: Some(owned(&self.annotations)),
+            labels: Some(self.labels.to_map()),
+            annotations: Some(self.annotations.to_map()),
             ..ObjectMeta::default()
         }
     }
-}
-
-fn owned(wanted: &Wanted<'_>) -> Map {
-    wanted
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), value.clone().into_owned()))
-        .collect()
 }
 
 /// Labels and annotations of remote Services that are not copied to their mirrors.
@@ -110,14 +101,14 @@ impl Exclusions {
             .iter()
             .any(|prefix| key.starts_with(prefix))
         };
-        copy(remote, |key| {
+        Wanted::copy(remote, |key| {
             ours(key) || self.labels.iter().any(|rule| rule.matches(key))
         })
     }
 
     /// The annotations that a mirror gets from its remote Service.
     pub(super) fn annotations<'a>(&self, remote: Option<&'a Map>) -> Wanted<'a> {
-        copy(remote, |key| {
+        Wanted::copy(remote, |key| {
             l::NEVER_COPIED_ANNOTATIONS.contains(&key)
                 || l::NEVER_COPIED_ANNOTATION_PREFIXES
                     .iter()
@@ -125,14 +116,6 @@ impl Exclusions {
                 || (key != l::OPAQUE_PORTS && self.annotations.iter().any(|rule| rule.matches(key)))
         })
     }
-}
-
-fn copy(from: Option<&Map>, excluded: impl Fn(&str) -> bool) -> Wanted<'_> {
-    from.into_iter()
-        .flatten()
-        .filter(|(key, _)| !excluded(key))
-        .map(|(key, value)| (key.as_str(), value.as_str().into()))
-        .collect()
 }
 
 /// Whose a local Service is. Decided by labels and annotations, never by its name.
@@ -258,12 +241,12 @@ mod tests {
             let exclusions = Exclusions::new(rules, rules);
             let from = map(&[(key, "v")]);
             assert_eq!(
-                exclusions.labels(Some(&from)).is_empty(),
+                exclusions.labels(Some(&from)).to_map().is_empty(),
                 dropped,
                 "label {key}: {rules:?}"
             );
             assert_eq!(
-                exclusions.annotations(Some(&from)).is_empty(),
+                exclusions.annotations(Some(&from)).to_map().is_empty(),
                 dropped,
                 "{key}: {rules:?}"
             );
@@ -284,7 +267,7 @@ mod tests {
         ]);
         let kept = none.annotations(Some(&annotations));
         assert_eq!(
-            owned(&kept),
+            kept.to_map(),
             map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
         );
         let labels = map(&[
@@ -293,7 +276,7 @@ mod tests {
             ("mirror.linkerd.iox/mine", "1"),
         ]);
         assert_eq!(
-            owned(&none.labels(Some(&labels))),
+            none.labels(Some(&labels)).to_map(),
             map(&[("mirror.linkerd.iox/mine", "1")])
         );
     }
@@ -303,7 +286,7 @@ mod tests {
         let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
         let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
         assert_eq!(
-            owned(&exclusions.annotations(Some(&from))),
+            exclusions.annotations(Some(&from)).to_map(),
             map(&[(l::OPAQUE_PORTS, "1")])
         );
     }
@@ -364,7 +347,7 @@ mod tests {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
             let labels = map(labels);
             let mut dress = Dress {
-                labels: copy(Some(&labels), |_| false),
+                labels: Wanted::copy(Some(&labels), |_| false),
                 ..Dress::default()
             };
             super::sign(&mut dress, |feed| {

@@ -23,6 +23,7 @@ mod service;
 pub mod status;
 mod store;
 mod target;
+mod wanted;
 mod world;
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::{
     federated, gateway,
     key::Key,
-    metadata::{Dress, Map, Wanted, annotation},
+    metadata::{Dress, Map, annotation},
     mirrors,
+    wanted::Wanted,
     world::World,
 };
 use crate::api::{
@@ -315,9 +316,9 @@ pub fn plan(world: &World, key: &Key) -> Plan {
 /// are of those that say what an object is: Linkerd would read them.
 pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
-    let unchanged = annotation(actual, l::DESIRED_STATE) == hash.map(AsRef::as_ref)
-        && holds(&desired.labels, actual.labels.as_ref())
-        && holds(&desired.annotations, actual.annotations.as_ref());
+    let unchanged = annotation(actual, l::DESIRED_STATE) == hash
+        && desired.labels.holds(actual.labels.as_ref())
+        && desired.annotations.holds(actual.annotations.as_ref());
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
@@ -329,27 +330,13 @@ pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Value
     })
 }
 
-fn holds(desired: &Wanted<'_>, actual: Option<&Map>) -> bool {
-    let present = |key: &str| actual.and_then(|actual| actual.get(key));
-    let all_there = desired.iter().all(|(key, value)| {
-        *key == l::REMOTE_RESOURCE_VERSION || present(key).is_some_and(|found| found == value)
-    });
-    let marks = |key: &&String| {
-        key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
-    };
-    let mut marked = actual.into_iter().flat_map(BTreeMap::keys).filter(marks);
-    all_there && marked.all(|key| desired.contains_key(key.as_str()))
-}
-
 fn exactly<'a>(
     desired: &'a Wanted<'_>,
     actual: Option<&'a Map>,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
     let stale = actual.into_iter().flatten();
     let stale = stale.map(|(key, _)| (key.as_str(), None));
-    let wanted = desired
-        .iter()
-        .map(|(key, value)| (*key, Some(value.as_ref())));
+    let wanted = desired.iter().map(|(key, value)| (key, Some(value)));
     stale.chain(wanted).collect()
 }
 

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     export::Mode,
-    metadata::{Dress, Wanted, fq_name, sign},
+    metadata::{Dress, fq_name, sign},
     plan::{Kind, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
     target::Target,
+    wanted::Wanted,
 };
 use crate::api::{
     k8s::{Service, ServicePort, ServiceSpec},

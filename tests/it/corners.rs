@@ -265,7 +265,13 @@ async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
     .await;
     controller.kill();
 
-    // Its successor would need a thousand failures to call the gateway dead.
+    // Its successor finds no word on the gateway in the Link's status, and would need a thousand failures to
+    // call it dead.
+    let forget = Patch::Merge(json!({ "status": { "gateway": null } }));
+    links(source)
+        .patch_status("unknown", &PatchParams::default(), &forget)
+        .await
+        .unwrap();
     edit(source, "unknown", probe("1000")).await;
     let _controller = Controller::start(source, &flags);
     export(far, "unknown", &web("new", "unknown")).await;

@@ -171,9 +171,9 @@ fn metadata_is_what_linkerd_reads() {
         (owner.kind.as_str(), owner.uid.as_str()),
         ("Service", "uid-web-east")
     );
-    let dress = dress(Wanted::new(), None, "");
+    let dress = dress(Wanted::default(), None, "");
     assert!(
-        dress.annotations.is_empty(),
+        dress.annotations.iter().next().is_none(),
         "W-61 no identity: no annotation"
     );
 }
