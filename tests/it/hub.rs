@@ -54,27 +54,36 @@ pub(crate) async fn hub() -> &'static Hub {
     .await
 }
 
-/// Two more control planes, `source` and `far`, for tests that start, stop and kill controllers on the one or pause the
-/// other. One test at a time: two controllers on one cluster would take each other's mirrors away.
+/// Two more control planes, for tests that start, stop and kill controllers on `source` or pause `far`. Nobody
+/// else has them meanwhile: two controllers on one cluster would take each other's mirrors away.
 pub(crate) struct Alone {
     pub(crate) source: Arc<ControlPlane>,
     pub(crate) far: Arc<ControlPlane>,
-    _turn: MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, Option<Pair>>,
 }
 
-/// Waits for one's turn on the control planes of [`Alone`]. There is no Link, and `far` answers.
+type Pair = [Arc<ControlPlane>; 2];
+
+/// Waits until a pair is free: one of two, so that tests which mostly wait do so side by side. There is no Link,
+/// and `far` answers.
 pub(crate) async fn alone() -> Alone {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    static PLANES: OnceCell<[Arc<ControlPlane>; 2]> = OnceCell::const_new();
-    let turn = TURN.lock().await;
-    let planes = PLANES.get_or_init(async || {
-        let (source, far) = tokio::join!(
-            installed("source", "192.0.2.40"),
-            installed("far", "192.0.2.50")
-        );
-        [source, far]
-    });
-    let [source, far] = planes.await.clone();
+    static PAIRS: [Mutex<Option<Pair>>; 2] = [Mutex::const_new(None), Mutex::const_new(None)];
+    let (number, mut turn) = tokio::select! {
+        biased;
+        turn = PAIRS[0].lock() => (0, turn),
+        turn = PAIRS[1].lock() => (1, turn),
+    };
+    let [source, far] = match turn.as_ref() {
+        Some(pair) => pair.clone(),
+        None => {
+            let (source, far) = (format!("source-{number}"), format!("far-{number}"));
+            let (source, far) = tokio::join!(
+                installed(&source, "192.0.2.40"),
+                installed(&far, "192.0.2.50")
+            );
+            turn.insert([source, far]).clone()
+        }
+    };
     // A test that failed may have left them otherwise.
     far.resume_api_server().unwrap();
     let all = ListParams::default();

@@ -96,7 +96,7 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
             })
             .await
             .unwrap();
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(REST / 4).await;
             assert_eq!(said(source, since), [""; 0], "{round}");
         } else {
             let since = source.audit().unwrap().len();
