@@ -54,37 +54,68 @@ pub(crate) async fn hub() -> &'static Hub {
     .await
 }
 
-/// Two more control planes, `source` and `far`, for tests that start, stop and kill controllers on the one or pause the
-/// other. One test at a time: two controllers on one cluster would take each other's mirrors away.
+/// Two more control planes for tests that start, stop and kill controllers on the one or do harm to the other. One test
+/// at a time: two controllers on one cluster would take each other's mirrors away.
 pub(crate) struct Alone {
     pub(crate) source: Arc<ControlPlane>,
     pub(crate) far: Arc<ControlPlane>,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for one's turn on the control planes of [`Alone`]. There is no Link, and `far` answers.
-pub(crate) async fn alone() -> Alone {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    static PLANES: OnceCell<[Arc<ControlPlane>; 2]> = OnceCell::const_new();
-    let turn = TURN.lock().await;
-    let planes = PLANES.get_or_init(async || {
-        let (source, far) = tokio::join!(
-            installed("source", "192.0.2.40"),
-            installed("far", "192.0.2.50")
-        );
-        [source, far]
-    });
-    let [source, far] = planes.await.clone();
-    // A test that failed may have left them otherwise.
-    far.resume_api_server().unwrap();
-    let all = ListParams::default();
-    links(&source)
-        .delete_collection(&DeleteParams::default(), &all)
-        .await
-        .unwrap();
-    Alone {
-        source,
-        far,
-        _turn: turn,
+/// Two control planes, and whose turn it is.
+struct Pair {
+    turn: Mutex<()>,
+    planes: OnceCell<[Arc<ControlPlane>; 2]>,
+}
+
+impl Pair {
+    const fn new() -> Self {
+        Self {
+            turn: Mutex::const_new(()),
+            planes: OnceCell::const_new(),
+        }
     }
+
+    /// Waits for one's turn. There is no Link, and `far` answers.
+    async fn take(&'static self, names: [&str; 2]) -> Alone {
+        let turn = self.turn.lock().await;
+        let planes = self.planes.get_or_init(async || {
+            let (source, far) = tokio::join!(
+                installed(names[0], "192.0.2.40"),
+                installed(names[1], "192.0.2.50")
+            );
+            [source, far]
+        });
+        let [source, far] = planes.await.clone();
+        // A test that failed may have left them otherwise.
+        far.resume_api_server().unwrap();
+        let all = ListParams::default();
+        links(&source)
+            .delete_collection(&DeleteParams::default(), &all)
+            .await
+            .unwrap();
+        Alone {
+            source,
+            far,
+            _turn: turn,
+        }
+    }
+}
+
+/// The pair for tests of controllers that start and stop.
+pub(crate) async fn alone() -> Alone {
+    static PAIR: Pair = Pair::new();
+    PAIR.take(["source", "far"]).await
+}
+
+/// The pair for tests of faults: of networks, and of API servers.
+pub(crate) async fn faulty() -> Alone {
+    static PAIR: Pair = Pair::new();
+    PAIR.take(["faulty-source", "faulty-far"]).await
+}
+
+/// The pair for tests that kill the controller at every write.
+pub(crate) async fn swept() -> Alone {
+    static PAIR: Pair = Pair::new();
+    PAIR.take(["swept-source", "swept-far"]).await
 }
