@@ -7,13 +7,16 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::scenarios::{BYSTANDER, Keeps, Stage};
+
+/// Name of the slice that marks the end.
+const MARK: &str = "the-end";
 
 /// What happened to one object.
 #[derive(Clone, Debug)]
@@ -43,7 +46,7 @@ fn services(stage: &Stage) -> Api<Service> {
 /// What has happened since that point.
 pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Changes> {
     // A change that marks the end.
-    let mark = json!({ "metadata": { "annotations": { "mark": "the end" } } });
+    let mark = json!({ "metadata": { "annotations": { "mark": MARK } } });
     services(stage)
         .patch(BYSTANDER, &PatchParams::default(), &Patch::Merge(mark))
         .await?;
@@ -78,28 +81,26 @@ pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Change
         known.or_default().push(event);
     }
     let api: Api<EndpointSlice> = Api::namespaced(stage.source.client(), &stage.namespace);
-    let end = api.list(&ListParams::default()).await?;
-    let end = end.metadata.resource_version.unwrap_or_default();
-    // Up to here and no further: a watch of what has been ends by itself after a second.
-    let mut events = std::pin::pin!(api.watch(&parameters.timeout(1), since).await?);
-    let is_over = |version: Option<String>| version.is_none_or(|v| later(&v, &end));
-    while let Some(event) = events.try_next().await? {
+    let mark = json!({ "metadata": { "name": MARK }, "addressType": "IPv4", "endpoints": [] });
+    api.create(&PostParams::default(), &serde_json::from_value(mark)?)
+        .await?;
+    let mut events = std::pin::pin!(api.watch(&parameters, since).await?);
+    while let Some(event) = timeout(limit, events.try_next()).await?? {
         let (slice, which) = match event {
             WatchEvent::Added(slice) => (slice, 0),
             WatchEvent::Deleted(slice) => (slice, 1),
-            WatchEvent::Modified(slice) if is_over(slice.resource_version()) => break,
             WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => continue,
             WatchEvent::Error(status) => anyhow::bail!("{}", status.message),
         };
+        if slice.name_any() == MARK {
+            break;
+        }
         if slice.annotations().get(l::MANAGED_BY).map(String::as_str) == Some(l::MANAGER) {
-            changes.slices.entry(normal(&slice.name_any())).or_default()[which] += 1;
+            let known = changes.slices.entry(normal(&slice.name_any()));
+            known.or_default()[which] += 1;
         }
     }
     Ok(changes)
-}
-
-fn later(version: &str, than: &str) -> bool {
-    version.parse::<u64>().ok() > than.parse::<u64>().ok()
 }
 
 impl Changes {
