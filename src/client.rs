@@ -3,6 +3,7 @@
 //! Every client of the program is made here, so that none lacks a read deadline, none retries behind our
 //! back, and no text of a credentials Secret can reach an error message.
 
+mod bounds;
 mod credentials;
 mod multiplexed;
 

@@ -156,7 +156,7 @@ impl Bench {
         .await;
         let mut row = self.row(&format!("federated, {MEMBERS} members"), Some(took), None);
         row.objects = FEDERATED;
-        row.note = "all Links Ready".to_owned();
+        "all Links Ready".clone_into(&mut row.note);
         self.report.add(&row);
         self.unlink().await;
     }

@@ -19,7 +19,7 @@ use kube::{
 use rustls_pki_types::ServerName;
 use tower::ServiceBuilder;
 
-use super::{CONNECT, build, introduce};
+use super::{CONNECT, bounds, build, introduce};
 
 /// Time between pings. With [`PING_TIMEOUT`] it bounds how long a dead peer goes unnoticed: 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
@@ -75,7 +75,8 @@ pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
                 .extra_headers_layer()
                 .context("failed to set up headers")?,
         )
-        .map_err(tower::BoxError::from)
-        .service(client);
+        .service(tower::service_fn(move |request| {
+            bounds::ask(client.clone(), request)
+        }));
     Ok(Client::new(service, namespace))
 }

@@ -78,6 +78,8 @@ pub(super) struct Engine {
     /// When a change in a target cluster was seen that has not been worked off yet.
     changed: HashMap<Key, Instant>,
     look_again: BTreeMap<(String, String), Instant>,
+    /// Until then the API server wants to be left alone: nothing is written.
+    left_alone: Instant,
     sessions: u64,
     outbox: session::Outbox,
     signals: mpsc::UnboundedSender<(String, u64, Signal)>,
@@ -135,6 +137,7 @@ pub(super) async fn run(
         tasks: JoinSet::new(),
         changed: HashMap::new(),
         look_again: BTreeMap::new(),
+        left_alone: Instant::now(),
         sessions: 0,
         outbox,
         signals,
@@ -168,7 +171,7 @@ impl Engine {
             health.alive.beat();
             let complete = self.world.is_complete() && self.secrets.is_some();
             health.ready.set(complete);
-            if complete && self.leading {
+            if complete && self.leading && self.left_alone <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
                 self.look_at_foreign();
@@ -283,6 +286,8 @@ impl Engine {
             .chain(foreign)
             .chain(keys)
             .fold(now + HEARTBEAT, Instant::min)
+            .max(self.left_alone)
+            .min(now + HEARTBEAT)
     }
 
     /// Looks whether names that belonged to others are free now. Reads, not writes.

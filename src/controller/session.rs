@@ -72,6 +72,8 @@ pub(super) type Outbox = mpsc::Sender<(String, u64, Report)>;
 /// Time between two heartbeats. With [`HEARTBEAT_LIMIT`], and the pings of the client, it bounds how long a
 /// cluster that fell silent counts as connected.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Time between two heartbeats of a cluster that does not answer: once it does, it is to be known soon.
+const LOST_HEARTBEAT: Duration = Duration::from_secs(3);
 /// Time that a heartbeat may take.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 /// Time between two looks at the slices of Services without selectors, which no watch can select.
@@ -266,6 +268,10 @@ async fn heartbeat(client: Client, reporter: &Reporter) {
             Ok(Err(error)) => Contact::Lost(explain(&error)),
             Err(_) => Contact::Lost(format!("no answer within {} s", HEARTBEAT_LIMIT.as_secs())),
         };
+        let pause = match contact {
+            Contact::Alive => HEARTBEAT,
+            Contact::Lost(_) => LOST_HEARTBEAT,
+        };
         // Also when nothing changed: it is the time of last contact.
         if !reporter
             .tell(Report::Contact(HEARTBEAT_SOURCE, contact))
@@ -273,7 +279,7 @@ async fn heartbeat(client: Client, reporter: &Reporter) {
         {
             return;
         }
-        sleep(HEARTBEAT + jitter(HEARTBEAT / 10)).await;
+        sleep(pause + jitter(pause / 10)).await;
     }
 }
 

@@ -3,11 +3,11 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt as _, watcher},
-};
+use kube::{Api, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::clock::jitter;
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -40,6 +40,13 @@ const WATCH_SECONDS: u32 = 290;
 const PAGE: u32 = 500;
 /// A list that goes on beyond so many times its limit is not one to wait for.
 const ENDLESS: usize = 20;
+
+/// Time until such a list is tried again.
+const ENDLESS_PAUSE: Duration = Duration::from_secs(120);
+/// Time until the first try after a failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+/// The longest time between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to watch.
 pub(super) struct Watched<K> {
@@ -108,52 +115,100 @@ where
         .page_size(PAGE);
     config.label_selector = watched.labels;
     config.field_selector = watched.fields;
-    let mut stream = pin!(watcher(watched.api, config).default_backoff());
-    let (mut listed, mut more, mut seen) = (Vec::new(), false, 0_usize);
-    while let Some(event) = stream.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                listener.contact(Contact::Lost(explain(&error))).await;
-                continue;
+    let (mut failures, mut restarts) = (0, 0);
+    // Each round begins with a list.
+    loop {
+        let mut stream = pin!(watcher(watched.api.clone(), config.clone()));
+        let (mut listed, mut more, mut seen) = (Vec::new(), false, 0_usize);
+        let lost = loop {
+            let event = match stream.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => match verdict(&error) {
+                    // It lists again, or goes on where it ended, by itself: no news, unless it has to again and again.
+                    Verdict::Relist | Verdict::Resume => {
+                        sleep(pause(restarts)).await;
+                        restarts = u32::min(restarts + 1, 8);
+                        continue;
+                    }
+                    Verdict::Lost => break explain(&error),
+                },
+                None => break "the watch has ended".to_owned(),
+            };
+            // The beginning of a list is an intention, not an answer.
+            if !matches!(event, watcher::Event::Init) {
+                failures = 0;
+                listener.contact(Contact::Alive).await;
+            }
+            let goes_on = match event {
+                watcher::Event::Init => {
+                    (listed, more, seen) = (Vec::new(), false, 0);
+                    true
+                }
+                watcher::Event::InitApply(object) => {
+                    seen += 1;
+                    if listed.len() < watched.limit {
+                        listed.push(Arc::new(trim(object)));
+                    } else {
+                        more = true;
+                    }
+                    if more && seen / ENDLESS > watched.limit {
+                        failures = u32::MAX;
+                        break format!("its list is longer than {seen} objects");
+                    }
+                    true
+                }
+                watcher::Event::InitDone => {
+                    let objects = std::mem::take(&mut listed);
+                    listener.tell(Change::List { objects, more }).await
+                }
+                watcher::Event::Apply(object) => {
+                    restarts = 0;
+                    listener.tell(Change::Apply(Arc::new(trim(object)))).await
+                }
+                watcher::Event::Delete(object) => {
+                    restarts = 0;
+                    listener.tell(Change::Delete(Arc::new(trim(object)))).await
+                }
+            };
+            if !goes_on {
+                return;
             }
         };
-        listener.contact(Contact::Alive).await;
-        let goes_on = match event {
-            watcher::Event::Init => {
-                (listed, more, seen) = (Vec::new(), false, 0);
-                true
-            }
-            watcher::Event::InitApply(object) => {
-                seen += 1;
-                if listed.len() < watched.limit {
-                    listed.push(Arc::new(trim(object)));
-                } else {
-                    more = true;
-                }
-                if more && seen / ENDLESS > watched.limit {
-                    let message = format!("its list is longer than {seen} objects");
-                    listener.contact(Contact::Lost(message)).await;
-                    tokio::time::sleep(Duration::from_secs(60)).await;
-                    seen = 0;
-                }
-                true
-            }
-            watcher::Event::InitDone => {
-                let objects = std::mem::take(&mut listed);
-                listener.tell(Change::List { objects, more }).await
-            }
-            watcher::Event::Apply(object) => {
-                listener.tell(Change::Apply(Arc::new(trim(object)))).await
-            }
-            watcher::Event::Delete(object) => {
-                listener.tell(Change::Delete(Arc::new(trim(object)))).await
-            }
-        };
-        if !goes_on {
-            return;
-        }
+        listener.contact(Contact::Lost(lost)).await;
+        sleep(pause(failures)).await;
+        failures = failures.saturating_add(1);
     }
+}
+
+/// What an error of a watch asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// What is known is too old to go on from; the watcher lists again.
+    Relist,
+    /// The connection broke, and may be had again: the watch goes on where it ended.
+    Resume,
+    /// No answer, or no. Once that is over, all is listed again: an API server that comes back may know less than it
+    /// did, and would never say so to a watch that goes on where it ended.
+    Lost,
+}
+
+fn verdict(error: &watcher::Error) -> Verdict {
+    match error {
+        watcher::Error::WatchError(status) if status.code == 410 => Verdict::Relist,
+        watcher::Error::WatchFailed(_) => Verdict::Resume,
+        _ => Verdict::Lost,
+    }
+}
+
+/// Time until the next try, after so many failures in a row: doubles, and stays short enough that a cluster that is
+/// back is seen to be within seconds.
+fn pause(failures: u32) -> Duration {
+    let most = if failures == u32::MAX {
+        ENDLESS_PAUSE
+    } else {
+        LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(8)))
+    };
+    most / 2 + jitter(most / 2)
 }
 
 /// Drops what nobody here reads before it is kept.
@@ -181,4 +236,39 @@ pub(super) fn explain(error: &dyn std::error::Error) -> String {
         source = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_lost_is_told_and_listed_again() {
+        let refused = |code| {
+            let status = Status::failure("no", "No").with_code(code);
+            watcher::Error::WatchError(status.boxed())
+        };
+        let start = |code| {
+            let status = Status::failure("no", "No").with_code(code);
+            watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed()))
+        };
+        assert_eq!(verdict(&refused(410)), Verdict::Relist);
+        // Kubernetes may also say it at the start, where the watcher would ask for the same again and again.
+        assert_eq!(verdict(&start(410)), Verdict::Lost);
+        assert_eq!(verdict(&start(401)), Verdict::Lost);
+        assert_eq!(verdict(&refused(500)), Verdict::Lost);
+        let broken = watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert_eq!(verdict(&broken), Verdict::Resume);
+    }
+
+    #[test]
+    fn tries_become_rarer_but_never_rare() {
+        for (failures, least, most) in [(0, 400, 800), (1, 800, 1600), (9, 2500, 5000)] {
+            let pause = pause(failures).as_millis();
+            assert!(pause >= least && pause <= most, "{failures}: {pause} ms");
+        }
+        assert!(pause(u32::MAX) >= Duration::from_secs(60));
+    }
 }

@@ -132,7 +132,9 @@ impl Index<&str> for Wanted<'_> {
 mod tests {
     use super::*;
 
-    fn map(pairs: &[(&str, &str)]) -> Map {
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn map(pairs: Pairs) -> Map {
         pairs
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
@@ -146,7 +148,7 @@ mod tests {
             (l::REMOTE_RESOURCE_VERSION, "7".into()),
             ("d", "2".into()),
         ]);
-        let cases: [(&[(&str, &str)], bool, &str); 8] = [
+        let cases: [(Pairs, bool, &str); 8] = [
             (
                 &[("b", "1"), ("d", "2"), (l::REMOTE_RESOURCE_VERSION, "7")],
                 true,

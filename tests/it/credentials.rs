@@ -17,12 +17,12 @@ use crate::{
     program::run,
 };
 
-fn secrets(plane: &ControlPlane) -> Api<Secret> {
+pub(crate) fn secrets(plane: &ControlPlane) -> Api<Secret> {
     Api::namespaced(plane.client(), NAMESPACE)
 }
 
 /// The kubeconfig in a cluster's credentials Secret.
-async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
+pub(crate) async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
     let secret = secrets(plane)
         .get(&format!("cluster-credentials-{cluster}"))
         .await
@@ -31,7 +31,7 @@ async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
 }
 
 /// Puts a kubeconfig into a cluster's credentials Secret; `None` removes the key.
-async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<&str>) {
+pub(crate) async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<&str>) {
     let data = kubeconfig.map(|text| ByteString(text.into()));
     let patch = json!({ "data": { l::KUBECONFIG_KEY: data } });
     secrets(plane)

@@ -26,6 +26,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// the installation gives it and no others.
 pub(crate) const CONTROLLER: &str =
     "system:serviceaccount:linkerd-multicluster:linkerd-multicluster-controller";
+/// Its groups.
+pub(crate) const CONTROLLER_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 
 /// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
@@ -56,15 +58,17 @@ pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
     plane
 }
 
-/// What `link-gen` prints for `target` under the name `cluster`.
+/// What `link-gen` prints for `target` under the name `cluster`; the address is that of the API server unless `flags`
+/// give another.
 pub(crate) fn link_gen(target: &ControlPlane, cluster: &str, flags: &[&str]) -> String {
-    let mut args = vec![
-        "link-gen",
-        "--cluster-name",
-        cluster,
-        "--api-server-address",
-        target.url(),
-    ];
+    let address = format!("--api-server-address={}", target.url());
+    let mut args = vec!["link-gen", "--cluster-name", cluster];
+    if !flags
+        .iter()
+        .any(|flag| flag.starts_with("--api-server-address="))
+    {
+        args.push(&address);
+    }
     args.extend(flags);
     let outcome = run(target.kubeconfig(), &args);
     // It warns that others do not reach loopback; these do.
@@ -96,10 +100,15 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts a controller on `plane`, without leader election, and waits until its admin server listens.
     pub(crate) fn start(plane: &ControlPlane, flags: &[&str]) -> Self {
-        let mut args = vec!["--leader-elect=false"];
-        args.extend(flags);
-        let groups = ["system:serviceaccounts", "system:authenticated"];
-        let kubeconfig = plane.user_kubeconfig(CONTROLLER, &groups).unwrap();
+        Self::start_through(plane, plane.url(), flags)
+    }
+
+    /// Starts a controller as [`Self::start`] does, that reaches its API server at this address.
+    pub(crate) fn start_through(plane: &ControlPlane, url: &str, flags: &[&str]) -> Self {
+        let args = [&["--leader-elect=false"], flags].concat();
+        let kubeconfig = plane
+            .kubeconfig_through(url, CONTROLLER, &CONTROLLER_GROUPS)
+            .unwrap();
         Self::start_as(&kubeconfig, &args)
     }
 

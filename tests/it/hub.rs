@@ -54,46 +54,81 @@ pub(crate) async fn hub() -> &'static Hub {
     .await
 }
 
-/// Two more control planes, for tests that start, stop and kill controllers on `source` or pause `far`. Nobody
+/// Two more control planes for tests that start, stop and kill controllers on the one or do harm to the other. Nobody
 /// else has them meanwhile: two controllers on one cluster would take each other's mirrors away.
 pub(crate) struct Alone {
     pub(crate) source: Arc<ControlPlane>,
     pub(crate) far: Arc<ControlPlane>,
-    _turn: MutexGuard<'static, Option<Pair>>,
+    _turn: MutexGuard<'static, Option<Planes>>,
 }
 
-type Pair = [Arc<ControlPlane>; 2];
+type Planes = [Arc<ControlPlane>; 2];
 
-/// Waits until a pair is free: one of two, so that tests which mostly wait do so side by side. There is no Link,
-/// and `far` answers.
-pub(crate) async fn alone() -> Alone {
-    static PAIRS: [Mutex<Option<Pair>>; 2] = [Mutex::const_new(None), Mutex::const_new(None)];
-    let (number, mut turn) = tokio::select! {
-        biased;
-        turn = PAIRS[0].lock() => (0, turn),
-        turn = PAIRS[1].lock() => (1, turn),
-    };
-    let [source, far] = match turn.as_ref() {
-        Some(pair) => pair.clone(),
-        None => {
-            let (source, far) = (format!("source-{number}"), format!("far-{number}"));
+/// Two control planes, for one test at a time; not started before one asks.
+struct Pair {
+    names: [&'static str; 2],
+    planes: Mutex<Option<Planes>>,
+}
+
+impl Pair {
+    const fn new(source: &'static str, far: &'static str) -> Self {
+        Self {
+            names: [source, far],
+            planes: Mutex::const_new(None),
+        }
+    }
+
+    /// Waits for one's turn.
+    async fn take(&'static self) -> Alone {
+        self.with(self.planes.lock().await).await
+    }
+
+    /// It is one's turn: there is no Link, and `far` answers.
+    async fn with(&self, mut turn: MutexGuard<'static, Option<Planes>>) -> Alone {
+        let [source, far] = if let Some(planes) = turn.as_ref() {
+            planes.clone()
+        } else {
             let (source, far) = tokio::join!(
-                installed(&source, "192.0.2.40"),
-                installed(&far, "192.0.2.50")
+                installed(self.names[0], "192.0.2.40"),
+                installed(self.names[1], "192.0.2.50")
             );
             turn.insert([source, far]).clone()
+        };
+        // A test that failed may have left them otherwise.
+        far.resume_api_server().unwrap();
+        let all = ListParams::default();
+        links(&source)
+            .delete_collection(&DeleteParams::default(), &all)
+            .await
+            .unwrap();
+        Alone {
+            source,
+            far,
+            _turn: turn,
         }
-    };
-    // A test that failed may have left them otherwise.
-    far.resume_api_server().unwrap();
-    let all = ListParams::default();
-    links(&source)
-        .delete_collection(&DeleteParams::default(), &all)
-        .await
-        .unwrap();
-    Alone {
-        source,
-        far,
-        _turn: turn,
     }
+}
+
+/// A pair for tests of controllers that start and stop: one of two, so that tests which mostly wait do so side by side.
+pub(crate) async fn alone() -> Alone {
+    static FIRST: Pair = Pair::new("source-1", "far-1");
+    static SECOND: Pair = Pair::new("source-2", "far-2");
+    let (pair, turn) = tokio::select! {
+        biased;
+        turn = FIRST.planes.lock() => (&FIRST, turn),
+        turn = SECOND.planes.lock() => (&SECOND, turn),
+    };
+    pair.with(turn).await
+}
+
+/// The pair for tests of faults: of networks, and of API servers.
+pub(crate) async fn faulty() -> Alone {
+    static PAIR: Pair = Pair::new("faulty-source", "faulty-far");
+    PAIR.take().await
+}
+
+/// The pair for tests that kill the controller at every write.
+pub(crate) async fn swept() -> Alone {
+    static PAIR: Pair = Pair::new("swept-source", "swept-far");
+    PAIR.take().await
 }

@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// The API server is left alone for so long at a time, at most.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
+
 /// The end of a task.
 pub(super) enum Done {
     /// A plan was executed, or not.
@@ -185,6 +188,10 @@ impl Engine {
                 tracing::warn!(%key, "{message}");
                 self.said(&failed(report, Reason::Error, &message));
                 self.settle(key);
+                // It is meant for all that we ask of it, whatever happens meanwhile.
+                if let Some(wait) = wait {
+                    self.left_alone = self.left_alone.max(now + wait.min(LEFT_ALONE));
+                }
                 self.queue.failed(key, now, wait);
             }
         }

@@ -16,14 +16,17 @@
 //! - Nothing runs here: Pods stay pending, and a test writes the status or the `EndpointSlice` that it needs. A Pod gets
 //!   into the endpoints of a Service once its status has an address and it is bound to a Node, an object like any other.
 //! - Addresses of endpoints must not be loopback ones: take 192.0.2.0/24.
+//! - Faults of networks are made by a [`FaultProxy`], those of servers by an [`Interceptor`].
 //! - This crate knows nothing of the program under test.
 
 mod assets;
 mod audit;
 mod certificates;
 mod crds;
+mod fault;
 mod folder;
 mod go;
+mod intercept;
 mod kubeconfig;
 mod kubectl;
 mod linkerd;
@@ -35,6 +38,8 @@ mod wait;
 pub use assets::Assets;
 pub use audit::AuditEvent;
 pub use certificates::trust_anchor;
+pub use fault::{Fault, FaultProxy};
+pub use intercept::{Asked, Interceptor, Verdict};
 pub use linkerd::LinkerdOptions;
 pub use plane::{ControlPlane, Pids};
 pub use wait::eventually;

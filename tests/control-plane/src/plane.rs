@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::ready;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -232,6 +233,39 @@ impl ControlPlane {
             .join(format!("{}.user.kubeconfig", user.replace(['/', ':'], "-")));
         kubeconfig::write(&path, &[&entry])?;
         Ok(path)
+    }
+
+    /// Writes a kubeconfig like that of [`Self::user_kubeconfig`] that leads to another address, such as a proxy's.
+    pub fn kubeconfig_through(
+        &self,
+        url: &str,
+        user: &str,
+        groups: &[&str],
+    ) -> anyhow::Result<PathBuf> {
+        let entry = Entry {
+            identity: self.authority.client(user, groups)?,
+            url: url.to_owned(),
+            ..self.admin.clone()
+        };
+        let name: String = format!("{user}-{url}")
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let path = self.folder().join(format!("{name}.kubeconfig"));
+        kubeconfig::write(&path, &[&entry])?;
+        Ok(path)
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
+        let address = self.admin.url.trim_start_matches("https://");
+        address
+            .parse()
+            .with_context(|| format!("strange address {address}"))
     }
 
     /// Writes one kubeconfig with a context for each of `planes`; the first one's is the current one.

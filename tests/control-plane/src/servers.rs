@@ -46,29 +46,31 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Ports that were free a moment ago; whoever binds them must be ready to lose the race.
-    ///
-    /// Below the range from which the system hands out ports: an API server that is stopped for a while finds its port
-    /// free when it comes back.
     pub(crate) fn free() -> anyhow::Result<Self> {
-        const FIRST: u64 = 20_000;
-        const COUNT: u64 = 12_000;
         // Held until all three are chosen, so that they differ.
-        let mut held = Vec::new();
-        for attempt in 0..200_u32 {
-            let port = u16::try_from(FIRST + RandomState::new().hash_one(attempt) % COUNT)?;
-            held.extend(
-                TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(|listener| (port, listener)),
-            );
-            if let [(etcd, _), (etcd_peer, _), (api_server, _)] = held[..] {
-                return Ok(Self {
-                    etcd,
-                    etcd_peer,
-                    api_server,
-                });
-            }
-        }
-        anyhow::bail!("found no free ports on the loopback interface")
+        let held = [free_listener()?, free_listener()?, free_listener()?];
+        let port = |n: usize| held[n].local_addr().map(|address| address.port());
+        Ok(Self {
+            etcd: port(0)?,
+            etcd_peer: port(1)?,
+            api_server: port(2)?,
+        })
     }
+}
+
+/// Listens on a free port, not blocking, below the range from which the system hands out ports: whoever closes it for
+/// a while can have it again.
+pub(crate) fn free_listener() -> anyhow::Result<TcpListener> {
+    const FIRST: u64 = 20_000;
+    const COUNT: u64 = 12_000;
+    for attempt in 0..200_u32 {
+        let port = u16::try_from(FIRST + RandomState::new().hash_one(attempt) % COUNT)?;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            listener.set_nonblocking(true)?;
+            return Ok(listener);
+        }
+    }
+    anyhow::bail!("found no free port on the loopback interface")
 }
 
 /// Writes the files that kube-apiserver and kube-controller-manager read.

@@ -1,0 +1,334 @@
+//! A way to the API server that reads along: a proxy that ends TLS, shows each request to the test, and does with it
+//! what the test says. Faults that only a server can have, and crashes at a chosen write, are made here.
+//!
+//! It has a thread of its own, and ends when it is dropped.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificates::Identity;
+use crate::plane::ControlPlane;
+use crate::servers::free_listener;
+
+/// A request that is about to be forwarded.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub uri: Uri,
+}
+
+impl Asked {
+    /// Whether it would change an object: not a read, not a review, not a lease, not an Event.
+    pub fn is_write(&self) -> bool {
+        let path = self.uri.path();
+        self.method != Method::GET
+            && !path.contains("/authorization.k8s.io/")
+            && !path.contains("/authentication.k8s.io/")
+            && !path.contains("/leases")
+            && !path.contains("/events")
+    }
+
+    /// Whether it is a watch of this resource, by its plural name.
+    pub fn is_watch(&self, resource: &str) -> bool {
+        self.is_of(resource) && self.query().contains("watch=")
+    }
+
+    /// Whether it lists this resource, by its plural name.
+    pub fn is_list(&self, resource: &str) -> bool {
+        self.method == Method::GET && self.is_of(resource) && !self.query().contains("watch=")
+    }
+
+    fn is_of(&self, resource: &str) -> bool {
+        self.uri.path().rsplit('/').next() == Some(resource)
+    }
+
+    fn query(&self) -> &str {
+        self.uri.query().unwrap_or_default()
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It is forwarded.
+    Forward,
+    /// It is answered in the API server's place: status, headers, body.
+    Answer(u16, Vec<(&'static str, String)>, String),
+    /// It is neither forwarded nor answered.
+    Hold,
+    /// It is forwarded, and executed; then this is notified, and the answer never comes.
+    LoseAnswer(Arc<Notify>),
+    /// It is answered with a body that goes on for ever.
+    Endless,
+}
+
+type Judge = Arc<dyn Fn(&Asked) -> Verdict + Send + Sync>;
+type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
+
+/// A proxy between a program and an API server that reads along. Closed when dropped.
+pub struct Interceptor {
+    address: SocketAddr,
+    judge: Arc<Mutex<Judge>>,
+    /// How often all connections were closed. Its end is the proxy's.
+    cuts: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Interceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interceptor").field(&self.address).finish()
+    }
+}
+
+impl Interceptor {
+    /// Where it listens, as the address of an API server.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// From now on this decides what becomes of each request.
+    pub fn judge(&self, judge: impl Fn(&Asked) -> Verdict + Send + Sync + 'static) {
+        *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
+    }
+
+    /// Closes all connections that are open now, and with them what was held.
+    pub fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// From now on all requests are forwarded.
+    pub fn forward(&self) {
+        self.judge(|_| Verdict::Forward);
+    }
+}
+
+impl ControlPlane {
+    /// A proxy to the API server that reads along. Its certificate is from the authority of the API server's.
+    ///
+    /// With `user` and groups, whoever comes through it is that user for the API server. Without, tokens pass through;
+    /// client certificates cannot.
+    pub fn intercept(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
+        let authority = self.authority();
+        let client = user
+            .map(|(user, groups)| authority.client(user, groups))
+            .transpose()?;
+        let server = server_config(&authority.server()?)?;
+        let upstream = upstream(&authority.certificate(), client.as_ref())?;
+        let target = self.address()?;
+        let listener = free_listener()?;
+        let address = listener.local_addr()?;
+        let judge: Arc<Mutex<Judge>> = Arc::new(Mutex::new(Arc::new(|_: &Asked| Verdict::Forward)));
+        let (cuts, seen) = watch::channel(0);
+        let proxy = Proxy {
+            target,
+            upstream,
+            judge: judge.clone(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("failed to start a runtime for a proxy")?;
+        std::thread::spawn(move || {
+            runtime.block_on(serve(listener, TlsAcceptor::from(server), proxy, seen));
+            runtime.shutdown_background();
+        });
+        Ok(Interceptor {
+            address,
+            judge,
+            cuts,
+        })
+    }
+}
+
+fn server_config(identity: &Identity) -> anyhow::Result<Arc<ServerConfig>> {
+    let (chain, key) = parse(identity)?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn upstream(authority: &str, identity: Option<&Identity>) -> anyhow::Result<Upstream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let config = match identity.map(parse).transpose()? {
+        Some((chain, key)) => config.with_client_auth_cert(chain, key)?,
+        None => config.with_no_client_auth(),
+    };
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .build();
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+fn parse(
+    identity: &Identity,
+) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes());
+    Ok((
+        chain.collect::<Result<_, _>>()?,
+        PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?,
+    ))
+}
+
+#[derive(Clone)]
+struct Proxy {
+    target: SocketAddr,
+    upstream: Upstream,
+    judge: Arc<Mutex<Judge>>,
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    tls: TlsAcceptor,
+    proxy: Proxy,
+    mut cuts: watch::Receiver<u64>,
+) {
+    let Ok(listener) = TcpListener::from_std(listener) else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            cut = cuts.changed() => if cut.is_err() { return },
+            accepted = listener.accept() => {
+                if let Ok((client, _)) = accepted {
+                    let mut cuts = cuts.clone();
+                    cuts.mark_unchanged();
+                    let connection = connection(client, tls.clone(), proxy.clone());
+                    tokio::spawn(async move {
+                        tokio::select! {
+                            _ = cuts.changed() => {}
+                            () = connection => {}
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+async fn connection(client: TcpStream, tls: TlsAcceptor, proxy: Proxy) {
+    let _ = client.set_nodelay(true);
+    let Ok(stream) = tls.accept(client).await else {
+        return;
+    };
+    let service = service_fn(move |request| {
+        let proxy = proxy.clone();
+        async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+    });
+    // How it ends is the business of those at its ends.
+    let _ = auto::Builder::new(TokioExecutor::new())
+        .http2()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+impl Proxy {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let asked = Asked {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+        };
+        let judge = Arc::clone(&self.judge.lock().unwrap_or_else(PoisonError::into_inner));
+        match judge(&asked) {
+            Verdict::Forward => self.forward(request).await,
+            Verdict::Hold => std::future::pending().await,
+            Verdict::LoseAnswer(executed) => {
+                let answer = self.forward(request).await;
+                let _ = answer.into_body().collect().await;
+                executed.notify_one();
+                std::future::pending().await
+            }
+            Verdict::Answer(status, headers, text) => {
+                let mut answer = Response::new(whole(text));
+                *answer.status_mut() =
+                    StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+                for (name, value) in headers {
+                    if let Ok(value) = value.parse() {
+                        answer.headers_mut().insert(name, value);
+                    }
+                }
+                answer
+            }
+            Verdict::Endless => Response::new(UnsyncBoxBody::new(Spaces)),
+        }
+    }
+
+    async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        let uri = format!("https://{}{path}", self.target);
+        let uri = uri.parse().unwrap_or_default();
+        *request.uri_mut() = uri;
+        *request.version_mut() = http::Version::HTTP_11;
+        match self.upstream.request(request).await {
+            Ok(mut answer) => {
+                // Of one connection, not of the answer; HTTP/2 has none.
+                for name in ["connection", "keep-alive", "transfer-encoding"] {
+                    answer.headers_mut().remove(name);
+                }
+                *answer.version_mut() = http::Version::default();
+                answer.map(|body| UnsyncBoxBody::new(body.map_err(Into::into)))
+            }
+            Err(error) => {
+                let mut answer = Response::new(whole(error.to_string()));
+                *answer.status_mut() = StatusCode::BAD_GATEWAY;
+                answer
+            }
+        }
+    }
+}
+
+fn whole(text: String) -> Body {
+    UnsyncBoxBody::new(Full::new(Bytes::from(text)).map_err(|never| match never {}))
+}
+
+/// The beginning of a list, and then space without end.
+struct Spaces;
+
+impl hyper::body::Body for Spaces {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        static SPACES: [u8; 64 * 1024] = [b' '; 64 * 1024];
+        let frame = hyper::body::Frame::data(Bytes::from_static(&SPACES));
+        std::task::Poll::Ready(Some(Ok(frame)))
+    }
+}

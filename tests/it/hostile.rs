@@ -1,0 +1,180 @@
+//! A target cluster is not to be trusted: what it may send does harm to its own mirrors at most.
+
+use control_plane::eventually;
+use kube::api::{ListParams, PostParams};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Controller, SOON, namespace},
+    hub::faulty,
+    links::{condition_is, mirror_is, own_link, unlink},
+    objects::{annotation, export, gone, label, ports, service, services, slices_that, web},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_are_large_or_lie_are_mirrored_or_refused_and_nothing_else_suffers() {
+    let pair = faulty().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("hostile", &[source, far]).await;
+    own_link(source, far, "hostile", &["--enable-headless-services"]).await;
+    let _controller = Controller::start(source, &[]);
+
+    // As many annotations as Kubernetes takes: with ours it would be too many for a mirror.
+    for (name, size) in [("large", 200 << 10), ("too-large", (256 << 10) - 200)] {
+        let mut large = web(name, "hostile");
+        let annotations = large.metadata.annotations.get_or_insert_default();
+        annotations.insert("large".into(), "x".repeat(size));
+        export(far, "hostile", &large).await;
+    }
+    let mut many: Value = serde_json::to_value(web("many", "hostile")).unwrap();
+    let list: Vec<Value> = (0..250)
+        .map(|n| json!({ "name": format!("p{n}"), "port": 1000 + n }))
+        .collect();
+    many["spec"]["ports"] = json!(list);
+    export(far, "hostile", &serde_json::from_value(many).unwrap()).await;
+
+    // What says that it is a mirror, of a Link's own cluster or another, is not mirrored again.
+    for (name, cluster) in [("liar", "hostile"), ("other-liar", "elsewhere")] {
+        let mut liar = web(name, "hostile");
+        let labels = liar.metadata.labels.get_or_insert_default();
+        labels.insert(l::MIRRORED_SERVICE.into(), "true".into());
+        labels.insert(l::CLUSTER_NAME.into(), cluster.into());
+        export(far, "hostile", &liar).await;
+    }
+    // What would lead Linkerd elsewhere, make a mirror a federated Service or a gateway's, or seem to be in order.
+    let mut pretender = web("pretender", "hostile");
+    let labels = pretender.metadata.labels.get_or_insert_default();
+    for key in [
+        l::CLUSTER_NAME,
+        l::REMOTE_DISCOVERY,
+        l::REMOTE_SERVICE,
+        l::MIRRORED_GATEWAY,
+        l::HEADLESS_MIRROR,
+        l::FEDERATED,
+    ] {
+        labels.insert(key.into(), "evil".into());
+    }
+    let annotations = pretender.metadata.annotations.get_or_insert_default();
+    for key in [
+        l::REMOTE_DISCOVERY,
+        l::LOCAL_DISCOVERY,
+        l::MANAGED_BY,
+        l::DESIRED_STATE,
+        l::REMOTE_FQ_NAME,
+        l::GATEWAY_IDENTITY,
+        l::REMOTE_GATEWAY_IDENTITY,
+    ] {
+        annotations.insert(key.into(), "evil".into());
+    }
+    export(far, "hostile", &pretender).await;
+
+    let mirror = service(source, "hostile", "pretender-hostile", |_| true).await;
+    assert_eq!(label(&mirror, l::CLUSTER_NAME), Some("hostile"));
+    let all = serde_json::to_string(&mirror.metadata).unwrap();
+    assert!(!all.contains("evil"), "{all}");
+    assert_eq!(annotation(&mirror, l::LOCAL_DISCOVERY), None);
+    let slices = slices_that(source, "hostile", "pretender-hostile", |s| !s.is_empty()).await;
+    let text = serde_json::to_string(&slices).unwrap();
+    assert!(!text.contains("evil"), "{text}");
+    service(source, "hostile", "large-hostile", |_| true).await;
+    let many = service(source, "hostile", "many-hostile", |_| true).await;
+    assert_eq!(ports(&many).len(), 250);
+    slices_that(source, "hostile", "many-hostile", |s| {
+        s.iter().flat_map(|s| s.ports.iter().flatten()).count() == 250
+    })
+    .await;
+    let refused = mirror_is(source, "hostile", "hostile", "too-large", "Error").await;
+    assert!(refused.message.len() < 2000, "{}", refused.message.len());
+    condition_is(source, "hostile", "Ready", "True", "Mirroring").await;
+    let liars = services(source, "hostile")
+        .list(&ListParams::default())
+        .await;
+    let names = liars
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|s| s.metadata.name);
+    assert!(!names.into_iter().any(|name| name.contains("liar")));
+    unlink(source, "hostile").await;
+    gone(source, "hostile", "many-hostile").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
+    let pair = faulty().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("mutual", &[source, far]).await;
+    // A label that mirrors get too, unlike Linkerd's own.
+    let flags = [
+        "--selector=mutual=yes",
+        "--federated-service-selector=mutual=yes",
+    ];
+    own_link(source, far, "there", &flags).await;
+    own_link(far, source, "here", &flags).await;
+    let exported = |name: &str| {
+        let mut exported = web(name, "no");
+        let labels = exported.metadata.labels.get_or_insert_default();
+        labels.insert("mutual".into(), "yes".into());
+        exported
+    };
+    let flags = ["--federated-service-selector=mutual=yes"];
+    let _controllers = [
+        Controller::start(source, &flags),
+        Controller::start(far, &flags),
+    ];
+    for plane in [source, far] {
+        services(plane, "mutual")
+            .create(&PostParams::default(), &exported("web"))
+            .await
+            .unwrap();
+    }
+    for (plane, cluster) in [(source, "there"), (far, "here")] {
+        let mirror = service(plane, "mutual", &format!("web-{cluster}"), |_| true).await;
+        assert_eq!(label(&mirror, "mutual"), Some("yes"));
+        let members = format!("web@{cluster}");
+        service(plane, "mutual", "web-federated", |s| {
+            annotation(s, l::REMOTE_DISCOVERY) == Some(&members)
+                && annotation(s, l::LOCAL_DISCOVERY) == Some("web")
+        })
+        .await;
+    }
+    // What is exported after both mirrors stood is mirrored: by then these have been seen, and passed over.
+    for (plane, other, cluster) in [(source, far, "here"), (far, source, "there")] {
+        let later = format!("later-{cluster}");
+        services(plane, "mutual")
+            .create(&PostParams::default(), &exported(&later))
+            .await
+            .unwrap();
+        service(other, "mutual", &format!("{later}-{cluster}"), |_| true).await;
+    }
+    let expected = |cluster: &str, other: &str| {
+        let mut names = vec![
+            "web".to_owned(),
+            format!("web-{cluster}"),
+            "web-federated".to_owned(),
+            format!("later-{other}"),
+            format!("later-{other}-federated"),
+            format!("later-{cluster}-{cluster}"),
+            format!("later-{cluster}-federated"),
+        ];
+        names.sort();
+        names
+    };
+    for (plane, cluster, other) in [(source, "there", "here"), (far, "here", "there")] {
+        let names = eventually("all that there should be", SOON, async || {
+            let all = services(plane, "mutual")
+                .list(&ListParams::default())
+                .await?;
+            let names = all.items.into_iter().filter_map(|s| s.metadata.name);
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            Ok((names.len() >= 7).then_some(names))
+        });
+        assert_eq!(names.await.unwrap(), expected(cluster, other));
+    }
+    unlink(source, "there").await;
+    unlink(far, "here").await;
+    gone(source, "mutual", "web-there").await;
+    gone(far, "mutual", "web-here").await;
+}

@@ -1,0 +1,133 @@
+//! What is secret stays in its Secret: whatever goes well or wrong, no log, message, status, Event or metric repeats it.
+
+use control_plane::{ControlPlane, eventually};
+
+use crate::{
+    credentials::{kubeconfig, put},
+    fleet::{Controller, SOON, namespace},
+    hub::faulty,
+    links::{condition, condition_is, own_link, status_that, unlink},
+    objects::{export, gone, service, web},
+    program::run,
+};
+
+/// A word that stands in credentials and nowhere else.
+const MARKER: &str = "Zm9yYmlkZGVu-marker";
+
+/// Commands of the program that read credentials, or fail on the way to them.
+const COMMANDS: [&[&str]; 9] = [
+    &["check", "--wait=0s"],
+    &["check", "-o", "json", "--wait=0s"],
+    &["status"],
+    &["status", "-o", "json"],
+    &["gateways"],
+    &["plan", "--link", "hush"],
+    &["unlink", "--cluster-name", "hush"],
+    &[
+        "link-gen",
+        "--cluster-name",
+        "x",
+        "--service-account-name",
+        "missing",
+    ],
+    &[
+        "link-gen",
+        "--cluster-name",
+        "x",
+        "--api-server-address",
+        "nowhere",
+    ],
+];
+
+/// Everything that a person or a machine may come to read.
+async fn readable(plane: &ControlPlane, controller: &Controller) -> Vec<(String, String)> {
+    let mut all = vec![("the log".to_owned(), controller.log())];
+    for path in ["/metrics", "/ready", "/live"] {
+        all.push((path.to_owned(), controller.get(path).await.unwrap().1));
+    }
+    let kinds = "links,events,services,endpointslices,endpoints,leases,namespaces";
+    let objects = plane.kubectl(&["get", kinds, "-A", "-o", "json"]).await;
+    all.push(("objects".to_owned(), objects.unwrap()));
+    for args in COMMANDS {
+        let outcome = run(plane.kubeconfig(), args);
+        assert!(
+            !outcome.stderr.contains("unexpected argument"),
+            "{args:?}: {}",
+            outcome.stderr
+        );
+        // A command that succeeds may print credentials if that is what it is for: these are not, or fail.
+        assert!(args[0] != "link-gen" || outcome.code != 0, "{args:?}");
+        all.push((args.join(" "), outcome.stdout + &outcome.stderr));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_credentials_are_repeated_anywhere() {
+    let pair = faulty().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("hush", &[source, far]).await;
+    own_link(source, far, "hush", &[]).await;
+    export(far, "hush", &web("web", "hush")).await;
+    let controller = Controller::start(source, &[]);
+    service(source, "hush", "web-hush", |_| true).await;
+    condition_is(source, "hush", "Ready", "True", "Mirroring").await;
+
+    let good = kubeconfig(source, "hush").await;
+    let token = good
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("token: "))
+        .unwrap()
+        .trim_matches(['"', '\'']);
+    let signature = token.rsplit('.').next().unwrap();
+    assert!(signature.len() > 20, "not a token as Kubernetes makes them");
+    let admin = std::fs::read_to_string(source.kubeconfig()).unwrap();
+    let key = admin
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("client-key-data: "))
+        .unwrap();
+    let secrets = [signature, key, MARKER];
+    let search = async |when: &str| {
+        for (place, text) in readable(source, &controller).await {
+            assert!(
+                !text.is_empty() || place == "the log",
+                "{when}: {place} is empty"
+            );
+            for secret in secrets {
+                assert!(
+                    !text.contains(secret),
+                    "{when}: {place} repeats {secret}:\n{text}"
+                );
+            }
+        }
+    };
+    search("all is well").await;
+
+    // What is no kubeconfig, what nobody knows, what leads nowhere, and what would run something.
+    let server = far.url();
+    let broken = [
+        format!("users: [{MARKER}"),
+        format!("{MARKER}: {{ current-context: {MARKER} }}"),
+        good.replace(token, MARKER),
+        good.replace(token, MARKER)
+            .replace(server, "https://127.0.0.1:1"),
+        good.replace(server, &format!("https://{MARKER}@127.0.0.1:1/{MARKER}")),
+        good.replace("token:", &format!("tokenFile: /{MARKER}\n    token:")),
+    ];
+    for (number, text) in broken.iter().enumerate() {
+        assert_ne!(*text, good, "{number}");
+        put(source, "hush", Some(text)).await;
+        let is_told = async || {
+            let status = status_that(source, "hush", |_| true).await;
+            let told = condition(&status, "CredentialsValid").cloned();
+            Ok(told.filter(|told| told.status == "False"))
+        };
+        let told = eventually("the credentials to be refused", SOON, is_told).await;
+        eprintln!("{number}: {}", told.unwrap().message);
+        search(&format!("broken credentials {number}")).await;
+        put(source, "hush", Some(&good)).await;
+        condition_is(source, "hush", "CredentialsValid", "True", "Valid").await;
+    }
+    unlink(source, "hush").await;
+    gone(source, "hush", "web-hush").await;
+}

@@ -1,0 +1,181 @@
+//! What became of Services and slices, change by change, as a watch tells it: what must not happen on the way, happens
+//! here and nowhere else.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::scenarios::{BYSTANDER, Keeps, Stage};
+
+/// Name of the slice that marks the end.
+const MARK: &str = "the-end";
+
+/// What happened to one object.
+#[derive(Clone, Debug)]
+enum Event {
+    Added(Box<Service>),
+    Modified(Box<Service>),
+    Deleted,
+}
+
+/// What happened to the Services of a stage, by normal name and in order; and how many slices of ours were made.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    services: BTreeMap<String, Vec<Event>>,
+    slices: BTreeMap<String, [usize; 2]>,
+}
+
+/// A point in the history of the stage.
+pub(super) async fn now(stage: &Stage) -> anyhow::Result<String> {
+    let list = services(stage).list(&ListParams::default()).await?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
+fn services(stage: &Stage) -> Api<Service> {
+    Api::namespaced(stage.source.client(), &stage.namespace)
+}
+
+/// What has happened since that point.
+pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Changes> {
+    // A change that marks the end.
+    let mark = json!({ "metadata": { "annotations": { "mark": MARK } } });
+    services(stage)
+        .patch(BYSTANDER, &PatchParams::default(), &Patch::Merge(mark))
+        .await?;
+    let mut changes = Changes {
+        services: BTreeMap::new(),
+        slices: BTreeMap::new(),
+    };
+    let normal = |name: &str| {
+        name.replace(&stage.second(), "SECOND")
+            .replace(&stage.cluster, "CLUSTER")
+    };
+    let parameters = WatchParams::default().disable_bookmarks();
+    let api = services(stage);
+    let mut events = std::pin::pin!(api.watch(&parameters, since).await?);
+    let limit = Duration::from_secs(20);
+    while let Some(mut event) = timeout(limit, events.try_next()).await?? {
+        if let WatchEvent::Added(service) | WatchEvent::Modified(service) = &mut event {
+            let annotations = service.annotations_mut().values_mut();
+            annotations.for_each(|value| *value = normal(value));
+        }
+        let (service, event) = match event {
+            WatchEvent::Added(service) => (service.clone(), Event::Added(Box::new(service))),
+            WatchEvent::Modified(service) => (service.clone(), Event::Modified(Box::new(service))),
+            WatchEvent::Deleted(service) => (service, Event::Deleted),
+            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(status) => anyhow::bail!("{}", status.message),
+        };
+        if service.name_any() == BYSTANDER && service.annotations().contains_key("mark") {
+            break;
+        }
+        let known = changes.services.entry(normal(&service.name_any()));
+        known.or_default().push(event);
+    }
+    let api: Api<EndpointSlice> = Api::namespaced(stage.source.client(), &stage.namespace);
+    let mark = json!({ "metadata": { "name": MARK }, "addressType": "IPv4", "endpoints": [] });
+    api.create(&PostParams::default(), &serde_json::from_value(mark)?)
+        .await?;
+    let mut events = std::pin::pin!(api.watch(&parameters, since).await?);
+    while let Some(event) = timeout(limit, events.try_next()).await?? {
+        let (slice, which) = match event {
+            WatchEvent::Added(slice) => (slice, 0),
+            WatchEvent::Deleted(slice) => (slice, 1),
+            WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(status) => anyhow::bail!("{}", status.message),
+        };
+        if slice.name_any() == MARK {
+            break;
+        }
+        if slice.annotations().get(l::MANAGED_BY).map(String::as_str) == Some(l::MANAGER) {
+            let known = changes.slices.entry(normal(&slice.name_any()));
+            known.or_default()[which] += 1;
+        }
+    }
+    Ok(changes)
+}
+
+impl Changes {
+    /// What must never happen, and did.
+    pub(super) fn broken(&self, keeps: Keeps) -> Vec<String> {
+        let mut broken = Vec::new();
+        for (name, events) in &self.services {
+            let mut ip = None;
+            for event in events {
+                let service = match event {
+                    Event::Deleted => {
+                        ip = None;
+                        if keeps.services.contains(&name.as_str()) {
+                            broken.push(format!("{name} was deleted, and its Service is there"));
+                        }
+                        continue;
+                    }
+                    Event::Added(service) | Event::Modified(service) => service,
+                };
+                if !service.labels().contains_key(l::MIRRORED_SERVICE) {
+                    broken.push(format!("{name} was changed, and it is not ours"));
+                }
+                let now = service.spec.as_ref().and_then(|s| s.cluster_ip.clone());
+                if ip.is_some() && ip != now {
+                    broken.push(format!("the ClusterIP of {name} changed"));
+                }
+                ip = now;
+                for (key, member) in keeps.members {
+                    let list = service.annotations().get(*key).map(String::as_str);
+                    let mut list = list.unwrap_or_default().split(',');
+                    let is_there = list.any(|one| one.trim().starts_with(member));
+                    // The one that makes it names who is there by then; whoever was named stays.
+                    if name.ends_with("-federated")
+                        && matches!(event, Event::Modified(_))
+                        && !is_there
+                    {
+                        broken.push(format!("{name} lost the member {member}"));
+                    }
+                }
+            }
+        }
+        broken
+    }
+
+    fn counts(&self) -> BTreeMap<String, [usize; 2]> {
+        let mut counts = self.slices.clone();
+        for (name, events) in &self.services {
+            let made = events
+                .iter()
+                .filter(|e| matches!(e, Event::Added(_)))
+                .count();
+            let gone = events
+                .iter()
+                .filter(|e| matches!(e, Event::Deleted))
+                .count();
+            counts.insert(format!("Service {name}"), [made, gone]);
+        }
+        counts
+    }
+
+    /// What was made or deleted more often than in a calm run.
+    pub(super) fn beyond(&self, calm: &Self) -> Vec<String> {
+        let usual = calm.counts();
+        let counts = self.counts().into_iter();
+        counts
+            .filter(|(name, count)| {
+                let usual = usual.get(name).copied().unwrap_or_default();
+                count[0] > usual[0] || count[1] > usual[1]
+            })
+            .map(|(name, [made, gone])| {
+                format!(
+                    "{name} was made {made} times and deleted {gone} times, a calm run: {:?}",
+                    usual.get(&name)
+                )
+            })
+            .collect()
+    }
+}

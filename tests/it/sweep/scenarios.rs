@@ -1,0 +1,407 @@
+//! The situations that are swept: what stands before, what happens then, and what has to survive it.
+
+use std::sync::Arc;
+
+use control_plane::ControlPlane;
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Secret, Service};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+};
+use linkerd_mc::api::{labels as l, link::Link};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::{
+    fleet::NAMESPACE,
+    headless::{hosts, stateful},
+    hub::Alone,
+    links::{links, objects},
+    objects::{export, relabel, services, web},
+};
+
+/// A Service of the source cluster that is nobody's business.
+pub(super) const BYSTANDER: &str = "bystander";
+
+/// What must survive whatever happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keeps {
+    /// Mirrors whose Service is exported all the time.
+    pub(super) services: &'static [&'static str],
+    /// Annotations of the federated Service, with a member that it names all the time.
+    pub(super) members: &'static [(&'static str, &'static str)],
+}
+
+const NOTHING: Keeps = Keeps {
+    services: &[],
+    members: &[],
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    FirstSync,
+    SwitchMode,
+    ScaleUp,
+    Join,
+    Leave,
+    Unlink,
+    Adopt,
+}
+
+/// One situation.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    act: Act,
+    /// Whether the controller runs before it happens.
+    pub(super) running: bool,
+    pub(super) keeps: Keeps,
+    /// Names in the state before.
+    prepared: &'static [&'static str],
+    /// Names in the state at the end, and names that are not there then.
+    done: &'static [&'static str],
+    gone: &'static [&'static str],
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "first sync",
+        act: Act::FirstSync,
+        running: false,
+        keeps: NOTHING,
+        prepared: &[],
+        done: &[
+            "\"web-CLUSTER\"",
+            "\"direct-CLUSTER\"",
+            "\"db-1-CLUSTER\"",
+            "member@CLUSTER",
+        ],
+        gone: &[],
+    },
+    Scenario {
+        name: "mode switch",
+        act: Act::SwitchMode,
+        running: true,
+        keeps: Keeps {
+            services: &["web-CLUSTER", "direct-CLUSTER"],
+            members: &[],
+        },
+        prepared: &[
+            "\"EndpointSlice\"",
+            "\"web-CLUSTER\"",
+            "\"direct-CLUSTER\"",
+            "\"probe-CLUSTER",
+        ],
+        done: &["\"web-CLUSTER\"", "\"direct-CLUSTER\""],
+        gone: &[],
+    },
+    Scenario {
+        name: "scale-up",
+        act: Act::ScaleUp,
+        running: true,
+        keeps: Keeps {
+            services: &["db-CLUSTER", "db-0-CLUSTER"],
+            members: &[],
+        },
+        prepared: &["IP of db-0-CLUSTER"],
+        done: &[
+            "IP of db-0-CLUSTER",
+            "IP of db-1-CLUSTER",
+            "IP of db-2-CLUSTER",
+        ],
+        gone: &[],
+    },
+    Scenario {
+        name: "federated join",
+        act: Act::Join,
+        running: true,
+        keeps: Keeps {
+            services: &["member-federated"],
+            members: &[
+                (l::REMOTE_DISCOVERY, "member@CLUSTER"),
+                (l::LOCAL_DISCOVERY, "member"),
+            ],
+        },
+        prepared: &["member@CLUSTER", "\"probe-CLUSTER"],
+        done: &["member@SECOND", "\"probe-SECOND"],
+        gone: &[],
+    },
+    Scenario {
+        name: "federated leave",
+        act: Act::Leave,
+        running: true,
+        keeps: Keeps {
+            services: &["member-federated"],
+            members: &[
+                (l::REMOTE_DISCOVERY, "member@CLUSTER"),
+                (l::LOCAL_DISCOVERY, "member"),
+            ],
+        },
+        prepared: &["member@CLUSTER", "member@SECOND", "\"probe-SECOND"],
+        done: &["member@CLUSTER"],
+        gone: &["SECOND"],
+    },
+    Scenario {
+        name: "unlink",
+        act: Act::Unlink,
+        running: true,
+        keeps: NOTHING,
+        prepared: &[
+            "\"web-CLUSTER\"",
+            "IP of db-0-CLUSTER",
+            "member@CLUSTER",
+            "\"probe-CLUSTER",
+        ],
+        done: &[],
+        gone: &["-CLUSTER", "-federated"],
+    },
+    Scenario {
+        name: "adoption",
+        act: Act::Adopt,
+        running: false,
+        keeps: Keeps {
+            services: &["web-CLUSTER"],
+            members: &[],
+        },
+        prepared: &[],
+        done: &["\"web-CLUSTER\"", "\"probe-CLUSTER", "\"EndpointSlice\""],
+        gone: &["stale-CLUSTER", "\"Endpoints\""],
+    },
+];
+
+/// Where one run takes place: a namespace in both clusters, and a Link.
+pub(super) struct Stage {
+    pub(super) source: Arc<ControlPlane>,
+    far: Arc<ControlPlane>,
+    pub(super) namespace: String,
+    pub(super) cluster: String,
+}
+
+impl Stage {
+    pub(super) async fn new(planes: &Alone, scenario: &Scenario, run: usize) -> Self {
+        let stage = Self {
+            source: planes.source.clone(),
+            far: planes.far.clone(),
+            namespace: format!("ns-{run:03}-{}", scenario.name.replace(' ', "-")),
+            cluster: format!("c{run:03}"),
+        };
+        for plane in [&stage.source, &stage.far] {
+            let metadata = ObjectMeta {
+                name: Some(stage.namespace.clone()),
+                ..ObjectMeta::default()
+            };
+            let namespace = Namespace {
+                metadata,
+                ..Namespace::default()
+            };
+            Api::all(plane.client())
+                .create(&PostParams::default(), &namespace)
+                .await
+                .unwrap();
+        }
+        services(&stage.source, &stage.namespace)
+            .create(&PostParams::default(), &web(BYSTANDER, "no"))
+            .await
+            .unwrap();
+        stage
+    }
+
+    /// Name of the other cluster, where there is one.
+    pub(super) fn second(&self) -> String {
+        format!("{}-b", self.cluster)
+    }
+
+    /// Makes a Link of this cluster, as `link-gen` prints it.
+    async fn link(&self, cluster: &str) {
+        /// A name that stands nowhere but where the cluster's does.
+        const MODEL: &str = "modelcluster";
+        static PRINTED: OnceCell<Vec<String>> = OnceCell::const_new();
+        let printed = PRINTED.get_or_init(async || {
+            let flags = ["--enable-headless-services"];
+            let objects = objects(&self.far, MODEL, &flags);
+            objects.iter().map(Value::to_string).collect()
+        });
+        for text in printed.await {
+            let text = text
+                // Both clusters select what is labelled with the stage's name.
+                .replace(
+                    &format!("\"{}\":\"{MODEL}", l::FEDERATED),
+                    &format!("\"{}\":\"{}", l::FEDERATED, self.cluster),
+                )
+                .replace(MODEL, cluster);
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let parameters = PostParams::default();
+            if object["kind"] == "Secret" {
+                let secret: Secret = serde_json::from_value(object).unwrap();
+                let namespace = secret.metadata.namespace.clone().unwrap();
+                Api::<Secret>::namespaced(self.source.client(), &namespace)
+                    .create(&parameters, &secret)
+                    .await
+                    .unwrap();
+            } else {
+                let link: Link = serde_json::from_value(object).unwrap();
+                links(&self.source)
+                    .create(&parameters, &link)
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+
+    async fn unlink(&self, cluster: &str) {
+        links(&self.source)
+            .delete(cluster, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// A member in both clusters.
+    async fn member(&self) {
+        for plane in [&self.source, &self.far] {
+            let mut member = web("member", "no");
+            let labels = member.metadata.labels.get_or_insert_default();
+            let value = if Arc::ptr_eq(plane, &self.source) {
+                "swept"
+            } else {
+                &self.cluster
+            };
+            labels.insert(l::FEDERATED.into(), value.into());
+            services(plane, &self.namespace)
+                .create(&PostParams::default(), &member)
+                .await
+                .unwrap();
+        }
+    }
+
+    /// A mirror that the original made, with its Endpoints.
+    async fn original(&self, service: &str) {
+        let name = format!("{service}-{}", self.cluster);
+        let metadata = json!({
+            "name": name,
+            "labels": { l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: self.cluster },
+            "annotations": { l::REMOTE_FQ_NAME: format!("{service}.{}.svc.cluster.local", self.namespace) },
+        });
+        let mirror: Service = serde_json::from_value(json!({
+            "metadata": metadata, "spec": { "ports": [{ "name": "http", "port": 80 }] },
+        }))
+        .unwrap();
+        let endpoints: Endpoints = serde_json::from_value(json!({
+            "metadata": metadata,
+            "subsets": [{ "addresses": [{ "ip": "192.0.2.99" }], "ports": [{ "name": "http", "port": 4143 }] }],
+        }))
+        .unwrap();
+        let parameters = PostParams::default();
+        services(&self.source, &self.namespace)
+            .create(&parameters, &mirror)
+            .await
+            .unwrap();
+        Api::<Endpoints>::namespaced(self.source.client(), &self.namespace)
+            .create(&parameters, &endpoints)
+            .await
+            .unwrap();
+    }
+
+    /// Takes away what would be work for the controllers of later runs.
+    pub(super) async fn clear(&self) {
+        let all = ListParams::default();
+        let now = DeleteParams::default();
+        for plane in [&self.far, &self.source] {
+            if Arc::ptr_eq(plane, &self.source) {
+                links(plane).delete_collection(&now, &all).await.unwrap();
+                let kind = ListParams::default().fields(&format!("type={}", l::CREDENTIALS_TYPE));
+                let secrets: Api<Secret> = Api::namespaced(plane.client(), NAMESPACE);
+                secrets.delete_collection(&now, &kind).await.unwrap();
+                let probes = ListParams::default().labels(&format!("{}=true", l::MIRRORED_GATEWAY));
+                services(plane, NAMESPACE)
+                    .delete_collection(&now, &probes)
+                    .await
+                    .unwrap();
+                crate::objects::slices(plane, NAMESPACE)
+                    .delete_collection(&now, &probes)
+                    .await
+                    .unwrap();
+            }
+            services(plane, &self.namespace)
+                .delete_collection(&now, &all)
+                .await
+                .unwrap();
+            crate::objects::slices(plane, &self.namespace)
+                .delete_collection(&now, &all)
+                .await
+                .unwrap();
+        }
+    }
+}
+
+impl Scenario {
+    /// What stands before.
+    pub(super) async fn prepare(&self, stage: &Stage) {
+        let (far, namespace, cluster) = (&stage.far, &*stage.namespace, &*stage.cluster);
+        let direct = format!("{cluster}-direct");
+        match self.act {
+            Act::FirstSync => {
+                export(far, namespace, &web("web", cluster)).await;
+                export(far, namespace, &web("direct", &direct)).await;
+                stateful(far, namespace, "db", cluster).await;
+                hosts(far, namespace, "db", &[("db-0", true), ("db-1", true)]).await;
+                stage.member().await;
+            }
+            Act::SwitchMode => {
+                export(far, namespace, &web("web", cluster)).await;
+                export(far, namespace, &web("direct", &direct)).await;
+            }
+            Act::ScaleUp => {
+                stateful(far, namespace, "db", cluster).await;
+                hosts(far, namespace, "db", &[("db-0", true)]).await;
+            }
+            Act::Join | Act::Leave => stage.member().await,
+            Act::Unlink => {
+                export(far, namespace, &web("web", cluster)).await;
+                stateful(far, namespace, "db", cluster).await;
+                hosts(far, namespace, "db", &[("db-0", true)]).await;
+                stage.member().await;
+            }
+            Act::Adopt => {
+                stage.original("web").await;
+                stage.original("stale").await;
+                export(far, namespace, &web("web", cluster)).await;
+            }
+        }
+        stage.link(cluster).await;
+        if self.act == Act::Leave {
+            stage.link(&stage.second()).await;
+        }
+    }
+
+    /// What happens.
+    pub(super) async fn act(&self, stage: &Stage) {
+        let (far, namespace, cluster) = (&stage.far, &*stage.namespace, &*stage.cluster);
+        match self.act {
+            // The start of the controller is what happens.
+            Act::FirstSync | Act::Adopt => {}
+            Act::SwitchMode => {
+                relabel(far, namespace, "web", Some(&format!("{cluster}-direct"))).await;
+                relabel(far, namespace, "direct", Some(cluster)).await;
+                crate::objects::endpoints(far, namespace, "direct", 1).await;
+            }
+            Act::ScaleUp => {
+                let all = [("db-0", true), ("db-1", true), ("db-2", true)];
+                hosts(far, namespace, "db", &all).await;
+            }
+            Act::Join => stage.link(&stage.second()).await,
+            Act::Leave => stage.unlink(&stage.second()).await,
+            Act::Unlink => stage.unlink(cluster).await,
+        }
+    }
+
+    /// Whether this state is where it begins.
+    pub(super) fn is_prepared(&self, state: &str) -> bool {
+        self.prepared.iter().all(|name| state.contains(name))
+    }
+
+    /// Whether this state may be its end.
+    pub(super) fn is_done(&self, state: &str) -> bool {
+        self.done.iter().all(|name| state.contains(name))
+            && !self.gone.iter().any(|name| state.contains(name))
+    }
+}
