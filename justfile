@@ -24,6 +24,10 @@ playground *args:
 bench *args:
     cargo bench --bench mirror {{args}}
 
+# Measure the commands that people wait for, against real control planes
+bench-cli *args:
+    cargo bench --bench cli {{args}}
+
 # Write the completion scripts anew
 completions:
     cargo build

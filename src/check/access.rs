@@ -22,10 +22,10 @@ const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 9] = [
     ("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
     ("", "endpoints", &["get", "delete"], false),
     ("", "namespaces", &["list", "watch"], false),
-    ("", "events", &["create"], false),
-    ("", "secrets", &["list", "watch", "get"], true),
-    ("multicluster.linkerd.io", "links", &["list", "watch", "get"], true),
+    ("", "secrets", &["list", "watch"], true),
+    ("multicluster.linkerd.io", "links", &["list", "watch"], true),
     ("multicluster.linkerd.io", "links/status", &["patch"], true),
+    ("", "events", &["create"], true),
     ("coordination.k8s.io", "leases", &["get", "create", "update"], true),
 ];
 

@@ -13,11 +13,9 @@ use super::{
 use crate::client::{explain, from_credentials};
 
 /// What the controller does in a target cluster, cluster-wide: API group, resource, verb.
-const NEEDED: [(&str, &str, &str); 6] = [
-    ("", "services", "get"),
+const NEEDED: [(&str, &str, &str); 4] = [
     ("", "services", "list"),
     ("", "services", "watch"),
-    ("discovery.k8s.io", "endpointslices", "get"),
     ("discovery.k8s.io", "endpointslices", "list"),
     ("discovery.k8s.io", "endpointslices", "watch"),
 ];

@@ -1,13 +1,14 @@
 //! `linkerd-mc allow` and `linkerd-mc revoke`: accounts for controllers of other clusters.
 
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Api;
 
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
-    output,
+    complete, output,
 };
 use crate::{
     api::labels,
@@ -66,7 +67,7 @@ struct Accounts {
     #[arg(long, value_name = "NAME", required = true, value_delimiter = ',', value_parser = args::object_name)]
     service_account_name: Vec<String>,
     /// Namespace of the ServiceAccount
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
 }
 

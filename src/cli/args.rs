@@ -3,6 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
+
+use super::complete;
 
 use crate::{
     api::{
@@ -21,7 +24,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", add = ArgValueCompleter::new(complete::contexts))]
     pub(crate) context: Option<String>,
     /// User to impersonate
     #[arg(long = "as", global = true, value_name = "USER")]
@@ -33,7 +36,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "HOST:PORT")]
     pub(crate) api_addr: Option<String>,
     /// Namespace of Linkerd's control plane
-    #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE)]
+    #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) linkerd_namespace: String,
     /// Log what is going on to stderr
     // An optional value, because `linkerd check` passes `--verbose=false`.

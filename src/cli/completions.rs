@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Command, ValueEnum};
-use clap_complete::{generate, shells};
+use clap_complete::env::{self, EnvCompleter};
 
-use super::output;
+use super::{complete, output};
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -28,6 +28,8 @@ Examples:
   linkerd-mc man --directory /usr/local/share/man/man1";
 
 /// Print a script that makes a shell complete this program's flags
+///
+/// The shell then asks the program itself, which also knows contexts, namespaces and linked clusters.
 #[derive(Debug, Args)]
 #[command(after_long_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct Completions {
@@ -56,19 +58,17 @@ pub(crate) enum Shell {
 }
 
 /// Runs `completions`.
-pub(crate) fn completions(command: Command, args: &Completions) -> anyhow::Result<()> {
+pub(crate) fn completions(command: &Command, args: &Completions) -> anyhow::Result<()> {
     output::data(&script(command, args.shell)?)
 }
 
-fn script(mut command: Command, shell: Shell) -> anyhow::Result<String> {
-    let name = command.get_name().to_owned();
-    let mut script = Vec::new();
-    match shell {
-        Shell::Bash => generate(shells::Bash, &mut command, name, &mut script),
-        Shell::Zsh => generate(shells::Zsh, &mut command, name, &mut script),
-        Shell::Fish => generate(shells::Fish, &mut command, name, &mut script),
-    }
-    String::from_utf8(script).context("the script is no text")
+fn script(command: &Command, shell: Shell) -> anyhow::Result<String> {
+    let shell: &dyn EnvCompleter = match shell {
+        Shell::Bash => &env::Bash,
+        Shell::Zsh => &env::Zsh,
+        Shell::Fish => &env::Fish,
+    };
+    complete::script(shell, command.get_name())
 }
 
 /// Runs `man`.
@@ -102,7 +102,7 @@ mod tests {
             (Shell::Zsh, "_linkerd-mc"),
             (Shell::Fish, "linkerd-mc.fish"),
         ] {
-            let printed = script(super::super::Cli::command(), shell).unwrap();
+            let printed = script(&super::super::Cli::command(), shell).unwrap();
             let kept = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
             let name = format!("{shell:?}").to_lowercase();
             assert!(

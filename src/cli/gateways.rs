@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde::Serialize;
 
 use super::{
     args::{Global, duration},
     cluster::block_on,
+    complete,
     fleet::Contexts,
     output,
     progress::spin,
@@ -36,7 +38,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Gateways {
     /// Only the gateway of this target cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
     /// Time limit of a request to the cluster
     #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = duration)]

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
-    output,
+    complete, output,
     values::ValueArgs,
 };
 use crate::{
@@ -31,11 +32,9 @@ Examples:
   linkerd-mc install --set controller.image.name=registry.example.com/mc \\
     | kubectl apply -f -
 
-  # High availability, with more settings in a file
-  linkerd-mc install --ha --values values.yaml | kubectl apply -f -
-
-  # Start a values file
-  linkerd-mc install --print-values > values.yaml
+  # Start a values file, here one for high availability, and use it
+  linkerd-mc install --ha --print-values > values.yaml
+  linkerd-mc install --values values.yaml | kubectl apply -f -
 
   # Render without a cluster, as one JSON object a line
   linkerd-mc install --ignore-cluster -o json";
@@ -49,7 +48,7 @@ Examples:
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Install {
     /// Namespace of the extension
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
     /// Install the gateway that other clusters send traffic to
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -89,7 +88,7 @@ pub(crate) struct Install {
     /// Wait this long for Linkerd to be installed, such as 5m
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = args::duration)]
     wait: Duration,
-    /// Print all values with their meanings and defaults, and nothing else
+    /// Print all values with their meanings, as the other flags set them, and nothing else
     #[arg(long)]
     print_values: bool,
     #[command(flatten)]
@@ -101,7 +100,8 @@ pub(crate) struct Install {
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     if args.print_values {
-        return output::data(&Values::default().documented()?);
+        let values = args.values.over(&values(global, args, None))?;
+        return output::data(&values.documented()?);
     }
     let config = if args.ignore_cluster {
         None

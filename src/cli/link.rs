@@ -7,13 +7,14 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Parser as _};
+use clap_complete::ArgValueCompleter;
 use kube::Api;
 
 use super::{
     Cli, Command,
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
-    inventory,
+    complete, inventory,
     link_gen::{LinkArgs, generate},
     output,
     progress::Progress,
@@ -48,10 +49,10 @@ const LOOK: Duration = Duration::from_millis(250);
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Link {
     /// Context of the target cluster, whose Services are to be mirrored
-    #[arg(long, value_name = "CONTEXT")]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     from: Option<String>,
     /// Context of the source cluster, which gets the mirrors
-    #[arg(long, value_name = "CONTEXT")]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     to: Option<String>,
     /// Name that the target cluster gets; part of the name of each mirror [default: its context's]
     #[arg(long, value_name = "NAME")]

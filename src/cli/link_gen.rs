@@ -1,9 +1,10 @@
 //! `linkerd-mc link-gen`: asks the target cluster for what a link needs, and prints the link's objects.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -19,7 +20,8 @@ use kube::{
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
-    output,
+    complete, output,
+    progress::spin,
 };
 use crate::{
     api::{duration::format_go_duration, labels},
@@ -48,6 +50,11 @@ Examples:
   linkerd-mc --context east link-gen --cluster-name east \\
     --gateway=false --token-duration 2160h";
 
+/// How long a token that is not there yet is waited for.
+const TOKEN_WAIT: Duration = Duration::from_secs(5);
+/// Time between two looks at it.
+const TOKEN_LOOK: Duration = Duration::from_millis(250);
+
 /// Print the objects that link another cluster to this one
 ///
 /// Run it against the target cluster, whose Services are to be mirrored, and apply the output to the
@@ -68,7 +75,7 @@ pub(crate) struct LinkGen {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArgs {
     /// Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
     /// Address of the target's API server as the source cluster reaches it [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = server_address)]
@@ -86,7 +93,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME)]
     gateway_name: String,
     /// Namespace of the gateway's Service
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     gateway_namespace: String,
     /// Addresses of the gateway, comma-separated [default: those of its load balancer]
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = address)]
@@ -208,47 +215,53 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
     }
 }
 
+/// The token of an account's Secret. What `allow` and `install` have just made is filled in a moment later.
 async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Secret> {
     let secrets = Api::<KubernetesSecret>::namespaced(cluster.client.clone(), namespace);
     let tokens =
         ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
-    let found = cluster
-        .request("list the token Secrets", secrets.list(&tokens))
-        .await?
-        .items
-        .into_iter()
-        .find(|secret| {
-            let account = secret
-                .metadata
-                .annotations
-                .as_ref()
-                .and_then(|annotations| annotations.get(labels::SERVICE_ACCOUNT_NAME));
-            account.is_some_and(|account| account == name)
-        });
-    let Some(secret) = found else {
-        return Err(fail(
-            format!(
-                "there is no token Secret of the ServiceAccount {name:?} in the namespace {namespace:?}"
-            ),
-            "`linkerd-mc install` and `linkerd-mc allow` print one; --token-duration does without",
-        ));
+    let started = Instant::now();
+    let looking = async {
+        loop {
+            let found = cluster
+                .request("list the token Secrets", secrets.list(&tokens))
+                .await?
+                .items
+                .into_iter()
+                .find(|secret| is_of(secret, name));
+            let Some(secret) = found else {
+                return Err(fail(
+                    format!(
+                        "there is no token Secret of the ServiceAccount {name:?} in the namespace {namespace:?}"
+                    ),
+                    "`linkerd-mc install` and `linkerd-mc allow` print one; --token-duration does without",
+                ));
+            };
+            let token = secret.data.as_ref().and_then(|data| data.get("token"));
+            if let Some(token) = token.filter(|token| !token.0.is_empty()) {
+                let text = std::str::from_utf8(&token.0).context("a token is no text")?;
+                return Ok(Secret::new(text));
+            }
+            if started.elapsed() > TOKEN_WAIT {
+                return Err(fail(
+                    format!(
+                        "the Secret {namespace}/{} has no token yet",
+                        secret.metadata.name.as_deref().unwrap_or_default()
+                    ),
+                    "is kube-controller-manager running, which fills it in? --token-duration does without",
+                ));
+            }
+            tokio::time::sleep(TOKEN_LOOK).await;
+        }
     };
-    let token = secret
-        .data
-        .as_ref()
-        .and_then(|data| data.get("token"))
-        .filter(|token| !token.0.is_empty());
-    let Some(token) = token else {
-        return Err(fail(
-            format!(
-                "the Secret {namespace}/{} has no token yet",
-                secret.metadata.name.as_deref().unwrap_or_default()
-            ),
-            "Kubernetes fills it in within seconds; --token-duration does without",
-        ));
-    };
-    let text = std::str::from_utf8(&token.0).context("a token is no text")?;
-    Ok(Secret::new(text))
+    spin("waiting for the token", looking).await
+}
+
+/// Whether a token is that of the ServiceAccount `name`.
+fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
+    let annotations = secret.metadata.annotations.as_ref();
+    let account = annotations.and_then(|all| all.get(labels::SERVICE_ACCOUNT_NAME));
+    account.is_some_and(|account| account == name)
 }
 
 async fn mint(

@@ -1,8 +1,9 @@
 //! What is mirrored, and how: flags that `run-controller` and `plan` share, so that one foretells the other.
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
-use super::args;
+use super::{args, complete};
 use crate::{
     api::labels,
     hint::HintExt as _,
@@ -14,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Mirroring {
     /// Namespace of Links and their credentials
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) namespace: String,
     /// Create namespaces that exported Services need
     #[arg(long)]

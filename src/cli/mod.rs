@@ -5,6 +5,7 @@ mod allow;
 mod args;
 mod check;
 mod cluster;
+mod complete;
 mod completions;
 mod fleet;
 mod gateways;
@@ -66,9 +67,14 @@ enum Command {
 /// again as the binary.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let result = match check::extension_metadata(&args) {
-        Some(answer) => output::data(&answer).map(|()| ExitCode::SUCCESS),
-        None => run(&Cli::parse_from(args)),
+    let result = match (
+        check::extension_metadata(&args),
+        complete::answered(Cli::command, &args),
+    ) {
+        (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
+        (None, Ok(true)) => Ok(ExitCode::SUCCESS),
+        (None, Ok(false)) => run(&Cli::parse_from(args)),
+        (None, Err(error)) => Err(error),
     };
     match result {
         Ok(code) => code,
@@ -95,7 +101,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Revoke(args) => allow::revoke(args)?,
         Command::Unlink(args) => unlink::run(&cli.global, args)?,
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
-        Command::Completions(args) => completions::completions(Cli::command(), args)?,
+        Command::Completions(args) => completions::completions(&Cli::command(), args)?,
         Command::Man(args) => completions::man(Cli::command(), args)?,
         Command::Check(args) => return check::run(&cli.global, args),
         Command::Gateways(args) => return gateways::run(&cli.global, args),

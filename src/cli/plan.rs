@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     args::{self, Global},
     cluster::block_on,
+    complete,
     mirroring::Mirroring,
     output,
     progress::spin,
@@ -46,7 +48,7 @@ const PENDING: u8 = 2;
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Plan {
     /// Name of the Link
-    #[arg(long, value_name = "NAME", required_unless_present = "link_file")]
+    #[arg(long, value_name = "NAME", required_unless_present = "link_file", add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
     /// A Link that is not applied yet, with its Secrets, as link-gen prints them; - for standard input
     #[arg(long, value_name = "FILE")]

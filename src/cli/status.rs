@@ -7,6 +7,7 @@ mod watch;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use futures::future::join_all;
 use jiff::Timestamp;
 
@@ -17,6 +18,7 @@ use self::{
 use super::{
     args::{Global, duration},
     cluster::block_on,
+    complete,
     fleet::{Contexts, Member, survey_all},
     output,
     progress::{Progress, spin},
@@ -58,7 +60,7 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     contexts: Contexts,
     /// Only Links to this target cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
     /// Show each mirror and federated Service
     #[arg(long)]

@@ -6,10 +6,12 @@ use std::{
 };
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
+    complete,
     inventory::delete,
     linked::{Linked, Mirrors, links},
     output,
@@ -46,10 +48,10 @@ const RETRY: Duration = Duration::from_millis(500);
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
     /// Name of the target cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: ClusterName,
     /// Namespace of the Link
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
     /// Only what Linkerd's own controllers for this link left behind
     #[arg(long)]
@@ -105,7 +107,8 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 
 async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
     let (name, count) = (&args.cluster_name, linked.mirrors.len());
-    let question = format!("Delete the link to {name}, and its {count} mirrors?");
+    let mirrors = counted(count);
+    let question = format!("Delete the link to {name}, and its {mirrors}?");
     if !args.yes && !confirmed(&question)? {
         return Err(fail("nothing was deleted", "--yes deletes without asking"));
     }
@@ -128,11 +131,15 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
             delete(cluster, object).await?;
         }
     }
-    let waiting = format!("waiting until {count} mirrors of {name} are gone");
+    let waiting = format!("waiting until the {mirrors} of {name} are gone");
     let left = spin(&waiting, mirrors_left(cluster, name, args.wait)).await?;
     if left > 0 {
         return Err(fail(
-            format!("{left} mirrors of {name} are still there"),
+            format!(
+                "{} of {name} {} still there",
+                counted(left),
+                if left == 1 { "is" } else { "are" }
+            ),
             format!(
                 "is the controller running? `linkerd-mc unlink --cluster-name {name} | kubectl delete -f -` does without"
             ),
@@ -142,6 +149,10 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
         "the link to {name} is gone, and so are its mirrors"
     ));
     Ok(())
+}
+
+fn counted(mirrors: usize) -> String {
+    format!("{mirrors} mirror{}", if mirrors == 1 { "" } else { "s" })
 }
 
 /// Waits until no mirror is left, at most for `wait`. Returns how many are.

@@ -238,7 +238,6 @@ async fn two_linked_clusters_from_the_first_look_to_the_loss_of_one() {
     all_is_checked(&planes).await;
     linkerd_can_call_it(&planes);
     a_fleet_is_put_together(&planes).await;
-    the_examples_of_the_help_work(&planes);
     a_dead_cluster_costs_one_timeout(&planes);
 }
 
@@ -516,25 +515,6 @@ async fn a_fleet_is_put_together(planes: &Planes) {
         .linkerd(&LinkerdOptions::default())
         .await
         .unwrap();
-}
-
-fn the_examples_of_the_help_work(planes: &Planes) {
-    for command in ["check", "gateways", "status", "graph"] {
-        let help = planes.run(&[command, "--help"]).data();
-        let examples = help
-            .lines()
-            .filter_map(|line| line.strip_prefix("  linkerd-mc "));
-        let examples: Vec<_> = examples
-            .map(|e| e.split(['|', '>']).next().unwrap())
-            .collect();
-        assert!(!examples.is_empty(), "{help}");
-        for example in examples {
-            let args: Vec<_> = example.split_whitespace().collect();
-            let outcome = planes.run(&args);
-            assert_eq!(outcome.stderr, "", "{example}");
-            assert!(!outcome.stdout.is_empty(), "{example}");
-        }
-    }
 }
 
 fn a_dead_cluster_costs_one_timeout(planes: &Planes) {

@@ -33,6 +33,12 @@ const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 /// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
 pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
     let plane = ControlPlane::shared(name).await.unwrap();
+    install(&plane, gateway).await;
+    plane
+}
+
+/// Puts Linkerd's configuration and our installation on a control plane; its gateway has this address.
+pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
     plane.linkerd(&LinkerdOptions::default()).await.unwrap();
     let printed = run(plane.kubeconfig(), &["install"]).data();
     plane
@@ -55,7 +61,6 @@ pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
     })
     .await
     .unwrap();
-    plane
 }
 
 /// What `link-gen` prints for `target` under the name `cluster`; the address is that of the API server unless `flags`

@@ -23,7 +23,12 @@ use crate::{
 };
 
 /// A mirror and its Endpoints, as Linkerd's own service mirror makes them.
-async fn original(plane: &ControlPlane, namespace: &str, service: &str, cluster: &str) -> Service {
+pub(crate) async fn original(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    cluster: &str,
+) -> Service {
     let name = format!("{service}-{cluster}");
     let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster, "app": "web" });
     let fq_name = format!("{service}.{namespace}.svc.cluster.local");

@@ -30,13 +30,7 @@ const COMMANDS: [&[&str]; 9] = [
         "--service-account-name",
         "missing",
     ],
-    &[
-        "link-gen",
-        "--cluster-name",
-        "x",
-        "--api-server-address",
-        "nowhere",
-    ],
+    &["link-gen", "--cluster-name", "x", "--namespace", "missing"],
 ];
 
 /// Everything that a person or a machine may come to read.

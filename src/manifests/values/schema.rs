@@ -163,11 +163,14 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// All keys as a values file: what each means and takes, and its default.
+/// What the cluster itself knows best: a values file that lists it would speak louder than the cluster.
+const ASKED: &str = "identityTrustDomain";
+
+/// All keys as a values file: what each means and takes, and its value.
 pub(super) fn documented(values: &Values) -> anyhow::Result<String> {
     let values = serde_json::to_value(values)?;
     let mut text = String::from(
-        "# All values of `linkerd-mc install` with their defaults.\n\
+        "# All values of `linkerd-mc install`, with the defaults that the other flags leave or set.\n\
          # Give your own with --values FILE, or one by one with --set key=value.\n",
     );
     let mut open: Vec<&str> = Vec::new();
@@ -203,8 +206,9 @@ pub(super) fn documented(values: &Values) -> anyhow::Result<String> {
             &key.kind.expected(),
             ".\n",
         ]);
+        let comment = if key.path == ASKED { "# " } else { "" };
         for line in yaml::to_yaml(&one)?.lines() {
-            text.extend([&indent, line, "\n"]);
+            text.extend([&indent, comment, line, "\n"]);
         }
     }
     Ok(text)
@@ -257,8 +261,14 @@ mod tests {
     #[test]
     fn the_documented_values_are_the_defaults() {
         let text = documented(&Values::default()).unwrap();
-        let read: Values = yaml::from_yaml(&text).unwrap();
-        assert_eq!(read, Values::default());
+        let mut given = super::super::UserValues::default();
+        given.add_file("values.yaml", &text).unwrap();
+        let base = Values {
+            identity_trust_domain: "trust.example".into(),
+            ..Values::default()
+        };
+        // What the cluster knows stays as it says.
+        assert_eq!(given.over(&base).unwrap(), (base, vec![]));
         insta::assert_snapshot!(text.replace(super::super::VERSION, "VERSION"));
     }
 

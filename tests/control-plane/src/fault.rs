@@ -307,7 +307,7 @@ mod tests {
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
         for (fault, least) in [
             (Fault::Delay(MOMENT), 2 * MOMENT),
-            (Fault::Throttle(1000), Duration::from_millis(700)),
+            (Fault::Throttle(1000), Duration::from_millis(500)),
         ] {
             proxy.set(fault);
             let started = Instant::now();

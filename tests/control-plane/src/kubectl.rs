@@ -1,5 +1,6 @@
 //! The real kubectl, run against a control plane and nothing else.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,6 +14,11 @@ use crate::plane::ControlPlane;
 const KUBECTL_LIMIT: Duration = Duration::from_secs(60);
 
 impl ControlPlane {
+    /// Where kubectl is, for scripts that run it by themselves.
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.assets.program("kubectl")
+    }
+
     /// What kubectl prints for these arguments. If it fails, the error has what it said on its standard error.
     pub async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.kubectl_stdin(arguments, "").await

@@ -87,8 +87,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             members: &[],
         },
         prepared: &[
-            "\"EndpointSlice\"",
-            "\"web-CLUSTER\"",
+            "\"web-CLUSTER-ipv4\"",
             "\"direct-CLUSTER\"",
             "\"probe-CLUSTER",
         ],
@@ -103,7 +102,11 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             services: &["db-CLUSTER", "db-0-CLUSTER"],
             members: &[],
         },
-        prepared: &["IP of db-0-CLUSTER"],
+        prepared: &[
+            "\"db-CLUSTER-ipv4\"",
+            "\"db-0-CLUSTER-ipv4\"",
+            "\"probe-CLUSTER",
+        ],
         done: &[
             "IP of db-0-CLUSTER",
             "IP of db-1-CLUSTER",
@@ -145,15 +148,19 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: "unlink",
         act: Act::Unlink,
         running: true,
-        keeps: NOTHING,
+        keeps: Keeps {
+            services: &["member-federated"],
+            members: &[(l::LOCAL_DISCOVERY, "member")],
+        },
         prepared: &[
-            "\"web-CLUSTER\"",
-            "IP of db-0-CLUSTER",
+            "\"web-CLUSTER-ipv4\"",
+            "\"db-CLUSTER-ipv4\"",
+            "\"db-0-CLUSTER-ipv4\"",
             "member@CLUSTER",
             "\"probe-CLUSTER",
         ],
-        done: &[],
-        gone: &["-CLUSTER", "-federated"],
+        done: &["\"member-federated\""],
+        gone: &["-CLUSTER", "@CLUSTER"],
     },
     Scenario {
         name: "adoption",

@@ -1,0 +1,173 @@
+//! How long commands take that people and pipelines wait for, beside the time that each may take.
+//!
+//! `cargo bench --bench cli` starts control planes of its own, and runs the built program as a shell would. The
+//! machine should have nothing else to do; limits are for a warm program, so the first run does not count.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+#![allow(missing_docs, unreachable_pub, clippy::panic, clippy::print_stderr)]
+
+#[path = "../../tests/it/fleet.rs"]
+#[allow(dead_code)]
+mod fleet;
+#[path = "../../tests/it/program.rs"]
+#[allow(dead_code)]
+mod program;
+mod scene;
+
+use std::{
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use comfy_table::Table;
+
+use scene::Scene;
+
+/// Measures the command line
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    /// Runs of each quick command; a tenth of it of slow ones
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Mirrors that `check` checks
+    #[arg(long, default_value_t = 1000)]
+    mirrors: usize,
+    /// Links that `check` checks, one of them to a cluster that does not answer
+    #[arg(long, default_value_t = 20)]
+    links: usize,
+    /// Passed by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Time limit for the cluster that does not answer.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// One line of the result.
+struct Measured {
+    what: String,
+    /// How long each run took, shortest first.
+    took: Vec<Duration>,
+    limit: Duration,
+}
+
+impl Measured {
+    fn median(&self) -> Duration {
+        self.took[self.took.len() / 2]
+    }
+
+    fn holds(&self) -> bool {
+        self.median() <= self.limit
+    }
+}
+
+/// Runs the program `runs` times, and once before that.
+fn measure(what: &str, runs: u32, limit: Duration, kubeconfig: &Path, args: &[&str]) -> Measured {
+    let mut took: Vec<_> = (0..=runs).map(|_| once(kubeconfig, args)).skip(1).collect();
+    took.sort();
+    Measured {
+        what: what.to_owned(),
+        took,
+        limit,
+    }
+}
+
+fn once(kubeconfig: &Path, args: &[&str]) -> Duration {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
+    command
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let started = Instant::now();
+    let code = command.status().unwrap().code();
+    let took = started.elapsed();
+    // `check` fails where no Deployment runs, as here.
+    let fine = code == Some(0) || (args[0] == "check" && code == Some(1));
+    assert!(fine, "{args:?} ended with {code:?}");
+    took
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let results = runtime.block_on(run(&args));
+    print(&results);
+    if results.iter().all(Measured::holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+async fn run(args: &Args) -> Vec<Measured> {
+    let ms = Duration::from_millis;
+    let (quick, slow) = (args.runs, args.runs.div_ceil(10));
+    let nowhere = Path::new("/nonexistent");
+    let mut results = vec![
+        measure("--help", quick, ms(5), nowhere, &["--help"]),
+        measure(
+            "install --ignore-cluster",
+            quick,
+            ms(10),
+            nowhere,
+            &["install", "--ignore-cluster"],
+        ),
+    ];
+    let scene = Box::pin(Scene::set()).await;
+    let link_gen = [
+        "link-gen",
+        "--cluster-name=east",
+        "--api-server-address",
+        scene.east.url(),
+    ];
+    results.push(measure(
+        "link-gen",
+        quick,
+        ms(25),
+        scene.east.kubeconfig(),
+        &link_gen,
+    ));
+    let west = scene.west.kubeconfig();
+    let _controller = scene.mirror(args.mirrors).await;
+    let what = format!("check with {} mirrors", args.mirrors);
+    let check = ["check", "--wait=0s"];
+    results.push(measure(&what, slow, ms(2000), west, &check));
+
+    scene.link_many(args.links).await;
+    let what = format!("check of {} Links, one dead", args.links);
+    let timeout = format!("--timeout={}s", TIMEOUT.as_secs());
+    let check = ["check", "--wait=0s", &timeout];
+    results.push(measure(&what, slow.min(3), TIMEOUT * 3 / 2, west, &check));
+    results
+}
+
+fn print(results: &[Measured]) {
+    let mut table = Table::new();
+    table
+        .load_style(comfy_table::presets::ASCII_MARKDOWN)
+        .set_header(["command", "runs", "min", "median", "max", "limit", "holds"]);
+    let shown = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
+    for result in results {
+        table.add_row([
+            result.what.clone(),
+            result.took.len().to_string(),
+            shown(result.took[0]),
+            shown(result.median()),
+            shown(result.took[result.took.len() - 1]),
+            shown(result.limit),
+            if result.holds() { "yes" } else { "NO" }.to_owned(),
+        ]);
+    }
+    println!("{table}");
+}

@@ -1,0 +1,84 @@
+//! The clusters that commands are measured on.
+
+use std::{sync::Arc, time::Duration};
+
+use control_plane::{ControlPlane, eventually};
+use kube::{Api, api::ListParams};
+use linkerd_mc::api::{k8s::Service, labels as l};
+use serde_json::json;
+
+use crate::fleet::{Controller, installed, link, link_gen};
+
+/// How long mirroring of everything may take.
+const MIRRORED: Duration = Duration::from_secs(300);
+
+/// `west` is linked to `east`; `silent` is a cluster that will not answer.
+pub struct Scene {
+    pub east: Arc<ControlPlane>,
+    pub west: Arc<ControlPlane>,
+    silent: Arc<ControlPlane>,
+}
+
+impl Scene {
+    /// Starts the control planes, with the extension installed.
+    pub async fn set() -> Self {
+        let (east, west, silent) = tokio::join!(
+            installed("cli-east", "192.0.2.10"),
+            installed("cli-west", "192.0.2.20"),
+            installed("cli-silent", "192.0.2.30"),
+        );
+        Self { east, west, silent }
+    }
+
+    /// Links the two, and returns when so many Services are mirrored.
+    pub async fn mirror(&self, count: usize) -> Controller {
+        let services: Vec<_> = (0..count)
+            .map(|n| {
+                json!({
+                    "apiVersion": "v1", "kind": "Service",
+                    "metadata": {
+                        "name": format!("web-{n}"), "namespace": "default",
+                        "labels": { l::EXPORTED: "true", "app": "web", "team": "payments" },
+                    },
+                    "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80 }] },
+                })
+            })
+            .collect();
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": services }).to_string();
+        self.east
+            .kubectl_stdin(&["create", "-f", "-"], &list)
+            .await
+            .unwrap();
+        link(&self.west, &self.east, "east", &[]).await;
+        let controller = Controller::start(&self.west, &[]);
+        let mirrors: Api<Service> = Api::all(self.west.client());
+        let selector = ListParams::default().labels(&format!("{}=true", l::MIRRORED_SERVICE));
+        eventually("all mirrors", MIRRORED, async || {
+            let found = mirrors.list_metadata(&selector).await?.items.len();
+            Ok((found == count).then_some(()))
+        })
+        .await
+        .unwrap();
+        controller
+    }
+
+    /// Adds Links until there are so many, the last to the cluster that falls silent then.
+    pub async fn link_many(&self, count: usize) {
+        let nobody = [
+            "--selector=mirror.linkerd.io/exported=nobody",
+            "--remote-discovery-selector=mirror.linkerd.io/exported=nobody",
+            "--federated-service-selector=mirror.linkerd.io/federated=nobody",
+        ];
+        let mut all = String::new();
+        for n in 1..count {
+            let silent = n == count - 1;
+            let target = if silent { &self.silent } else { &self.east };
+            all.push_str(&link_gen(target, &format!("more-{n}"), &nobody));
+        }
+        self.west
+            .kubectl_stdin(&["apply", "-f", "-"], &all)
+            .await
+            .unwrap();
+        self.silent.pause_api_server().unwrap();
+    }
+}

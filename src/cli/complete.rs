@@ -1,0 +1,214 @@
+//! What a shell asks when somebody presses Tab: also names that only the kubeconfig or the cluster knows.
+//!
+//! A completion is a courtesy: whatever goes wrong, there is nothing to offer, and nothing is said about it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::Write as _,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap_complete::{
+    CompleteEnv, CompletionCandidate,
+    env::{Bash, EnvCompleter, Fish, Shells, Zsh},
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::cluster::block_on;
+use crate::{api::link::Link, client::Access};
+
+/// Variable by which a script of [`script`] asks; it holds the shell's name.
+const VARIABLE: &str = "LINKERD_MC_COMPLETE";
+/// Who pressed Tab does not wait longer for a cluster.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Names of a cluster that are offered, at most.
+const OFFERED: u32 = 500;
+
+/// Answers a shell, if one asks. `args` as the script passes them: the program, `--`, the words typed so far.
+pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> anyhow::Result<bool> {
+    if std::env::var_os(VARIABLE).is_none() {
+        return Ok(false);
+    }
+    let folder = std::env::current_dir().ok();
+    CompleteEnv::with_factory(command)
+        .var(VARIABLE)
+        .shells(Shells(&[&Bash, &Zsh, &Fish]))
+        .try_complete(args, folder.as_deref())
+        .with_context(|| format!("{VARIABLE} is set, and this is no question of a shell"))
+}
+
+/// The script by which a shell asks.
+pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<String> {
+    let mut script = Vec::new();
+    shell.write_registration(VARIABLE, name, name, name, &mut script)?;
+    if shell.is("zsh") {
+        // In a folder of $fpath the file is itself the function that is called on the first Tab.
+        let function = format!("_clap_dynamic_completer_{}", name.replace('-', "_"));
+        writeln!(
+            script,
+            "[[ $funcstack[1] == _{name} ]] && {function} \"$@\""
+        )?;
+    }
+    let script = String::from_utf8(script).context("the script is no text")?;
+    Ok(format!("{}\n", script.trim()))
+}
+
+/// Offers contexts of the kubeconfig; after a comma another one.
+pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
+    let known = typed().kubeconfig().map(|kubeconfig| {
+        let contexts = kubeconfig.contexts.into_iter();
+        contexts.map(|context| context.name).collect()
+    });
+    offer(current, known.unwrap_or_default())
+}
+
+/// Offers namespaces of the cluster.
+pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
+    offer(
+        current,
+        from_cluster(async |client, page| {
+            let found = Api::<Namespace>::all(client).list_metadata(page).await?;
+            Ok(found.iter().map(ResourceExt::name_any).collect())
+        }),
+    )
+}
+
+/// Offers names of target clusters of the cluster's Links.
+pub(crate) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+    offer(
+        current,
+        from_cluster(async |client, page| {
+            let found = Api::<Link>::all(client).list(page).await?.items;
+            let clusters = found.into_iter().map(|link| link.spec.target_cluster_name);
+            Ok(clusters.collect())
+        }),
+    )
+}
+
+/// Offers names of the cluster's Links.
+pub(crate) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
+    offer(
+        current,
+        from_cluster(async |client, page| {
+            let found = Api::<Link>::all(client).list_metadata(page).await?;
+            Ok(found.iter().map(ResourceExt::name_any).collect())
+        }),
+    )
+}
+
+fn from_cluster(
+    ask: impl AsyncFnOnce(Client, &ListParams) -> kube::Result<Vec<String>>,
+) -> Vec<String> {
+    let asked = async {
+        let client = typed().client(PATIENCE).await?;
+        let page = ListParams::default().limit(OFFERED);
+        Ok(tokio::time::timeout(PATIENCE, ask(client, &page)).await??)
+    };
+    block_on(asked).unwrap_or_default()
+}
+
+/// Those of `names` that continue what is typed, in order, each once.
+fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let (given, begun) = match current.rfind(',') {
+        Some(comma) => current.split_at(comma + 1),
+        None => ("", &*current),
+    };
+    names.sort();
+    names.dedup();
+    names.retain(|name| name.starts_with(begun) && !given.split(',').any(|one| one == name));
+    let whole = names.iter().map(|name| format!("{given}{name}"));
+    whole.map(CompletionCandidate::new).collect()
+}
+
+/// The cluster that the words typed so far name.
+fn typed() -> Access {
+    let words: Vec<String> = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    access(&words)
+}
+
+/// Read by hand: what is still being typed is no good command line, and clap would refuse it.
+fn access(words: &[String]) -> Access {
+    let value = |flag: &str| -> Option<String> {
+        let mut given = words.iter().enumerate().filter_map(|(at, word)| {
+            let rest = word.strip_prefix(flag)?;
+            let value = if rest.is_empty() {
+                words.get(at + 1)?
+            } else {
+                rest.strip_prefix('=')?
+            };
+            Some(value).filter(|value| !value.is_empty() && !value.starts_with('-'))
+        });
+        given.next_back().map(str::to_owned)
+    };
+    Access {
+        kubeconfig: value("--kubeconfig").map(Into::into),
+        // `link` has no --context; its objects come from the one and go to the other.
+        context: value("--context").or_else(|| value("--from")),
+        as_user: value("--as"),
+        as_groups: value("--as-group").into_iter().collect(),
+        api_addr: value("--api-addr"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_continues_the_word_is_offered() {
+        let names = || {
+            ["west", "east", "east", "eastern"]
+                .map(str::to_owned)
+                .into()
+        };
+        for (current, expected) in [
+            ("", "east eastern west"),
+            ("ea", "east eastern"),
+            ("x", ""),
+            ("east,", "east,eastern east,west"),
+            ("west,ea", "west,east west,eastern"),
+        ] {
+            let offered = offer(OsStr::new(current), names());
+            let offered: Vec<_> = offered
+                .iter()
+                .map(|candidate| candidate.get_value().to_string_lossy())
+                .collect();
+            assert_eq!(offered.join(" "), expected, "{current}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_is_the_one_that_the_words_name() {
+        for (line, kubeconfig, context) in [
+            ("linkerd-mc status --cluster-name", None, None),
+            (
+                "linkerd-mc --context east status --cluster-name",
+                None,
+                Some("east"),
+            ),
+            (
+                "linkerd-mc --kubeconfig=/a --context=east unlink --context west",
+                Some("/a"),
+                Some("west"),
+            ),
+            (
+                "linkerd-mc link --from east --namespace",
+                None,
+                Some("east"),
+            ),
+            ("linkerd-mc --context", None, None),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let access = access(&words);
+            assert_eq!(access.context.as_deref(), context, "{line}");
+            let path = access.kubeconfig.map(|path| path.display().to_string());
+            assert_eq!(path.as_deref(), kubeconfig, "{line}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Every example of every help text, run by a shell as it is written, against two clusters.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use control_plane::ControlPlane;
+
+use crate::{
+    fleet::{Controller, install},
+    gateways::Gateways,
+    help::help,
+};
+
+/// What must be so before each example of a command: run by the same shell. The current context is `west`, where
+/// nothing else is said.
+#[rustfmt::skip]
+const BEFORE: [(&str, &str); 6] = [
+    ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
+    ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
+    ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east"),
+    ("uninstall", "linkerd-mc unlink --cluster-name east --apply --yes"),
+    ("check", "for context in east west; do kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
+    ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
+];
+
+/// What is not done as written here: text in an example, what stands for it, why.
+const OTHERWISE: [(&str, &str, &str); 3] = [
+    (
+        "/usr/local/share/man/man1",
+        "man1",
+        "it is not this machine that is installed to",
+    ),
+    (
+        "linkerd-mc --context west run-controller",
+        "timeout --preserve-status 10 linkerd-mc --context west run-controller",
+        "it runs for ever",
+    ),
+    (
+        "--admin-addr 127.0.0.1:9999",
+        "--admin-addr 127.0.0.1:0 --probe-address $GATEWAYS",
+        "that port may be taken, and the gateways are stand-ins",
+    ),
+];
+
+/// How long a script may take, in seconds.
+const LIMIT: &str = "120";
+
+/// The order of commands in the life of a cluster; those that it does not name come in between.
+const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
+const LAST: [&str; 2] = ["unlink", "uninstall"];
+
+/// Examples of a command: the lines that follow a comment, up to an empty line.
+fn examples(command: &str) -> Vec<String> {
+    let help = help(command);
+    let (_, text) = help
+        .split_once("Examples:\n")
+        .unwrap_or_else(|| panic!("{command} has no examples"));
+    for line in text.lines() {
+        assert!(line.len() <= 80, "wrapped on a small terminal: {line}");
+    }
+    let indented: Vec<&str> = text
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("  "))
+        .collect();
+    let blocks = indented.split(|line| line.is_empty());
+    let examples: Vec<String> = blocks
+        .filter(|block| !block.is_empty())
+        .map(|block| block.join("\n"))
+        .collect();
+    for example in &examples {
+        assert!(example.trim_start().starts_with('#'), "{example}");
+        assert!(example.contains("linkerd-mc "), "{example}");
+    }
+    examples
+}
+
+fn commands() -> Vec<String> {
+    let all = help("");
+    let mut commands: Vec<String> = all
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect();
+    assert!(commands.len() >= 15, "{commands:?}");
+    let place = |name: &str| {
+        let first = FIRST.iter().position(|first| *first == name);
+        let last = LAST.iter().position(|last| *last == name);
+        match (first, last) {
+            (Some(at), _) => at,
+            (_, Some(at)) => 100 + at,
+            _ => 50,
+        }
+    };
+    commands.sort_by_key(|name| place(name));
+    commands
+}
+
+/// A folder to run scripts in, with a PATH of its own.
+struct Desk {
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+    /// Where scripts find the stand-ins for gateways.
+    gateways: String,
+}
+
+impl Desk {
+    fn new(planes: &[&ControlPlane], gateways: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        symlink(env!("CARGO_BIN_EXE_linkerd-mc"), bin.join("linkerd-mc")).unwrap();
+        symlink(planes[0].kubectl_program(), bin.join("kubectl")).unwrap();
+        // What reads our output must get some; whether it is installed here does not matter.
+        for reader in ["man", "jq", "dot"] {
+            let path = bin.join(reader);
+            fs::write(&path, "#!/bin/sh\nexec grep -q .\n").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let kubeconfig = folder.path().join("kubeconfig");
+        ControlPlane::merged_kubeconfig(planes, &kubeconfig).unwrap();
+        Self {
+            folder,
+            kubeconfig,
+            gateways,
+        }
+    }
+
+    /// Runs a script in bash on a terminal, on which somebody types "y".
+    fn run(&self, script: &str) -> Output {
+        let file = self.folder.path().join("script.bash");
+        fs::write(&file, script).unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let bin = self.folder.path().join("bin");
+        let mut typed = Command::new("echo")
+            .arg("y")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = Command::new("timeout")
+            .args([
+                LIMIT,
+                "script",
+                "--quiet",
+                "--return",
+                "--command",
+                "bash -eu -o pipefail script.bash",
+                "/dev/null",
+            ])
+            .current_dir(&self.folder)
+            .env("PATH", format!("{}:{path}", bin.display()))
+            .env("HOME", self.folder.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("GATEWAYS", &self.gateways)
+            .env_remove("LINKERD_DOCKER_REGISTRY")
+            .stdin(typed.stdout.take().unwrap())
+            .output()
+            .unwrap();
+        typed.wait().unwrap();
+        output
+    }
+}
+
+/// Codes with which an example may end: `plan` says with 2 that there are changes.
+fn may_end_with(command: &str) -> &'static [i32] {
+    match command {
+        "plan" => &[0, 2],
+        _ => &[0],
+    }
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_of_every_help_works_as_it_is_written() {
+    let (east, west) =
+        tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
+    tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
+    let gateways = Gateways::start();
+    let desk = Desk::new(&[&west, &east], gateways.address());
+    let probes = ["--probe-address", &gateways.address()];
+    let _controllers = [&east, &west].map(|plane| Controller::start(plane, &probes));
+    let mut count = 0;
+    for command in commands() {
+        let before = BEFORE.iter().find(|(of, _)| *of == command);
+        let before = before.map_or("", |(_, script)| script);
+        for example in examples(&command) {
+            let mut script = example.clone();
+            for (text, other, _) in OTHERWISE {
+                script = script.replace(text, other);
+            }
+            let ready = desk.run(&format!("kubectl config use-context west\n{before}\n"));
+            let said = String::from_utf8_lossy(&ready.stdout);
+            assert!(ready.status.success(), "before {example}\n{said}");
+            eprintln!("{script}");
+            let output = desk.run(&script);
+            let said = String::from_utf8_lossy(&output.stdout);
+            let code = output.status.code().unwrap();
+            assert!(
+                may_end_with(&command).contains(&code) && !said.contains("Usage:"),
+                "{example}\nended with {code}:\n{said}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count >= 35, "{count}");
+    // What was redirected has arrived.
+    let folder = desk.folder.path();
+    for (name, text) in [
+        ("values.yaml", "gateway:"),
+        ("check.xml", "<testsuite "),
+        (".zfunc/_linkerd-mc", "#compdef linkerd-mc"),
+        (".config/fish/completions/linkerd-mc.fish", "complete "),
+        ("man1/linkerd-mc-link.1", ".TH linkerd-mc-link"),
+    ] {
+        assert!(file(folder, name).contains(text), "{name}");
+    }
+    let left = west
+        .kubectl(&["get", "namespace", "-o", "name"])
+        .await
+        .unwrap();
+    assert!(!left.contains("multicluster"), "{left}");
+}

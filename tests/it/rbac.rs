@@ -1,0 +1,317 @@
+//! The roles that `install` prints are enough for the controller, and no more than it uses: both are read from the audit
+//! logs of the source and the target cluster after the controller has done all that it can do.
+
+use std::{collections::BTreeSet, path::Path};
+
+use control_plane::{AuditEvent, ControlPlane};
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{CONTROLLER, Controller, NAMESPACE, namespace},
+    gateways::Gateways,
+    headless::{hosts, stateful},
+    hub::alone,
+    links::{condition_is, member_is, mirror_is, own_link, unlink},
+    objects::{
+        addresses, annotation, cluster_ip, delete, export, gone, label, patch, relabel, service,
+        services, slices, slices_of, slices_that, web,
+    },
+    ownership::original,
+    program::run,
+};
+
+const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
+
+/// What the remote-access account may do and our programs do not: API groups' resources, verbs, and who does.
+#[rustfmt::skip]
+const FOR_LINKERD: [(&str, &str, &[&str], &str); 7] = [
+    ("apps", "replicasets", &["get", "list", "watch"], "destination watches them, and gets one that it has not seen yet: they lead from Pods to Deployments"),
+    ("batch", "jobs", &["get", "list", "watch"], "destination gets the Jobs that own Pods; older versions watch them"),
+    ("", "pods", &["get", "list", "watch"], "destination watches the Pods behind endpoints"),
+    ("", "endpoints", &["get", "list", "watch"], "destination watches them with enableEndpointSlices off, and so does Linkerd's service mirror"),
+    ("policy.linkerd.io", "servers", &["get", "list", "watch"], "destination watches them for the protocols of ports"),
+    ("discovery.k8s.io", "endpointslices", &["get"], "Linkerd's extension grants it, and who may list may read"),
+    ("", "events", &["patch"], "Linkerd's service mirror counts repeated Events"),
+];
+
+/// API group, resource with its subresource, verb.
+type Use = (String, String, String);
+
+/// What a role permits.
+fn permitted(role: &Value) -> BTreeSet<Use> {
+    let list = |rule: &Value, field: &str| -> Vec<String> {
+        serde_json::from_value(rule[field].clone()).unwrap()
+    };
+    let mut all = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        for group in list(rule, "apiGroups") {
+            for resource in list(rule, "resources") {
+                for verb in list(rule, "verbs") {
+                    all.insert((group.clone(), resource.clone(), verb));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What a user has done in the places that `place` takes; the namespace is empty for what concerns all.
+fn done(events: &[AuditEvent], user: &str, place: impl Fn(&str) -> bool) -> BTreeSet<Use> {
+    let own = events
+        .iter()
+        .filter(|event| event.user == user && place(&event.namespace));
+    own.map(|event| {
+        let resource = match event.subresource.as_str() {
+            "" => event.resource.clone(),
+            sub => format!("{}/{sub}", event.resource),
+        };
+        (event.group.clone(), resource, event.verb.clone())
+    })
+    .collect()
+}
+
+fn denied<'a>(events: &'a [AuditEvent], user: &str) -> Vec<&'a AuditEvent> {
+    let refused = |event: &&AuditEvent| event.user == user && matches!(event.code, 401 | 403);
+    events.iter().filter(refused).collect()
+}
+
+async fn install(plane: &ControlPlane, flags: &[&str]) -> Vec<Value> {
+    let args = [&["install", "-o", "json"], flags].concat();
+    let printed = run(plane.kubeconfig(), &args).data();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn role<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    objects
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+        .unwrap()
+}
+
+/// A controller as the Deployment runs it: with the rights of its ServiceAccount, and a lease.
+fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
+    let groups = [
+        "system:serviceaccounts",
+        "system:serviceaccounts:linkerd-multicluster",
+        "system:authenticated",
+    ];
+    let kubeconfig = plane.user_kubeconfig(CONTROLLER, &groups).unwrap();
+    Controller::start_as(
+        &kubeconfig,
+        &[
+            "--identity=rbac",
+            "--enable-namespace-creation",
+            "--federated-service-selector=mirror.linkerd.io/federated=rbac",
+            "--probe-address",
+            &gateways.address(),
+        ],
+    )
+}
+
+/// A member of a federated Service.
+fn member() -> Service {
+    let mut service = web("shared", "no");
+    let labels = service.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), "rbac".into());
+    service
+}
+
+/// Every mode of mirroring, and everything that can get in the way of it.
+async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
+    // Through the gateway, over a mirror that the original made, with its Endpoints.
+    let managed = |s: &Service| annotation(s, l::MANAGED_BY) == Some(l::MANAGER);
+    service(source, "rbac", "web-rbac", managed).await;
+    let slices_of_web = slices_that(source, "rbac", "web-rbac", |s| {
+        addresses(s) == ["192.0.2.50"]
+    })
+    .await;
+    // Pod to pod, headless, federated with a local member, in a namespace that was not there.
+    service(source, "rbac", "direct-rbac", |s| {
+        label(s, l::REMOTE_DISCOVERY) == Some("rbac")
+    })
+    .await;
+    service(source, "rbac", "db-rbac", |s| cluster_ip(s) == "None").await;
+    service(source, "rbac", "db-0-rbac", |_| true).await;
+    service(source, "rbac", "shared-federated", |s| {
+        annotation(s, l::REMOTE_DISCOVERY) == Some("shared@rbac")
+            && annotation(s, l::LOCAL_DISCOVERY) == Some("shared")
+    })
+    .await;
+    member_is(source, "rbac", "rbac", "shared", "Mirrored").await;
+    service(source, "rbac-created", "there-rbac", |_| true).await;
+    // A name that is somebody's: it looks whose, and says so in Events in both clusters.
+    mirror_is(source, "rbac", "rbac", "taken", "NameConflict").await;
+    condition_is(source, "rbac", "GatewayAlive", "True", "ProbeSucceeded").await;
+
+    // A slice that its watch does not show, because somebody took its label away.
+    let slice = slices_of_web[0].metadata.name.clone().unwrap();
+    let unlabelled = json!({ "metadata": { "labels": {
+        l::MIRRORED_SERVICE: null, l::CLUSTER_NAME: null,
+    } } });
+    slices(source, "rbac")
+        .patch(&slice, &PatchParams::default(), &Patch::Merge(unlabelled))
+        .await
+        .unwrap();
+    slices_that(source, "rbac", "web-rbac", |found| {
+        let labels = found[0].metadata.labels.as_ref();
+        labels.is_some_and(|all| all.contains_key(l::MIRRORED_SERVICE))
+    })
+    .await;
+    // Another mode: the mirror is changed, its slices go.
+    relabel(far, "rbac", "web", Some("rbac-direct")).await;
+    slices_that(source, "rbac", "web-rbac", <[_]>::is_empty).await;
+}
+
+/// Asserts that `granted` and `used` are the same, but for what `others` do.
+fn each_is_used(
+    whose: &str,
+    granted: &BTreeSet<Use>,
+    used: &BTreeSet<Use>,
+    others: &BTreeSet<Use>,
+) {
+    let idle: Vec<_> = granted
+        .difference(used)
+        .filter(|g| !others.contains(g))
+        .collect();
+    assert!(idle.is_empty(), "{whose} grants what nobody uses: {idle:?}");
+    let needless: Vec<_> = others
+        .iter()
+        .filter(|o| used.contains(o) || !granted.contains(o))
+        .collect();
+    assert!(
+        needless.is_empty(),
+        "{whose} needs no exceptions for these: {needless:?}"
+    );
+}
+
+fn roles_fit(objects: &[Value], source: &[AuditEvent], target: &[AuditEvent]) {
+    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    assert_eq!(denied(source, CONTROLLER), [&source[0]; 0]);
+    assert_eq!(denied(target, &account), [&target[0]; 0]);
+
+    let nobody = BTreeSet::new();
+    let own = "linkerd-multicluster-controller";
+    // A rule for all namespaces must be of use outside our own one.
+    let elsewhere = done(source, CONTROLLER, |namespace| namespace != NAMESPACE);
+    let cluster_role = permitted(role(objects, "ClusterRole", own));
+    each_is_used("the ClusterRole", &cluster_role, &elsewhere, &nobody);
+    let here = done(source, CONTROLLER, |namespace| namespace == NAMESPACE);
+    each_is_used(
+        "the Role",
+        &permitted(role(objects, "Role", own)),
+        &here,
+        &nobody,
+    );
+
+    let others = FOR_LINKERD.iter().flat_map(|(group, resource, verbs, _)| {
+        verbs.iter().map(|verb| {
+            (
+                (*group).to_owned(),
+                (*resource).to_owned(),
+                (*verb).to_owned(),
+            )
+        })
+    });
+    let remote = permitted(role(objects, "ClusterRole", ACCOUNT));
+    let used = done(target, &account, |_| true);
+    each_is_used(
+        "the remote-access account",
+        &remote,
+        &used,
+        &others.collect(),
+    );
+}
+
+/// `check` of the source cluster, which uses the credentials of its Links.
+fn check(kubeconfig: &Path) {
+    let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let checks = report["categories"][0]["checks"].as_array().unwrap();
+    for title in [
+        "remote cluster access credentials are valid",
+        "service mirror controller has required permissions",
+    ] {
+        let found = checks.iter().find(|check| check["description"] == title);
+        assert_eq!(found.unwrap()["result"], "success", "{report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
+    let alone = alone().await;
+    let (source, far) = (&*alone.source, &*alone.far);
+    let objects = install(source, &["--set", "enableNamespaceCreation=true"]).await;
+    let before = (source.audit().unwrap().len(), far.audit().unwrap().len());
+    namespace("rbac", &[source, far]).await;
+    namespace("rbac-created", &[far]).await;
+    original(source, "rbac", "web", "rbac").await;
+    let mut users = web("taken-rbac", "no");
+    users.metadata.labels = None;
+    for (plane, service) in [(source, &users), (source, &member()), (far, &member())] {
+        export(plane, "rbac", service).await;
+    }
+    for (name, exported) in [
+        ("web", "rbac"),
+        ("direct", "rbac-direct"),
+        ("taken", "rbac"),
+    ] {
+        export(far, "rbac", &web(name, exported)).await;
+    }
+    export(far, "rbac-created", &web("there", "rbac")).await;
+    stateful(far, "rbac", "db", "rbac").await;
+    hosts(far, "rbac", "db", &[("db-0", true)]).await;
+    own_link(source, far, "rbac", &["--enable-headless-services"]).await;
+
+    let gateways = Gateways::start();
+    let mut controller = controller(source, &gateways);
+    mirror_in_all_modes(source, far).await;
+    check(source.kubeconfig());
+    delete(far, "rbac", "db").await;
+    gone(source, "rbac", "db-0-rbac").await;
+    relabel(far, "rbac", "direct", None).await;
+    gone(source, "rbac", "direct-rbac").await;
+    unlink(source, "rbac").await;
+    gone(source, "rbac", "web-rbac").await;
+    // The member that is left is the local one.
+    let no_member = json!({ "metadata": { "labels": { l::FEDERATED: null } } });
+    patch(source, "rbac", "shared", no_member).await;
+    gone(source, "rbac", "shared-federated").await;
+    // Giving up the lease is a request, too.
+    assert_eq!(controller.terminate().0, Some(0));
+
+    assert!(services(source, "rbac").get("taken-rbac").await.is_ok());
+    assert_eq!(
+        slices_of(source, "rbac", "taken-rbac").await.unwrap().len(),
+        2
+    );
+    let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(far.client(), "rbac");
+    let told = events
+        .list(&kube::api::ListParams::default())
+        .await
+        .unwrap();
+    assert!(
+        told.items
+            .iter()
+            .any(|event| event.involved_object.name.as_deref() == Some("taken"))
+    );
+
+    let audit = (
+        source.audit().unwrap().split_off(before.0),
+        far.audit().unwrap().split_off(before.1),
+    );
+    roles_fit(&objects, &audit.0, &audit.1);
+    install(source, &[]).await;
+}
