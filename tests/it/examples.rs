@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -36,7 +37,7 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
     ),
     (
         "linkerd-mc --context west run-controller",
-        "timeout --preserve-status 10 linkerd-mc --context west run-controller",
+        "timeout --preserve-status 3 linkerd-mc --context west run-controller",
         "it runs for ever",
     ),
     (
@@ -139,12 +140,7 @@ impl Desk {
         fs::write(&file, script).unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
         let bin = self.folder.path().join("bin");
-        let mut typed = Command::new("echo")
-            .arg("y")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = Command::new("timeout")
+        let mut child = Command::new("timeout")
             .args([
                 LIMIT,
                 "script",
@@ -160,11 +156,14 @@ impl Desk {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("GATEWAYS", &self.gateways)
             .env_remove("LINKERD_DOCKER_REGISTRY")
-            .stdin(typed.stdout.take().unwrap())
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
             .unwrap();
-        typed.wait().unwrap();
-        output
+        // Kept until the end: `script` takes two seconds to hang up after its standard input has ended.
+        let mut keyboard = child.stdin.take().unwrap();
+        keyboard.write_all(b"y\n").unwrap();
+        child.wait_with_output().unwrap()
     }
 }
 
