@@ -11,6 +11,7 @@
 mod allow;
 mod check;
 mod corners;
+mod crashes;
 mod credentials;
 mod examples;
 mod faults;
@@ -37,5 +38,5 @@ mod rbac;
 mod restart;
 mod secrets;
 mod status;
-mod sweep;
+
 mod unlink;

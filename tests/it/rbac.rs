@@ -4,10 +4,10 @@
 use std::{collections::BTreeSet, path::Path};
 
 use control_plane::{AuditEvent, ControlPlane};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -254,6 +254,11 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     let objects = install(source, &["--set", "enableNamespaceCreation=true"]).await;
+    // The first to take it creates the lease.
+    Api::<Lease>::namespaced(source.client(), NAMESPACE)
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .unwrap();
     let before = (source.audit().unwrap().len(), far.audit().unwrap().len());
     namespace("rbac", &[source, far]).await;
     namespace("rbac-created", &[far]).await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::plane::ControlPlane;
 
-const KUBECTL_LIMIT: Duration = Duration::from_secs(60);
+const KUBECTL_LIMIT: Duration = Duration::from_secs(180);
 
 impl ControlPlane {
     /// Where kubectl is, for scripts that run it by themselves.
