@@ -30,6 +30,7 @@ impl ControlPlane {
             .args(arguments)
             .env("KUBECONFIG", self.kubeconfig())
             .env("HOME", self.folder())
+            .env("GOGC", "off")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
