@@ -16,6 +16,10 @@ lint:
 test *args:
     cargo test {{args}}
 
+# Kill the controller at every write of every scenario; `just test` takes some of each
+sweep:
+    LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture
+
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
     cargo run --release --example playground {{args}}
