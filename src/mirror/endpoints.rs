@@ -10,11 +10,10 @@ use super::{
     metadata::{Dress, annotation, label, sign},
     plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
-    target::Gateway,
     wanted::Wanted,
 };
 use crate::api::{
-    k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, ServicePort},
+    k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
     labels as l,
 };
 
@@ -71,7 +70,7 @@ impl SlicePort<'_> {
 
 impl<'a> DesiredSlice<'a> {
     fn new(
-        service: &Desired<'a>,
+        service: &'a Desired<'_>,
         dress: &Dress<'a>,
         suffix: &str,
         address_type: &'static str,
@@ -137,29 +136,28 @@ impl<'a> DesiredSlice<'a> {
     }
 }
 
-/// Labels and annotations of a mirror's slices, before the service name is added: the Service's labels, what
-/// Linkerd's destination controller reads.
-pub(super) fn dress<'a>(
-    labels: Wanted<'a>,
-    fq_name: Option<&'a str>,
-    identity: &'a str,
-) -> Dress<'a> {
+/// Labels and annotations of a Service's slices, before its name is added: the Service's labels, what Linkerd's
+/// destination controller reads.
+fn dress<'a>(service: &'a Desired<'_>, identity: &'a str) -> Dress<'a> {
     let mut annotations = Wanted::default();
-    if let Some(fq_name) = fq_name {
+    if let Some(fq_name) = service.dress.annotations.get(l::REMOTE_FQ_NAME) {
         annotations.insert(l::REMOTE_FQ_NAME, fq_name.into());
     }
     if !identity.is_empty() {
         annotations.insert(l::REMOTE_GATEWAY_IDENTITY, identity.into());
     }
     Dress {
-        labels,
+        labels: service.dress.labels.clone(),
         annotations,
     }
 }
 
 /// What stands behind a gateway-mode mirror.
 pub(super) struct Through<'a> {
-    pub(super) gateway: &'a Gateway,
+    /// Port of its endpoints.
+    pub(super) port: u16,
+    /// Identity that its proxies have; may be empty.
+    pub(super) identity: &'a str,
     pub(super) addresses: &'a [IpAddr],
     /// Whether the gateway takes traffic.
     pub(super) ready: bool,
@@ -172,18 +170,18 @@ pub(super) struct Through<'a> {
 /// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
 /// The gateway carries TCP, so ports of other protocols have no endpoint.
 pub(super) fn through_gateway<'a>(
-    service: &Desired<'a>,
-    dress: &Dress<'a>,
-    ports: &'a [ServicePort],
-    through: &Through<'_>,
+    service: &'a Desired<'_>,
+    through: &Through<'a>,
 ) -> Vec<DesiredSlice<'a>> {
-    let ports: Vec<SlicePort<'_>> = ports
+    let dress = dress(service, through.identity);
+    let ports: Vec<SlicePort<'_>> = service
+        .ports
         .iter()
         .filter(|port| port.protocol() == "TCP")
         .map(|port| SlicePort {
             name: port.name.as_deref().unwrap_or_default(),
             protocol: "TCP",
-            port: i32::from(through.gateway.port),
+            port: i32::from(through.port),
             app_protocol: port.app_protocol.as_deref(),
         })
         .collect();
@@ -200,7 +198,7 @@ pub(super) fn through_gateway<'a>(
             };
             DesiredSlice::new(
                 service,
-                dress,
+                &dress,
                 suffix,
                 address_type,
                 endpoints,
@@ -213,12 +211,13 @@ pub(super) fn through_gateway<'a>(
 /// A slice whose endpoints have host names: those of a headless mirror. `index` tells slices of one
 /// Service apart.
 pub(super) fn by_host<'a>(
-    service: &Desired<'a>,
-    dress: &Dress<'a>,
+    service: &'a Desired<'_>,
+    identity: &'a str,
     index: usize,
     hosts: &[(String, IpAddr, bool)],
     ports: &[SlicePort<'a>],
 ) -> Vec<DesiredSlice<'a>> {
+    let dress = dress(service, identity);
     let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
     families(&addresses)
         .map(|(suffix, address_type, _)| {
@@ -234,7 +233,7 @@ pub(super) fn by_host<'a>(
             };
             DesiredSlice::new(
                 service,
-                dress,
+                &dress,
                 &suffix,
                 address_type,
                 endpoints,

@@ -127,19 +127,19 @@ impl Wish<'_> {
     }
 
     /// Never unready: it is the probe that finds out.
-    fn slices<'s>(&'s self, service: &Desired<'s>, addresses: &[IpAddr]) -> Vec<DesiredSlice<'s>> {
-        let dress = endpoints::dress(self.labels(), None, &self.gateway.identity);
-        let at_probe_port = Gateway {
-            port: self.probe.port,
-            ..self.gateway.clone()
-        };
+    fn slices<'s>(
+        &'s self,
+        service: &'s Desired<'_>,
+        addresses: &'s [IpAddr],
+    ) -> Vec<DesiredSlice<'s>> {
         let through = Through {
-            gateway: &at_probe_port,
+            port: self.probe.port,
+            identity: &self.gateway.identity,
             addresses,
             ready: true,
             backed: true,
         };
-        endpoints::through_gateway(service, &dress, service.ports, &through)
+        endpoints::through_gateway(service, &through)
     }
 }
 

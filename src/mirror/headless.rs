@@ -84,14 +84,17 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
             }
         }
     }
-    let fq_name = fq_name(remote, context.namespace, &context.target.domain);
-    let labels = service::mirrored_labels(context.target, context.service);
-    let dress = endpoints::dress(labels, Some(&fq_name), &through.gateway.identity);
     let wanted = groups
         .into_iter()
         .enumerate()
         .flat_map(|(index, (ports, hosts))| {
-            endpoints::by_host(&desired, &dress, index, &hosts, &slice_ports(ports))
+            endpoints::by_host(
+                &desired,
+                through.identity,
+                index,
+                &hosts,
+                &slice_ports(ports),
+            )
         })
         .collect();
     stand(
@@ -197,8 +200,6 @@ impl Context<'_> {
         if let Some(opaque) = annotation(&self.service.metadata, l::OPAQUE_PORTS) {
             annotations.insert(l::OPAQUE_PORTS, opaque.into());
         }
-        let slice_dress =
-            endpoints::dress(labels.clone(), Some(&fq_name), &through.gateway.identity);
         let dress = Dress {
             labels,
             annotations,
@@ -211,7 +212,7 @@ impl Context<'_> {
             return Ok((name, None));
         }
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
-        let slices = endpoints::through_gateway(&desired, &slice_dress, ports, through);
+        let slices = endpoints::through_gateway(&desired, through);
         let actual_slices = world.local_slices(namespace, &name);
         stand(
             &desired,

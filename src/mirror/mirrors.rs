@@ -12,7 +12,7 @@ use super::{
     endpoints::{self, DesiredSlice, Through},
     export::{self, Mode},
     headless,
-    metadata::{Owner, fq_name, is_managed, owner},
+    metadata::{Owner, is_managed, owner},
     names::{fits, mirror_name},
     plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
     service::{self, Desired},
@@ -175,7 +175,6 @@ pub(super) fn plain(
         name,
         ..
     } = context;
-    let fq_name = fq_name(context.remote_name(), namespace, &target.domain);
     let mut desired = service::mirror(target, context.service, mode, name, false);
     if context.replace(&desired, writes) {
         return Ok(Report::Unknown);
@@ -194,12 +193,7 @@ pub(super) fn plain(
                 // known whether the Service has endpoints: the slice would be written twice.
                 (None, None)
             }
-            Ok(through) => {
-                let labels = service::mirrored_labels(target, context.service);
-                let dress = endpoints::dress(labels, Some(&fq_name), &through.gateway.identity);
-                let slices = endpoints::through_gateway(&desired, &dress, desired.ports, &through);
-                (Some(slices), None)
-            }
+            Ok(through) => (Some(endpoints::through_gateway(&desired, &through)), None),
         },
     };
     stand(
@@ -245,7 +239,8 @@ impl<'a> Context<'a> {
             }
         };
         Ok(Through {
-            gateway,
+            port: gateway.port,
+            identity: &gateway.identity,
             addresses,
             ready,
             backed,

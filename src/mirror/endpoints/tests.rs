@@ -1,10 +1,8 @@
 //! Slices: families, ports, identity, readiness; and which of those that stand are written.
 
 use super::*;
-use crate::mirror::{
-    fixtures::{endpoint as seen, ip, map, port, said, slice, target},
-    target::Target,
-};
+use crate::api::k8s::ServicePort;
+use crate::mirror::fixtures::{endpoint as seen, ip, map, port, said, slice, target};
 
 /// Addresses, ports, whether the gateway is ready, whether anything is behind it.
 fn made(
@@ -13,38 +11,42 @@ fn made(
     ready: bool,
     backed: bool,
 ) -> Vec<EndpointSlice> {
-    let slices = desired(addresses, ports, ready, backed).into_iter();
+    let (service, addresses) = (service(ports), ips(addresses));
+    let slices = through_gateway(&service, &through(&addresses, ready, backed)).into_iter();
     slices.map(DesiredSlice::slice).collect()
 }
 
-fn desired<'a>(
-    addresses: &[&str],
-    ports: &'a [ServicePort],
-    ready: bool,
-    backed: bool,
-) -> Vec<DesiredSlice<'a>> {
-    let Target { gateway, .. } = target("east");
-    let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
-    let through = Through {
-        gateway: &gateway.unwrap(),
-        addresses: &addresses,
+fn ips(addresses: &[&str]) -> Vec<IpAddr> {
+    addresses.iter().map(|text| ip(text)).collect()
+}
+
+fn through(addresses: &[IpAddr], ready: bool, backed: bool) -> Through<'_> {
+    Through {
+        port: target("east").gateway.unwrap().port,
+        identity: "identity",
+        addresses,
         ready,
         backed,
-    };
+    }
+}
+
+fn service(ports: &[ServicePort]) -> Desired<'_> {
     let labels = [
         (l::MIRRORED_SERVICE, "true".into()),
         (l::CLUSTER_NAME, "east".into()),
     ];
-    let dress = dress(labels.into(), Some("web.ns.svc.cluster.local"), "identity");
-    let service = Desired {
+    let annotations = [(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local".into())];
+    Desired {
         namespace: "ns",
         name: "web-east",
         uid: Some("uid-web-east"),
-        dress: Dress::default(),
-        ports: &[],
+        dress: Dress {
+            labels: labels.into(),
+            annotations: annotations.into(),
+        },
+        ports,
         headless: false,
-    };
-    through_gateway(&service, &dress, ports, &through)
+    }
 }
 
 fn of(protocol: &str, made: ServicePort) -> ServicePort {
@@ -171,7 +173,11 @@ fn metadata_is_what_linkerd_reads() {
         (owner.kind.as_str(), owner.uid.as_str()),
         ("Service", "uid-web-east")
     );
-    let dress = dress(Wanted::default(), None, "");
+    let service = Desired {
+        dress: Dress::default(),
+        ..service(&[])
+    };
+    let dress = dress(&service, "");
     assert!(
         dress.annotations.iter().next().is_none(),
         "W-61 no identity: no annotation"
@@ -215,7 +221,8 @@ fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
 fn only_slices_of_ours_that_differ_are_written() {
     let addresses = ["192.0.2.1", "2001:db8::1"];
     let http = [port("http", 80)];
-    let both = || desired(&addresses, &http, true, true);
+    let (service, known) = (service(&http), ips(&addresses));
+    let both = || through_gateway(&service, &through(&known, true, true));
     let made = || made(&addresses, &[port("http", 80)], true, true);
     let standing = |slices: Vec<EndpointSlice>| -> Vec<Arc<EndpointSlice>> {
         let slices = slices.into_iter().map(|mut slice| {
