@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::clock::jitter;
+use crate::mirror::trim;
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -147,7 +148,7 @@ where
                 watcher::Event::InitApply(object) => {
                     seen += 1;
                     if listed.len() < watched.limit {
-                        listed.push(Arc::new(trim(object)));
+                        listed.push(trimmed(object));
                     } else {
                         more = true;
                     }
@@ -163,11 +164,11 @@ where
                 }
                 watcher::Event::Apply(object) => {
                     restarts = 0;
-                    listener.tell(Change::Apply(Arc::new(trim(object)))).await
+                    listener.tell(Change::Apply(trimmed(object))).await
                 }
                 watcher::Event::Delete(object) => {
                     restarts = 0;
-                    listener.tell(Change::Delete(Arc::new(trim(object)))).await
+                    listener.tell(Change::Delete(trimmed(object))).await
                 }
             };
             if !goes_on {
@@ -211,17 +212,10 @@ fn pause(failures: u32) -> Duration {
     most / 2 + jitter(most / 2)
 }
 
-/// Drops what nobody here reads before it is kept.
-fn trim<K: Resource>(mut object: K) -> K {
-    let metadata = object.meta_mut();
-    metadata.managed_fields = None;
-    metadata.generate_name = None;
-    metadata.self_link = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
-    }
-    object
+/// As it is kept, already while the rest of its list is on its way.
+fn trimmed<K: Resource>(mut object: K) -> Arc<K> {
+    trim(&mut object);
+    Arc::new(object)
 }
 
 /// An error and what caused it, on one line. Errors of the client hold addresses, never credentials.

@@ -13,9 +13,6 @@ use crate::api::{
     labels as l,
 };
 
-/// Annotation of kubectl: the object as it was last applied. Never copied to a mirror.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// Objects that belong to another one of their namespace, by its name.
 pub trait Grouped: Resource + Clone {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
@@ -119,17 +116,25 @@ impl<T: Grouped> Shelf<T> {
 }
 
 /// Drops what nobody here reads and what can be as large as all the rest: who set which field, and a copy of the
-/// whole object. The answer to a write brings it along as well as the watch. And gives back spare room.
-fn lean<T: Grouped>(object: Arc<T>) -> Arc<T> {
-    let mut object = Arc::unwrap_or_clone(object);
-    object.shrink();
+/// whole object.
+pub fn trim<K: Resource>(object: &mut K) {
     let metadata = object.meta_mut();
     metadata.managed_fields = None;
-    if let Some(owners) = &mut metadata.owner_references {
-        owners.shrink_to_fit();
-    }
+    metadata.generate_name = None;
+    metadata.self_link = None;
     if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(LAST_APPLIED);
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+    }
+}
+
+/// Trims, and gives back spare room: also the answer to a write, which no watch has trimmed.
+fn lean<T: Grouped>(object: Arc<T>) -> Arc<T> {
+    let mut object = Arc::unwrap_or_clone(object);
+    trim(&mut object);
+    object.shrink();
+    if let Some(owners) = &mut object.meta_mut().owner_references {
+        owners.shrink_to_fit();
     }
     Arc::new(object)
 }
@@ -346,9 +351,12 @@ mod tests {
         let mut full = service("a", "1", 1).as_ref().clone();
         full.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
         full.metadata.annotations = Some(
-            [(LAST_APPLIED, "{}"), ("other", "x")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
+            [
+                ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+                ("other", "x"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         );
         let mut objects = Objects::default();
         objects.insert(Arc::new(full));
