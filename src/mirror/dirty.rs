@@ -7,6 +7,7 @@
 use kube::ResourceExt as _;
 
 use super::{
+    claims::{Holder, holder},
     key::Key,
     links::Links,
     metadata::{Owner, annotation, is_managed, label, owner},
@@ -140,8 +141,10 @@ impl World {
                     own == cluster
                 }
                 Owner::Federated => true,
-                Owner::Foreign => is_managed(&service.metadata),
+                Owner::Foreign => false,
             };
+            // One whose labels somebody changed may have been written for this cluster.
+            let ours = ours || holder(service) == Holder::Stray;
             if ours {
                 keys.extend(self.keys_of_local(service));
             }

@@ -88,7 +88,8 @@ impl Lab {
     }
 
     /// Whether all that stands stands where it would have come first, however it came there. What we have
-    /// written and cannot see any more, because it lost its label, does not.
+    /// written and cannot see any more, because it lost its label, does not; nor does what nobody could tell
+    /// to be ours, because it lost what says so.
     pub(in crate::mirror::properties) fn is_in_line(&self) -> bool {
         self.cluster
             .services
@@ -98,7 +99,10 @@ impl Lab {
                 match holder(service) {
                     Holder::Claim(claim) => first == Some(claim),
                     Holder::Stray => false,
-                    Holder::Foreign => true,
+                    Holder::Foreign => self
+                        .cluster
+                        .strangers
+                        .contains(&service.uid().unwrap_or_default()),
                 }
             })
     }

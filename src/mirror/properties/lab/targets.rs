@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use super::{
     super::{
         super::fixtures::{GATEWAY, entry, ip},
-        acts::{CLUSTERS, LINK_NAMES, LinkMade, ServiceMade, remote_slice},
+        acts::{Act, CLUSTERS, LINK_NAMES, LinkMade, ServiceMade, remote_slice},
         cluster::{Id, id},
     },
     Event, Far, Lab, Linked, Seen,
@@ -52,6 +52,16 @@ impl Lab {
         }
         keys.extend(clusters.iter().flat_map(|c| concerned(self, c)));
         self.mark(keys);
+    }
+
+    /// Whether this points a Link to another cluster: a federated Service whose only member was in the one that
+    /// it leaves goes, and another one comes for a member in the new one.
+    pub(in crate::mirror::properties) fn turns(&self, act: &Act) -> bool {
+        let Act::Link(link, Some(made)) = act else {
+            return false;
+        };
+        let known = self.links.get(LINK_NAMES[*link]);
+        known.is_some_and(|known| known.made.cluster != made.cluster)
     }
 
     /// All Links are deleted, and all members leave.
