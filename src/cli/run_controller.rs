@@ -83,15 +83,12 @@ enum LogFormat {
     Json,
 }
 
-/// Worker threads: the engine is one task, the rest is I/O. More would cost memory and bring nothing.
-const THREADS: usize = 2;
-
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     log(args);
     let settings = settings(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
+    // One thread: the engine is one task, the rest is I/O. Others would bring nothing, and a heap each.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("failed to start the async runtime")?;

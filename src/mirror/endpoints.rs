@@ -39,7 +39,34 @@ pub(super) struct DesiredSlice<'a> {
     owner: (&'a str, &'a str),
     address_type: &'static str,
     endpoints: Vec<Endpoint>,
-    ports: Vec<EndpointPort>,
+    ports: Vec<SlicePort<'a>>,
+}
+
+/// A port of such a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlicePort<'a> {
+    pub(super) name: &'a str,
+    pub(super) protocol: &'a str,
+    pub(super) port: i32,
+    pub(super) app_protocol: Option<&'a str>,
+}
+
+impl SlicePort<'_> {
+    fn is(&self, actual: &EndpointPort) -> bool {
+        actual.name.as_deref() == Some(self.name)
+            && actual.protocol.as_deref() == Some(self.protocol)
+            && actual.port == Some(self.port)
+            && actual.app_protocol.as_deref() == self.app_protocol
+    }
+
+    fn object(&self) -> EndpointPort {
+        EndpointPort {
+            name: Some(self.name.to_owned()),
+            protocol: Some(self.protocol.to_owned()),
+            port: Some(self.port),
+            app_protocol: self.app_protocol.map(str::to_owned),
+        }
+    }
 }
 
 impl<'a> DesiredSlice<'a> {
@@ -49,7 +76,7 @@ impl<'a> DesiredSlice<'a> {
         suffix: &str,
         address_type: &'static str,
         endpoints: Vec<Endpoint>,
-        ports: Vec<EndpointPort>,
+        ports: Vec<SlicePort<'a>>,
     ) -> Self {
         let mut dress = dress.clone();
         dress.labels.insert(l::SLICE_SERVICE, service.name.into());
@@ -64,10 +91,10 @@ impl<'a> DesiredSlice<'a> {
                 feed(&[u8::from(endpoint.is_ready())]);
             }
             for port in &ports {
-                feed(port.name.as_deref().unwrap_or_default().as_bytes());
-                feed(port.protocol.as_deref().unwrap_or_default().as_bytes());
-                feed(port.app_protocol.as_deref().unwrap_or_default().as_bytes());
-                feed(&port.port.unwrap_or_default().to_be_bytes());
+                feed(port.name.as_bytes());
+                feed(port.protocol.as_bytes());
+                feed(port.app_protocol.unwrap_or_default().as_bytes());
+                feed(&port.port.to_be_bytes());
             }
         });
         Self {
@@ -92,16 +119,20 @@ impl<'a> DesiredSlice<'a> {
         }]
     }
 
+    fn ports(&self) -> Vec<EndpointPort> {
+        self.ports.iter().map(SlicePort::object).collect()
+    }
+
     /// The object to create.
     pub(super) fn slice(self) -> EndpointSlice {
         EndpointSlice {
+            ports: self.ports(),
             metadata: ObjectMeta {
                 owner_references: Some(self.owners()),
                 ..self.dress.metadata(self.namespace, &self.name)
             },
             address_type: self.address_type.to_owned(),
             endpoints: self.endpoints,
-            ports: self.ports,
         }
     }
 }
@@ -143,17 +174,17 @@ pub(super) struct Through<'a> {
 pub(super) fn through_gateway<'a>(
     service: &Desired<'a>,
     dress: &Dress<'a>,
-    ports: &[ServicePort],
+    ports: &'a [ServicePort],
     through: &Through<'_>,
 ) -> Vec<DesiredSlice<'a>> {
-    let ports: Vec<EndpointPort> = ports
+    let ports: Vec<SlicePort<'_>> = ports
         .iter()
         .filter(|port| port.protocol() == "TCP")
-        .map(|port| EndpointPort {
-            name: Some(port.name.clone().unwrap_or_default()),
-            protocol: Some("TCP".to_owned()),
-            port: Some(i32::from(through.gateway.port)),
-            app_protocol: port.app_protocol.clone(),
+        .map(|port| SlicePort {
+            name: port.name.as_deref().unwrap_or_default(),
+            protocol: "TCP",
+            port: i32::from(through.gateway.port),
+            app_protocol: port.app_protocol.as_deref(),
         })
         .collect();
     let backed = through.backed && !ports.is_empty();
@@ -186,7 +217,7 @@ pub(super) fn by_host<'a>(
     dress: &Dress<'a>,
     index: usize,
     hosts: &[(String, IpAddr, bool)],
-    ports: &[EndpointPort],
+    ports: &[SlicePort<'a>],
 ) -> Vec<DesiredSlice<'a>> {
     let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
     families(&addresses)
@@ -284,7 +315,13 @@ fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
     let metadata = patch_metadata(&desired.dress, &actual.metadata);
     let mut owners = actual.metadata.owner_references.iter().flatten();
     let owned = owners.any(|known| known.uid == desired.owner.1);
-    let same = desired.endpoints == actual.endpoints && desired.ports == actual.ports;
+    let same_ports = desired.ports.len() == actual.ports.len()
+        && desired
+            .ports
+            .iter()
+            .zip(&actual.ports)
+            .all(|(port, actual)| port.is(actual));
+    let same = desired.endpoints == actual.endpoints && same_ports;
     if metadata.is_none() && owned && same {
         return None;
     }
@@ -296,7 +333,7 @@ fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
     let rest = if same {
         json!({})
     } else {
-        json!({ "endpoints": desired.endpoints, "ports": desired.ports })
+        json!({ "endpoints": desired.endpoints, "ports": desired.ports() })
     };
     Some(guarded(
         Kind::EndpointSlice,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     claims::Claim,
-    endpoints::{self, Through},
+    endpoints::{self, SlicePort, Through},
     export::Mode,
     metadata::{Dress, annotation, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
@@ -20,7 +20,7 @@ use super::{
     wanted::Wanted,
 };
 use crate::api::{
-    k8s::{EndpointPort, EndpointSlice, Service},
+    k8s::{EndpointSlice, Service},
     labels as l,
 };
 
@@ -71,14 +71,14 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
     let mut problems = Vec::new();
-    let mut groups: BTreeMap<Ports, Vec<(String, IpAddr, bool)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&Ports, Vec<(String, IpAddr, bool)>> = BTreeMap::new();
     for (host, ports) in &hosts {
         match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
             Err(problem) => problems.push(problem),
             Ok((mirror, address)) => {
                 kept.insert(mirror);
                 if let Some(address) = address {
-                    let group = groups.entry(ports.clone()).or_default();
+                    let group = groups.entry(ports).or_default();
                     group.push((host.clone(), address, through.ready));
                 }
             }
@@ -159,14 +159,14 @@ fn ready_hosts(slices: &[&EndpointSlice]) -> BTreeMap<String, Ports> {
     hosts
 }
 
-fn slice_ports(ports: Ports) -> Vec<EndpointPort> {
+fn slice_ports(ports: &Ports) -> Vec<SlicePort<'_>> {
     ports
-        .into_iter()
-        .map(|(name, protocol, port, app_protocol)| EndpointPort {
-            name: Some(name),
-            protocol: Some(protocol),
-            port: Some(port),
-            app_protocol,
+        .iter()
+        .map(|(name, protocol, port, app_protocol)| SlicePort {
+            name,
+            protocol,
+            port: *port,
+            app_protocol: app_protocol.as_deref(),
         })
         .collect()
 }

@@ -201,16 +201,19 @@ pub(super) fn sign(dress: &mut Dress<'_>, rest: impl FnOnce(&mut dyn FnMut(&[u8]
         annotations,
     } = dress;
     annotations.insert(l::MANAGED_BY, l::MANAGER.into());
-    let mut hasher = SipHasher13::new();
+    // Hashed in one go: most texts are shorter than what the hash takes at once.
+    let mut content = Vec::with_capacity(1024);
     let mut feed = |bytes: &[u8]| {
-        hasher.write(bytes);
-        hasher.write_u8(0xff); // no UTF-8 text holds this byte, so no two texts run together
+        content.extend_from_slice(bytes);
+        content.push(0xff); // no UTF-8 text holds this byte, so no two texts run together
     };
     for (key, value) in labels.iter().chain(annotations.iter()) {
         feed(key.as_bytes());
         feed(value.as_bytes());
     }
     rest(&mut feed);
+    let mut hasher = SipHasher13::new();
+    hasher.write(&content);
     annotations.insert(l::DESIRED_STATE, format!("{:016x}", hasher.finish()).into());
 }
 

@@ -17,12 +17,12 @@ fn made(
     slices.map(DesiredSlice::slice).collect()
 }
 
-fn desired(
+fn desired<'a>(
     addresses: &[&str],
-    ports: &[ServicePort],
+    ports: &'a [ServicePort],
     ready: bool,
     backed: bool,
-) -> Vec<DesiredSlice<'static>> {
+) -> Vec<DesiredSlice<'a>> {
     let Target { gateway, .. } = target("east");
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| ip(text)).collect();
     let through = Through {
@@ -214,7 +214,8 @@ fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
 #[test]
 fn only_slices_of_ours_that_differ_are_written() {
     let addresses = ["192.0.2.1", "2001:db8::1"];
-    let both = || desired(&addresses, &[port("http", 80)], true, true);
+    let http = [port("http", 80)];
+    let both = || desired(&addresses, &http, true, true);
     let made = || made(&addresses, &[port("http", 80)], true, true);
     let standing = |slices: Vec<EndpointSlice>| -> Vec<Arc<EndpointSlice>> {
         let slices = slices.into_iter().map(|mut slice| {
