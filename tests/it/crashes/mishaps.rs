@@ -19,14 +19,14 @@ const QUIET: Duration = Duration::from_millis(800);
 pub(super) enum Mishap {
     /// It comes late, with all that follows it on its watch; what comes on other watches overtakes it.
     Late,
-    /// Its watch breaks off before it, and brings it when it is resumed.
-    Resumed,
-    /// Its watch breaks off before it, and the API server has forgotten it: only a list tells what it told.
+    /// Its watch breaks off before it.
+    Lost,
+    /// Its watch breaks off before it, and whoever wants to go on from there is told that this is too long ago.
     Forgotten,
 }
 
 impl Mishap {
-    pub(super) const ALL: [Self; 3] = [Self::Late, Self::Resumed, Self::Forgotten];
+    pub(super) const ALL: [Self; 3] = [Self::Late, Self::Lost, Self::Forgotten];
 }
 
 /// Counts the events of a run, and has one of them go wrong.
@@ -140,9 +140,9 @@ impl Seen {
             self.last = Instant::now();
         }
         match self.mishap {
-            Some((_, Mishap::Resumed)) if befallen => self.mended = true,
+            Some((_, Mishap::Lost)) if befallen => self.mended = true,
             Some((_, Mishap::Forgotten)) if befallen => {
-                self.mended |= !asked.watches();
+                self.mended |= self.told && !asked.watches();
                 if asked.watches() && !std::mem::replace(&mut self.told, true) {
                     return expired();
                 }
