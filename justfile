@@ -16,6 +16,14 @@ lint:
 test *args:
     cargo test {{args}}
 
+# Kill the controller at every write, and have every event go wrong, of every scenario: most of an hour
+sweep:
+    LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture
+
+# Let everything happen at once for so many minutes, and see that nothing is lost and nothing grows
+soak minutes="10":
+    LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
+
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
     cargo run --release --example playground {{args}}
