@@ -36,6 +36,10 @@ bench *args:
 bench-cli *args:
     cargo bench --bench cli {{args}}
 
+# Fuzz a target (kubeconfig, link, exclusions, names, selector, values) for so many seconds
+fuzz target seconds="60" *args:
+    fuzz/run {{target}} {{seconds}} {{args}}
+
 # Write the completion scripts anew
 completions:
     cargo build
