@@ -263,7 +263,7 @@ users:
             ('a'..'i')
                 .zip('b'..='i')
                 .fold("a: &a [s3cret]\n".to_owned(), |text, (below, name)| {
-                    let nine = [format!("*{below}"); 9].map(String::from).join(",");
+                    let nine = vec![format!("*{below}"); 9].join(",");
                     format!("{text}{name}: &{name} [{nine}]\n")
                 });
         let echoes = format!(

@@ -3,6 +3,8 @@
 //! What is written here is read by YAML 1.1 parsers (kubectl) and 1.2 parsers alike: the crate quotes what
 //! either would misread. What is read here gives errors without excerpts: the text may hold a token.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -42,14 +44,15 @@ pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
                 '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
             )
     };
-    Ok(json.chars().fold(String::new(), |mut text, c| {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
         if odd(c) {
-            text += &format!("\\u{:04x}", u32::from(c));
+            write!(text, "\\u{:04x}", u32::from(c)).context("a value has no JSON form")?;
         } else {
             text.push(c);
         }
-        text
-    }))
+    }
+    Ok(text)
 }
 
 /// Reads one YAML document. The error has no excerpt of `text`.

@@ -6,13 +6,16 @@ use proptest::{collection::vec, prelude::*};
 
 /// Cases per property, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 1_000;
+/// The same where a case renders all of `install`.
+const RENDERED: u32 = 100;
 /// Most bytes of one input.
-const LENGTH: usize = 512;
+const LENGTH: usize = 256;
 
-fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok();
+fn config(cases: u32) -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
-        cases: cases.and_then(|cases| cases.parse().ok()).unwrap_or(CASES),
+        cases: wanted.and_then(|n| n.parse().ok()).unwrap_or(cases),
+        max_shrink_iters: 2_000,
         ..ProptestConfig::default()
     }
 }
@@ -23,7 +26,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(CASES))]
 
     #[test]
     fn credentials_are_used_or_refused_and_never_told(data in bytes()) {
@@ -49,6 +52,10 @@ proptest! {
     fn selectors_mean_what_kubernetes_says(data in bytes()) {
         properties::selector(&data);
     }
+}
+
+proptest! {
+    #![proptest_config(config(RENDERED))]
 
     #[test]
     fn values_are_refused_by_name_or_rendered_as_they_are(data in bytes()) {
@@ -56,11 +63,13 @@ proptest! {
     }
 }
 
+type Holds = fn(&[u8]);
+
 /// What was found once, by chance or by the fuzz targets, stays found.
 #[test]
 fn each_seed_of_the_fuzz_targets_holds() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds");
-    let targets: [(&str, fn(&[u8])); 6] = [
+    let targets: [(&str, Holds); 6] = [
         ("kubeconfig", properties::kubeconfig),
         ("link", properties::link),
         ("exclusions", properties::exclusions),

@@ -68,7 +68,7 @@ async fn after_a_long_time_of_changes_and_faults_all_is_right_and_nothing_has_gr
     soak.go_on(warm_up, &mut max).await;
     soak.heal().await;
     let first = Vitals::of(&soak.scene.controller).await;
-    soak.go_on(time - warm_up, &mut max).await;
+    soak.go_on(time.saturating_sub(warm_up), &mut max).await;
     soak.heal().await;
     let last = Vitals::of(&soak.scene.controller).await;
 

@@ -137,7 +137,7 @@ impl Scene {
     }
 
     async fn make(&self, name: &str, exported: Exported) {
-        let mut service = web(name, &exported.label().unwrap_or("no".into()));
+        let mut service = web(name, &exported.label().unwrap_or_else(|| "no".into()));
         let spec = service.spec.as_mut().unwrap();
         let ports = spec.ports.get_or_insert_default();
         ports.truncate(1);
