@@ -16,9 +16,13 @@ lint:
 test *args:
     cargo test {{args}}
 
-# Kill the controller at every write of every scenario; `just test` takes some of each
+# Kill the controller at every write, and have every event go wrong, of every scenario: most of an hour
 sweep:
     LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture
+
+# Let everything happen at once for so many minutes, and see that nothing is lost and nothing grows
+soak minutes="10":
+    LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
 
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
@@ -31,6 +35,10 @@ bench *args:
 # Measure the commands that people wait for, against real control planes
 bench-cli *args:
     cargo bench --bench cli {{args}}
+
+# Fuzz a target (kubeconfig, link, exclusions, names, selector, values) for so many seconds
+fuzz target seconds="60" *args:
+    fuzz/run {{target}} {{seconds}} {{args}}
 
 # Write the completion scripts anew
 completions:

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 
 pub use self::credentials::{
@@ -25,6 +25,9 @@ use crate::hint::{HintExt as _, fail};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Longest address of an API server, bytes. With a request's path it has to fit into 64 KiB.
+const ADDRESS_MAX: usize = 4096;
+
 /// Which cluster a command talks to, and as whom.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -144,6 +147,7 @@ impl Access {
 
 /// A client whose requests end within `deadline` when the server falls silent.
 pub fn build(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
+    check(&config)?;
     config.connect_timeout = Some(CONNECT.min(deadline));
     config.read_timeout = Some(deadline);
     config.write_timeout = Some(deadline);
@@ -151,6 +155,40 @@ pub fn build(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     config.default_retry = false;
     introduce(&mut config);
     Client::try_from(config).context("failed to set up a client")
+}
+
+/// Refuses a configuration that kube's client would panic over: with an address that no request can be made
+/// relative to, or a token that no header can hold.
+fn check(config: &Config) -> anyhow::Result<()> {
+    let address = &config.cluster_url;
+    let scheme = address.scheme_str().unwrap_or_default();
+    let host = address.host().unwrap_or_default();
+    if !["https", "http"].contains(&scheme)
+        || host.is_empty()
+        || address.to_string().len() > ADDRESS_MAX
+    {
+        return Err(fail(
+            "the address of the API server is no URL that begins with https:// and names a host",
+            "look at `server` of the cluster in the kubeconfig, and at --api-addr",
+        ));
+    }
+    let token = token(&config.auth_info).unwrap_or_default();
+    anyhow::ensure!(
+        HeaderValue::from_str(&token).is_ok(),
+        fail(
+            "the token of the kubeconfig has characters that no token has",
+            "is there a line break at its end?",
+        )
+    );
+    Ok(())
+}
+
+/// The token in a kubeconfig. Its type hides it from all but serde.
+fn token(user: &AuthInfo) -> Option<String> {
+    match serde_json::to_value(user).ok()?.get_mut("token")?.take() {
+        serde_json::Value::String(token) => Some(token),
+        _ => None,
+    }
 }
 
 /// Says who asks: API servers write it into their audit logs.
@@ -190,22 +228,47 @@ impl Identity {
 /// The reason of a failed request in one line: the API server's message, or the innermost cause.
 pub fn explain(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
-        return if status.message.is_empty() {
-            format!("HTTP status {} {}", status.code, status.reason)
-        } else {
-            status.message.clone()
+        return match one_line(&status.message) {
+            message if message.is_empty() => {
+                format!("HTTP status {} {}", status.code, one_line(&status.reason))
+            }
+            message => message,
         };
     }
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;
     }
-    let text = cause.to_string();
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(&cause.to_string());
     match line.split_once(" (os error") {
         Some((line, _)) => line.to_lowercase(),
         // The words of the timers that sit between us and the socket.
         None if line == "deadline has elapsed" => "no answer in time".to_owned(),
         None => line,
+    }
+}
+
+/// A text on one line that does nothing to a terminal: a server of unknown origin may have written it.
+fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_on_one_line_without_control_characters() {
+        let answer = |message: &str, reason: &str| {
+            let status = serde_json::json!({ "message": message, "reason": reason, "code": 403 });
+            explain(&kube::Error::Api(Box::new(
+                serde_json::from_value(status).unwrap(),
+            )))
+        };
+        assert_eq!(answer("no\n\u{1b}[2J way", "Forbidden"), "no [2J way");
+        assert_eq!(answer("", "For\rbidden"), "HTTP status 403 For bidden");
     }
 }

@@ -29,6 +29,7 @@ const PACKAGES: [(&str, &[&str]); 2] = [
             "src/main.rs",
             "build.rs",
             "tests/it/main.rs",
+            "tests/hostile_input/main.rs",
             "tests/docs.rs",
             "tests/layering.rs",
             "examples/*/main.rs",

@@ -86,6 +86,10 @@ fn labelled(label: &str, color: AnsiColor, text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
 }
 
+/// A text on one line that does nothing to the terminal: a server of unknown origin may have written it.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

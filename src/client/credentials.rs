@@ -11,7 +11,7 @@ use kube::{
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
 };
 
-use super::{Identity, build, multiplexed};
+use super::{Identity, build, check, multiplexed, token};
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -64,9 +64,11 @@ pub async fn watcher_from_credentials(kubeconfig_bytes: &[u8]) -> Result<Client,
 
 async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
     let kubeconfig = parse_credentials(kubeconfig_bytes)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|_| CredentialsError::Unusable)
+        .map_err(|_| CredentialsError::Unusable)?;
+    check(&config).map_err(|_| CredentialsError::Unusable)?;
+    Ok(config)
 }
 
 /// When the token of a credentials Secret expires: claim `exp` of the JWT, which is not verified.
@@ -74,10 +76,8 @@ async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
 /// `None` when it never does, and when there is no such token.
 pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
-    let user = kubeconfig.auth_infos.first()?.auth_info.as_ref()?;
-    // The token's type hides it from all but serde.
-    let user = serde_json::to_value(user).ok()?;
-    let claims = user.get("token")?.as_str()?.split('.').nth(1)?;
+    let token = token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)?;
+    let claims = token.split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
@@ -250,6 +250,81 @@ users:
                 .unwrap_or_else(|| panic!("accepted: {text}"));
             assert_eq!(error, expected, "{text}");
             assert!(!error.to_string().contains("s3cret"));
+        }
+    }
+
+    #[tokio::test]
+    async fn hostile_credentials_are_refused() {
+        use CredentialsError::{NotAKubeconfig, Unusable};
+        let with = |fields: &str| kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
+        let server = |url: &str| kubeconfig(&format!("server: '{url}'"), "token: s3cret");
+        let before = |text: &str| format!("{text}\n{}", kubeconfig(SERVER, "token: s3cret"));
+        let laughs: String =
+            ('a'..'i')
+                .zip('b'..='i')
+                .fold("a: &a [s3cret]\n".to_owned(), |text, (below, name)| {
+                    let nine = vec![format!("*{below}"); 9].join(",");
+                    format!("{text}{name}: &{name} [{nine}]\n")
+                });
+        let echoes = format!(
+            "a: &a {}\nb: [{}]",
+            "s3cret".repeat(80_000),
+            "*a,".repeat(150_000)
+        );
+        let cases = [
+            // kube's client would panic over each of these seven.
+            (kubeconfig(SERVER, r#"token: "s3cret\n""#), Unusable),
+            (kubeconfig(SERVER, r#"token: "s3cret\u0007""#), Unusable),
+            (server("192.0.2.1:6443"), Unusable),
+            (server("api.s3cret"), Unusable),
+            (server("/s3cret"), Unusable),
+            (server("*"), Unusable),
+            (
+                server(&format!("https://a/{}", "a".repeat(65_000))),
+                Unusable,
+            ),
+            (server("ftp://192.0.2.1"), Unusable),
+            (server("https://:6443"), Unusable),
+            (with("proxy-url: 's3cret s3cret'"), Unusable),
+            (with("proxy-url: 'ftp://s3cret'"), Unusable),
+            (with("tls-server-name: 's3cret s3cret'"), Unusable),
+            (kubeconfig(SERVER, r#"as: "s3cret\n""#), Unusable),
+            (kubeconfig(SERVER, "client-key-data: s3cret"), Unusable),
+            (before(&laughs), NotAKubeconfig),
+            (before(&echoes), NotAKubeconfig),
+            (
+                before(&format!("a: {}{}", "[".repeat(9_000), "]".repeat(9_000))),
+                NotAKubeconfig,
+            ),
+            (
+                before(&format!("a: {}", "- ".repeat(9_000))),
+                NotAKubeconfig,
+            ),
+            (before(&"? ".repeat(9_000)), NotAKubeconfig),
+            (before("a: !!binary s3cret"), NotAKubeconfig),
+        ];
+        for (text, expected) in cases {
+            let shown: String = text.chars().take(1_000).collect();
+            let watcher = watcher_from_credentials(text.as_bytes()).await.map(drop);
+            assert_eq!(watcher, Err(expected), "{shown}");
+            let once = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
+            assert_eq!(once.map(drop), Err(expected), "{shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_way_to_a_server_is_the_secrets_to_say() {
+        for fields in [
+            "insecure-skip-tls-verify: true",
+            "tls-server-name: api",
+            "tls-server-name: 192.0.2.2",
+            "proxy-url: 'http://user:s3cret@192.0.2.2:3128'",
+            "proxy-url: 'socks5://192.0.2.2'",
+            "unknown: s3cret",
+        ] {
+            let text = kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
+            let client = watcher_from_credentials(text.as_bytes()).await.map(drop);
+            assert_eq!(client, Ok(()), "{fields}");
         }
     }
 

@@ -19,7 +19,7 @@ use kube::{
 use rustls_pki_types::ServerName;
 use tower::ServiceBuilder;
 
-use super::{CONNECT, bounds, build, introduce};
+use super::{CONNECT, bounds, build, check, introduce};
 
 /// Time between pings. With [`PING_TIMEOUT`] it bounds how long a dead peer goes unnoticed: 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
@@ -34,6 +34,7 @@ pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
     if config.proxy_url.is_some() {
         return build(config, SILENCE);
     }
+    check(&config)?;
     introduce(&mut config);
     let mut http = HttpConnector::new();
     http.enforce_http(false);

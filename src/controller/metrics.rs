@@ -214,6 +214,9 @@ impl Metrics {
         reason = "cannot panic, see the text of the expect"
     )]
     pub fn render(&self) -> String {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.0.tasks.set(count(runtime.metrics().num_alive_tasks()));
+        }
         TextEncoder::new()
             .encode_to_string(&self.0.registry.gather())
             .expect("the registry leaves out empty families, and text has no other error")

@@ -125,15 +125,11 @@ where
             let event = match stream.next().await {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => match verdict(&error) {
-                    // It lists again, or goes on where it ended, by itself: no news, unless it has to again and again.
-                    Verdict::Relist | Verdict::Resume => {
-                        sleep(pause(restarts)).await;
-                        restarts = u32::min(restarts + 1, 8);
-                        continue;
-                    }
-                    Verdict::Lost => break explain(&error),
+                    // No news, unless it has to be had again and again.
+                    Verdict::Broken => break None,
+                    Verdict::Lost => break Some(explain(&error)),
                 },
-                None => break "the watch has ended".to_owned(),
+                None => break Some("the watch has ended".to_owned()),
             };
             // The beginning of a list is an intention, not an answer.
             if !matches!(event, watcher::Event::Init) {
@@ -154,7 +150,7 @@ where
                     }
                     if more && seen / ENDLESS > watched.limit {
                         failures = u32::MAX;
-                        break format!("its list is longer than {seen} objects");
+                        break Some(format!("its list is longer than {seen} objects"));
                     }
                     true
                 }
@@ -175,28 +171,32 @@ where
                 return;
             }
         };
-        listener.contact(Contact::Lost(lost)).await;
-        sleep(pause(failures)).await;
-        failures = failures.saturating_add(1);
+        if let Some(lost) = lost {
+            listener.contact(Contact::Lost(lost)).await;
+            sleep(pause(failures)).await;
+            failures = failures.saturating_add(1);
+        } else {
+            sleep(pause(restarts)).await;
+            restarts = u32::min(restarts + 1, 8);
+        }
     }
 }
 
-/// What an error of a watch asks for.
+/// What an error of a watch means. Either way all is listed again; only a watch whose time was up goes on where it ended.
+/// An API server that was away may have been put back to an older state, and then who asks for what follows the newest
+/// version that he knows is never told what differs, nor what comes until that version is reached again.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// What is known is too old to go on from; the watcher lists again.
-    Relist,
-    /// The connection broke, and may be had again: the watch goes on where it ended.
-    Resume,
-    /// No answer, or no. Once that is over, all is listed again: an API server that comes back may know less than it
-    /// did, and would never say so to a watch that goes on where it ended.
+    /// The connection broke, and may be had again at once; or what is known is too old to go on from.
+    Broken,
+    /// No answer, or no.
     Lost,
 }
 
 fn verdict(error: &watcher::Error) -> Verdict {
     match error {
-        watcher::Error::WatchError(status) if status.code == 410 => Verdict::Relist,
-        watcher::Error::WatchFailed(_) => Verdict::Resume,
+        watcher::Error::WatchError(status) if status.code == 410 => Verdict::Broken,
+        watcher::Error::WatchFailed(_) => Verdict::Broken,
         _ => Verdict::Lost,
     }
 }
@@ -234,12 +234,18 @@ pub(super) fn explain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use std::sync::Mutex;
+
+    use futures::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{client::Body, core::Status};
 
     use super::*;
 
     #[test]
-    fn only_what_is_lost_is_told_and_listed_again() {
+    fn a_connection_that_breaks_is_no_loss_and_a_refusal_is() {
         let refused = |code| {
             let status = Status::failure("no", "No").with_code(code);
             watcher::Error::WatchError(status.boxed())
@@ -248,13 +254,69 @@ mod tests {
             let status = Status::failure("no", "No").with_code(code);
             watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed()))
         };
-        assert_eq!(verdict(&refused(410)), Verdict::Relist);
+        assert_eq!(verdict(&refused(410)), Verdict::Broken);
         // Kubernetes may also say it at the start, where the watcher would ask for the same again and again.
         assert_eq!(verdict(&start(410)), Verdict::Lost);
         assert_eq!(verdict(&start(401)), Verdict::Lost);
         assert_eq!(verdict(&refused(500)), Verdict::Lost);
         let broken = watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
-        assert_eq!(verdict(&broken), Verdict::Resume);
+        assert_eq!(verdict(&broken), Verdict::Broken);
+    }
+
+    /// Notes what a watch tells.
+    struct Notes(Arc<Mutex<Vec<String>>>);
+
+    impl Listener<ConfigMap> for Notes {
+        async fn tell(&mut self, change: Change<ConfigMap>) -> bool {
+            let mut notes = self.0.lock().unwrap();
+            notes.push(match change {
+                Change::List { objects, .. } => format!("{} objects", objects.len()),
+                Change::Apply(_) | Change::Delete(_) => "a change".to_owned(),
+            });
+            true
+        }
+
+        async fn contact(&mut self, contact: Contact) {
+            if let Contact::Lost(message) = contact {
+                self.0.lock().unwrap().push(message);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_break_all_is_listed_again_and_nothing_is_said_of_it() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = asked.clone();
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let watches = request.uri().query().is_some_and(|q| q.contains("watch="));
+            let mut asked = seen.lock().unwrap();
+            asked.push(if watches { "watch" } else { "list" });
+            async move {
+                let list = serde_json::json!({
+                    "kind": "ConfigMapList", "apiVersion": "v1", "items": [],
+                    "metadata": { "resourceVersion": "7" },
+                });
+                let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                let frames = if watches {
+                    vec![Err(broken)]
+                } else {
+                    vec![Ok(Frame::data(Bytes::from(list.to_string())))]
+                };
+                let body = StreamBody::new(stream::iter(frames));
+                Ok::<_, std::convert::Infallible>(http::Response::new(body))
+            }
+        });
+        let api: Api<ConfigMap> = Api::all(kube::Client::new(server, "default"));
+        let notes = Arc::<Mutex<Vec<String>>>::default();
+        let watching = watch(Watched::all(api), Notes(notes.clone()));
+        let limit = Duration::from_secs(20);
+        tokio::time::timeout(limit, watching).await.unwrap_err();
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked[..6], ["list", "watch"].repeat(3));
+        // Not as fast as it can.
+        assert!(asked.len() < 20, "{}", asked.len());
+        let notes = notes.lock().unwrap();
+        assert_eq!(*notes, vec!["0 objects"; asked.len() / 2]);
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn json(
     _: &mut RenderContext<'_, '_>,
     out: &mut dyn Output,
 ) -> HelperResult {
-    out.write(&param(helper, 0)?.to_string())?;
+    out.write(&yaml::to_flow(param(helper, 0)?).map_err(other)?)?;
     Ok(())
 }
 

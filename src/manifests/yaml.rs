@@ -3,6 +3,8 @@
 //! What is written here is read by YAML 1.1 parsers (kubectl) and 1.2 parsers alike: the crate quotes what
 //! either would misread. What is read here gives errors without excerpts: the text may hold a token.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -25,13 +27,32 @@ pub fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
 
 /// Writes a string as one YAML scalar on one line, quoted only where YAML needs it.
 pub fn to_scalar(text: &str) -> anyhow::Result<String> {
-    let plain = to_yaml(&text)?;
-    let plain = plain.trim_end();
-    if plain.contains('\n') {
-        // A JSON string is a YAML scalar too, and has no line breaks.
-        return serde_json::to_string(text).context("a text has no JSON form");
+    if text.contains('\n') {
+        return to_flow(&text);
     }
-    Ok(plain.to_owned())
+    Ok(to_yaml(&text)?.trim_end().to_owned())
+}
+
+/// Writes a value as JSON on one line, which is YAML too.
+pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
+    let json = serde_json::to_string(value).context("a value has no JSON form")?;
+    // JSON leaves characters as they are that YAML 1.1 refuses, or takes for line breaks.
+    let odd = |c: char| {
+        ('\u{7f}'..='\u{9f}').contains(&c)
+            || matches!(
+                c,
+                '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+            )
+    };
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if odd(c) {
+            write!(text, "\\u{:04x}", u32::from(c)).context("a value has no JSON form")?;
+        } else {
+            text.push(c);
+        }
+    }
+    Ok(text)
 }
 
 /// Reads one YAML document. The error has no excerpt of `text`.
@@ -51,8 +72,12 @@ fn quiet() -> serde_saphyr::Options {
     serde_saphyr::options! { with_snippet: false }
 }
 
+/// A message on one line that does nothing to a terminal: a key of the text may be in it.
 fn without_control(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -99,9 +124,12 @@ mod tests {
             " a",
             "a ",
             "line\nbreak",
+            "\n",
+            "\n\n ",
             "tab\tin",
             "\u{7}bell",
             "ü",
+            "line\nand \u{7f} \u{85} \u{2028} \u{feff}",
             "---",
             "...",
             "? a",
@@ -109,7 +137,10 @@ mod tests {
             "> a",
         ] {
             let scalar = to_scalar(text).unwrap();
-            assert!(!scalar.contains('\n'), "{text:?} → {scalar}");
+            assert!(
+                !scalar.contains(['\n', '\u{85}', '\u{2028}']),
+                "{text:?} → {scalar}"
+            );
             let back: Value = from_yaml(&format!("key: {scalar}\n")).unwrap();
             assert_eq!(back, json!({ "key": text }), "{text:?} → {scalar}");
             let listed: Value = from_yaml(&to_yaml(&json!({ text: [text] })).unwrap()).unwrap();

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{metadata::is_mirror, selector::Selector, target::Target};
+use super::{
+    metadata::is_mirror,
+    selector::Selector,
+    target::{Target, is_dns_label},
+};
 use crate::api::k8s::Service;
 
 /// How a Service is mirrored.
@@ -40,11 +44,15 @@ pub fn member(target: &Target, service: &Service) -> bool {
     selects(target.federated_selector.as_ref(), service)
 }
 
-/// Whether a selector takes a Service. What a service mirror made is never taken.
+/// Whether a selector takes a Service. What a service mirror made is never taken, nor what a remote API server claims to
+/// be in a namespace that cannot be.
 pub(super) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
     static NONE: BTreeMap<String, String> = BTreeMap::new();
     let labels = service.metadata.labels.as_ref().unwrap_or(&NONE);
-    selector.is_some_and(|selector| selector.matches(labels)) && !is_mirror(service)
+    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    selector.is_some_and(|selector| selector.matches(labels))
+        && !is_mirror(service)
+        && is_dns_label(namespace)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Names of local objects. Only ever built, never parsed back without the label that says what they are.
 
-use super::plan::{Problem, Reason};
+use super::{
+    plan::{Problem, Reason},
+    target::is_dns_label,
+};
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
@@ -8,6 +11,8 @@ pub const FEDERATED_SUFFIX: &str = "-federated";
 pub(super) const PROBE_PREFIX: &str = "probe-";
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
+/// Most characters of a name in a message: Kubernetes' limit for names of any kind.
+const SHOWN_MAX: usize = 253;
 
 /// `<service>-<cluster>`.
 pub fn mirror_name(service: &str, cluster: &str) -> String {
@@ -30,16 +35,28 @@ pub fn probe_name(link: &str) -> String {
 }
 
 /// Passes a Service name on if Kubernetes would take it.
+///
+/// A remote API server can call a Service what it likes: a name that is no name at all goes no further.
 pub(super) fn fits(name: String) -> Result<String, Problem> {
-    if name.len() <= SERVICE_NAME_MAX {
-        Ok(name)
-    } else {
-        let message = format!(
-            "{name} has {} characters, a Service name has at most {SERVICE_NAME_MAX}",
-            name.len()
-        );
-        Err(Problem::new(Reason::NameTooLong, message))
+    if is_dns_label(&name) {
+        return Ok(name);
     }
+    let shown: String = name.chars().take(SHOWN_MAX).collect();
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    Err(
+        if name.len() > SERVICE_NAME_MAX && name.bytes().all(letter) {
+            let message = format!(
+                "{shown} has {} characters, a Service name has at most {SERVICE_NAME_MAX}",
+                name.len()
+            );
+            Problem::new(Reason::NameTooLong, message)
+        } else {
+            Problem::new(
+                Reason::InvalidService,
+                format!("{shown:?} is no Service name"),
+            )
+        },
+    )
 }
 
 /// The name without `-<suffix>`, if anything is left of it.
@@ -64,6 +81,20 @@ mod tests {
             "{}",
             problem.message
         );
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_in_one_short_line() {
+        let endless = "\u{1b}".repeat(1 << 20);
+        for name in ["Web", "web.a", "../web", "web\nx", "-web", "", &endless] {
+            let problem = fits(mirror_name(name, "east")).unwrap_err();
+            assert_eq!(problem.reason, Reason::InvalidService, "{name:.20}");
+            assert!(!problem.message.contains(char::is_control), "{name:.20}");
+            assert!(problem.message.len() < 2_000, "{name:.20}");
+        }
+        let problem = fits(mirror_name(&"w".repeat(1 << 20), "east")).unwrap_err();
+        assert_eq!(problem.reason, Reason::NameTooLong);
+        assert!(problem.message.len() < 400);
     }
 
     #[test]

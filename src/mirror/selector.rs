@@ -128,16 +128,8 @@ fn label_key(key: &str) -> Result<String, SelectorError> {
     let (prefix, name) = key
         .rsplit_once('/')
         .map_or((None, key), |(p, n)| (Some(p), n));
-    let prefix_ok = prefix.is_none_or(|prefix| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix.split('.').all(|part| {
-                is_word(part)
-                    && part
-                        .bytes()
-                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            })
-    });
+    let prefix_ok =
+        prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_part));
     if prefix_ok && is_word(name) {
         Ok(key.to_owned())
     } else {
@@ -151,6 +143,12 @@ fn label_value(value: &str) -> Result<String, SelectorError> {
     } else {
         Err(SelectorError::Value(short(value)))
     }
+}
+
+/// A part of a DNS subdomain. Kubernetes limits only the length of the whole.
+fn is_part(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    text.bytes().all(inner) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
 }
 
 fn is_word(text: &str) -> bool {
@@ -262,7 +260,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_that_names_it() {
+        let long = "a".repeat(100);
+        assert!(Selector::parse(Some(&equals(&format!("{long}.io/{}", &long[..63]), ""))).is_ok());
         for (selector, error) in [
+            (equals("a/b/c", "x"), SelectorError::Key("a/b/c".into())),
+            (equals("a..b/c", "x"), SelectorError::Key("a..b/c".into())),
+            (equals("/c", "x"), SelectorError::Key("/c".into())),
             (equals("a b", "x"), SelectorError::Key("a b".into())),
             (equals("", "x"), SelectorError::Key(String::new())),
             (equals("UP.io/a", "x"), SelectorError::Key("UP.io/a".into())),

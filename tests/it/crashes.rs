@@ -1,16 +1,19 @@
-//! The real controller, killed at every write: just before it is made, and just after, with the answer lost. Whatever is
-//! left when a new one starts, the end has to be that of a calm run, and nothing may happen on the way that must not.
+//! The real controller, killed at every write: just before it is made, and just after, with the answer lost; and told
+//! every event of its watches too late, or not at all. However it comes to know what is, the end has to be that of a
+//! calm run, and nothing may happen on the way that must not.
 //!
-//! `cargo test` takes some writes of each scenario; with `LINKERD_MC_SWEEP=all` in the environment, all.
+//! `cargo test` takes some writes and events of each scenario; with `LINKERD_MC_SWEEP=all` in the environment, all.
 
 mod history;
+mod mishaps;
 mod scenarios;
 mod state;
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -20,7 +23,8 @@ use control_plane::{Interceptor, Verdict, eventually};
 use tokio::{sync::Notify, time::timeout};
 
 use self::{
-    history::Changes,
+    history::{Changes, Point},
+    mishaps::{Mishap, Watched},
     scenarios::{SCENARIOS, Scenario, Stage},
 };
 use crate::{
@@ -28,11 +32,9 @@ use crate::{
     hub::{Alone, swept},
 };
 
-/// Writes of each scenario at which the controller is killed, unless all are wanted.
-const FEW: usize = 3;
 /// A write that does not come within this time does not come.
 const COMES: Duration = Duration::from_secs(5);
-/// So long without a write is the end of a calm run: longer than the time between two writes of a status.
+/// So long without a write or an event is the end of a calm run: longer than the time between two writes of a status.
 const CALM: Duration = Duration::from_millis(2500);
 
 /// When the controller is killed.
@@ -45,7 +47,7 @@ enum Kill {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_write_a_controller_leaves_nothing_that_its_successor_does_not_mend() {
+async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_the_same() {
     let all = std::env::var("LINKERD_MC_SWEEP").is_ok_and(|value| value == "all");
     let started = Instant::now();
     let planes = swept().await;
@@ -53,41 +55,56 @@ async fn killed_at_any_write_a_controller_leaves_nothing_that_its_successor_does
         .source
         .intercept(Some((CONTROLLER, &CONTROLLER_GROUPS)))
         .unwrap();
+    let far = planes.far.intercept(None).unwrap();
     let mut sweep = Sweep {
         planes: &planes,
         server: &server,
+        far: &far,
         stages: 0,
-        runs: 0,
-        killed: 0,
+        kills: Schedules::default(),
+        mishaps: Schedules::default(),
         violations: Vec::new(),
     };
-    let mut spared = 0;
-    for scenario in SCENARIOS {
+    for (turn, scenario) in SCENARIOS.iter().enumerate() {
+        let began = Instant::now();
         let calm = sweep.calm(scenario).await;
-        let writes = if all {
-            (1..=calm.writes).collect()
-        } else {
-            spread(calm.writes, FEW)
-        };
-        let before = (sweep.runs, sweep.killed);
-        for write in writes {
+        let before = (sweep.kills, sweep.mishaps);
+        let few = |of, few: fn(usize) -> Vec<usize>| if all { (1..=of).collect() } else { few(of) };
+        for write in few(calm.writes, ends_and_middle) {
             for kill in [Kill::Before, Kill::After] {
                 sweep.killed_at(scenario, &calm, write, kill).await;
             }
         }
-        let (runs, killed) = (sweep.runs - before.0, sweep.killed - before.1);
-        spared += runs - killed;
+        let between = Instant::now();
+        for (place, event) in few(calm.events, quarters).into_iter().enumerate() {
+            for (number, mishap) in Mishap::ALL.into_iter().enumerate() {
+                // Each of them has its turn somewhere.
+                if all || (turn + place) % Mishap::ALL.len() == number {
+                    sweep.misled_at(scenario, &calm, event, mishap).await;
+                }
+            }
+        }
         eprintln!(
-            "{:<16} {:>2} writes, {killed} kills in {runs} runs",
-            scenario.name, calm.writes
+            "{:<16} {:>2} writes, {} kills in {:.0?}; {:>2} events, {} that went wrong in {:.0?}",
+            scenario.name,
+            calm.writes,
+            sweep.kills.since(before.0),
+            between - began,
+            calm.events,
+            sweep.mishaps.since(before.1),
+            between.elapsed(),
         );
     }
+    let (kills, mishaps) = (sweep.kills, sweep.mishaps);
     // Past what the test harness keeps from being seen.
     writeln!(
         std::io::stderr(),
-        "crashes: {} schedules in {:.0?}, of which {spared} ended before their write; {} violations",
-        sweep.runs,
+        "crashes: {} schedules in {:.0?}: {} killed at a write, {} with an event late or lost, {} ended before theirs; {} violations",
+        kills.runs + mishaps.runs,
         started.elapsed(),
+        kills.reached,
+        mishaps.reached,
+        kills.runs + mishaps.runs - kills.reached - mishaps.reached,
         sweep.violations.len()
     )
     .unwrap();
@@ -98,27 +115,66 @@ async fn killed_at_any_write_a_controller_leaves_nothing_that_its_successor_does
     );
 }
 
-/// `few` numbers of `1..=of`, evenly spread, the first and the last among them.
-fn spread(of: usize, few: usize) -> Vec<usize> {
-    if of <= few {
-        return (1..=of).collect();
+/// How many runs there were of one sort, and in how many the moment came that they were about.
+#[derive(Clone, Copy, Default)]
+struct Schedules {
+    runs: usize,
+    reached: usize,
+}
+
+impl Schedules {
+    fn add(&mut self, reached: bool) {
+        self.runs += 1;
+        self.reached += usize::from(reached);
     }
-    (0..few).map(|n| 1 + n * (of - 1) / (few - 1)).collect()
+
+    fn since(self, before: Self) -> String {
+        let (runs, reached) = (self.runs - before.runs, self.reached - before.reached);
+        format!("{reached} of {runs}")
+    }
+}
+
+/// The first, the last and the middle one of `1..=of`.
+fn ends_and_middle(of: usize) -> Vec<usize> {
+    BTreeSet::from([1, of.div_ceil(2), of])
+        .into_iter()
+        .collect()
+}
+
+/// Two of `1..=of`, a quarter from its ends.
+fn quarters(of: usize) -> Vec<usize> {
+    let from_end = of.div_ceil(4);
+    BTreeSet::from([from_end, of + 1 - from_end])
+        .into_iter()
+        .collect()
 }
 
 /// What a calm run gave.
 struct Calm {
     writes: usize,
+    events: usize,
     end: String,
     changes: Changes,
 }
 
+/// A run under way, with the controller that has to bring it to its end.
+struct Run<'a> {
+    what: String,
+    scenario: &'a Scenario,
+    stage: &'a Stage,
+    calm: &'a Calm,
+    since: Point,
+    controller: Controller,
+}
+
 struct Sweep<'a> {
     planes: &'a Alone,
+    /// The controller's way to its own API server, and to that of the target cluster.
     server: &'a Interceptor,
+    far: &'a Interceptor,
     stages: usize,
-    runs: usize,
-    killed: usize,
+    kills: Schedules,
+    mishaps: Schedules,
     violations: Vec<String>,
 }
 
@@ -126,7 +182,7 @@ impl Sweep<'_> {
     /// A place that no run has had.
     async fn stage(&mut self, scenario: &Scenario) -> Stage {
         self.stages += 1;
-        Stage::new(self.planes, scenario, self.stages).await
+        Stage::new(self.planes, self.far.url(), scenario, self.stages).await
     }
 
     fn controller(&self) -> Controller {
@@ -138,42 +194,41 @@ impl Sweep<'_> {
     async fn calm(&mut self, scenario: &Scenario) -> Calm {
         let stage = self.stage(scenario).await;
         let (mut controller, since) = self.before(scenario, &stage).await;
-        let last = Arc::new(Mutex::new((0, Instant::now())));
-        let seen = last.clone();
-        self.server.judge(move |asked| {
-            if asked.is_write() {
-                let mut last = seen.lock().unwrap();
-                *last = (last.0 + 1, Instant::now());
-            }
-            Verdict::Forward
-        });
+        let watched = Watched::on([self.server, self.far], &stage, None);
         scenario.act(&stage).await;
         let controller = controller.get_or_insert_with(|| self.controller());
         let end = eventually(scenario.name, SOON, async || {
-            let quiet = last.lock().unwrap().1.elapsed() > CALM;
             let end = state::normal(&stage).await?;
-            Ok((quiet && scenario.is_done(&end)).then_some(end))
+            let done = watched.is_calm(CALM) && scenario.is_done(&end);
+            Ok(done.then_some(end))
         });
         let end = end
             .await
             .unwrap_or_else(|error| panic!("{error:#}; the controller says\n{}", controller.log()));
-        self.server.forward();
-        let writes = last.lock().unwrap().0;
+        self.forward();
+        let (writes, events) = watched.counts();
         let changes = history::changes(&stage, &since).await.unwrap();
-        let broken = changes.broken(scenario.keeps);
+        let mut broken = changes.broken(scenario.keeps);
+        broken.extend(history::trespasses(&stage, &since).unwrap());
         assert!(broken.is_empty(), "{}: {broken:#?}", scenario.name);
         stage.clear().await;
         Calm {
             writes,
+            events,
             end,
             changes,
         }
     }
 
+    fn forward(&self) {
+        self.server.forward();
+        self.far.forward();
+    }
+
     /// Brings the stage to where the scenario begins. With the controller that did, if it takes one, and the point in
     /// the cluster's history.
-    async fn before(&self, scenario: &Scenario, stage: &Stage) -> (Option<Controller>, String) {
-        self.server.forward();
+    async fn before(&self, scenario: &Scenario, stage: &Stage) -> (Option<Controller>, Point) {
+        self.forward();
         scenario.prepare(stage).await;
         if !scenario.running {
             return (None, history::now(stage).await.unwrap());
@@ -189,25 +244,67 @@ impl Sweep<'_> {
 
     /// Runs a scenario in which the controller is killed at its write of this number, counted from 1.
     async fn killed_at(&mut self, scenario: &Scenario, calm: &Calm, write: usize, kill: Kill) {
-        self.runs += 1;
         let what = format!("{}, killed {kill:?} write {write}", scenario.name);
         let stage = self.stage(scenario).await;
         let (controller, since) = self.before(scenario, &stage).await;
         let reached = self.trap(write, kill);
         scenario.act(&stage).await;
         let mut controller = controller.unwrap_or_else(|| self.controller());
-        if timeout(COMES, reached.notified()).await.is_ok() {
-            self.killed += 1;
-        }
+        self.kills
+            .add(timeout(COMES, reached.notified()).await.is_ok());
         controller.kill();
         // What it had sent and not been answered ends with it.
         self.server.cut();
-        self.server.forward();
+        self.forward();
         let controller = self.controller();
+        let run = Run {
+            what,
+            scenario,
+            stage: &stage,
+            calm,
+            since,
+            controller,
+        };
+        self.judge(&run, || true).await;
+        stage.clear().await;
+    }
+
+    /// Runs a scenario in which the event of this number goes wrong, counted from 1.
+    async fn misled_at(&mut self, scenario: &Scenario, calm: &Calm, event: usize, mishap: Mishap) {
+        let what = format!("{}, event {event} {mishap:?}", scenario.name);
+        let stage = self.stage(scenario).await;
+        let (controller, since) = self.before(scenario, &stage).await;
+        let watched = Watched::on([self.server, self.far], &stage, Some((event, mishap)));
+        scenario.act(&stage).await;
+        let controller = controller.unwrap_or_else(|| self.controller());
+        let run = Run {
+            what,
+            scenario,
+            stage: &stage,
+            calm,
+            since,
+            controller,
+        };
+        self.judge(&run, || watched.is_over()).await;
+        self.mishaps.add(watched.happened());
+        self.forward();
+        stage.clear().await;
+    }
+
+    /// Waits for the end of a run, and holds the run to the calm one.
+    async fn judge(&mut self, run: &Run<'_>, at_the_end: impl Fn() -> bool) {
+        let Run {
+            what,
+            scenario,
+            stage,
+            calm,
+            since,
+            controller,
+        } = run;
         let mut last = String::new();
         let deadline = Instant::now() + SOON;
-        while last != calm.end && Instant::now() < deadline {
-            last = state::normal(&stage).await.unwrap();
+        while (last != calm.end || !at_the_end()) && Instant::now() < deadline {
+            last = state::normal(stage).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if last != calm.end {
@@ -215,13 +312,16 @@ impl Sweep<'_> {
             self.violations.push(format!(
                 "{what}: ended as\n{last}\ninstead of\n{calm}\nthe controller says\n{log}"
             ));
+        } else if !at_the_end() {
+            self.violations
+                .push(format!("{what}: the watch was not taken up again"));
         }
-        let changes = history::changes(&stage, &since).await.unwrap();
+        let changes = history::changes(stage, since).await.unwrap();
         let mut broken = changes.broken(scenario.keeps);
         broken.extend(changes.beyond(&calm.changes));
+        broken.extend(history::trespasses(stage, since).unwrap());
         self.violations
             .extend(broken.iter().map(|broken| format!("{what}: {broken}")));
-        stage.clear().await;
     }
 
     /// From the write of this number on nothing comes through. Tells when it has come.

@@ -27,7 +27,7 @@ const HEALED: Duration = Duration::from_secs(10);
 const NOTICED: Duration = Duration::from_secs(45);
 
 /// A flag of `link-gen`.
-fn through(url: &str) -> String {
+pub(crate) fn through(url: &str) -> String {
     format!("--api-server-address={url}")
 }
 
@@ -41,14 +41,14 @@ fn writes(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<AuditEvent
 }
 
 /// The same, as a person reads it.
-fn said(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<String> {
+pub(crate) fn said(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<String> {
     let writes = writes(plane, namespace, since);
     let say = |write: &AuditEvent| format!("{} {}", write.verb, write.name);
     writes.iter().map(say).collect()
 }
 
 /// The `ClusterIP`s of all Services of a namespace.
-async fn ips(plane: &ControlPlane, namespace: &str) -> BTreeMap<String, String> {
+pub(crate) async fn ips(plane: &ControlPlane, namespace: &str) -> BTreeMap<String, String> {
     let all = services(plane, namespace)
         .list(&ListParams::default())
         .await;
@@ -61,13 +61,13 @@ async fn ips(plane: &ControlPlane, namespace: &str) -> BTreeMap<String, String> 
         .collect()
 }
 
-async fn is_lost(plane: &ControlPlane, link: &str) -> String {
+pub(crate) async fn is_lost(plane: &ControlPlane, link: &str) -> String {
     condition_is(plane, link, "Connected", "False", "Unreachable")
         .await
         .message
 }
 
-async fn is_well(plane: &ControlPlane, link: &str) {
+pub(crate) async fn is_well(plane: &ControlPlane, link: &str) {
     condition_is(plane, link, "Ready", "True", "Mirroring").await;
 }
 

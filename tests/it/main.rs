@@ -31,12 +31,13 @@ mod links;
 mod liveness;
 mod mirroring;
 mod objects;
+mod outages;
 mod ownership;
 mod program;
 mod quiet;
 mod rbac;
 mod restart;
 mod secrets;
+mod soak;
 mod status;
-
 mod unlink;

@@ -30,6 +30,7 @@ pub(super) struct Families {
     pub(super) federated: IntGaugeVec,
     pub(super) unhealthy: IntGaugeVec,
     pub(super) leader: IntGauge,
+    pub(super) tasks: IntGauge,
 }
 
 impl Families {
@@ -178,6 +179,11 @@ impl Families {
                 &r,
                 "linkerd_mc_leader",
                 "1 if this replica holds the lease, 0 if it stands by",
+            ),
+            tasks: gauge(
+                &r,
+                "linkerd_mc_tasks",
+                "Tasks of the process that are alive: watches, probes, requests",
             ),
             registry: r,
         }

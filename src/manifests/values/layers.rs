@@ -265,7 +265,7 @@ mod tests {
             ("--set", "gateway.nodeSelector.c=d,gateway.replicas=3"),
             ("--set-string", "podLabels.on=true"),
             ("--set-file", "podAnnotations.note=note.txt"),
-            ("--set", "remoteMirrorServiceAccountName={one,two}"),
+            ("--set", "remoteMirrorServiceAccountName={one,,two}"),
             ("--set", "controller.resources.limits.cpu=1"),
         ])
         .unwrap();

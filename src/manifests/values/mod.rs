@@ -328,7 +328,7 @@ impl Default for Federation {
     }
 }
 
-/// A list, or one string with commas, as the original has it in places.
+/// A list, or one string with commas, as the original has it in places. Empty items say nothing.
 fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -336,15 +336,12 @@ fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String
         Text(String),
         List(Vec<String>),
     }
-    Ok(match TextOrList::deserialize(deserializer)? {
-        TextOrList::Text(text) => text
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-            .map(str::to_owned)
-            .collect(),
+    let mut list = match TextOrList::deserialize(deserializer)? {
+        TextOrList::Text(text) => text.split(',').map(|item| item.trim().to_owned()).collect(),
         TextOrList::List(list) => list,
-    })
+    };
+    list.retain(|item| !item.is_empty());
+    Ok(list)
 }
 
 /// A number, a string that holds one, or an empty string (the original's default) or null for none.

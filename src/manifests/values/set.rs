@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 /// Helm's own limit of an index.
 const MAX_INDEX: usize = 65_536;
 
+/// Helm's own limit of the way down.
+const MAX_DEPTH: usize = 30;
+
 /// A step down into a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
@@ -53,6 +56,9 @@ pub(super) enum SetError {
     /// `[…]` without a number in it.
     #[error("{0:?} is no index (write list[0]=value)")]
     Index(String),
+    /// A key below a key below a key, and so on.
+    #[error("a key leads down more than {MAX_DEPTH} levels")]
+    TooDeep,
     /// `{` without `}`.
     #[error("the list of {0:?} has no closing brace")]
     OpenList(String),
@@ -198,6 +204,9 @@ fn path(reader: &mut Reader<'_>, whole: &str) -> Result<Path, SetError> {
             path.0.push(Segment::Index(number));
             stop = reader.next();
         }
+        if path.0.len() > MAX_DEPTH {
+            return Err(SetError::TooDeep);
+        }
         match stop {
             Some('=') => return Ok(path),
             Some('.') => (),
@@ -333,6 +342,8 @@ mod tests {
             ("a[x]=1", E::Index("[x]".into())),
             ("a[-1]=1", E::Index("[-1]".into())),
             ("a[99999999]=1", E::Index("[99999999]".into())),
+            (&format!("{}a=1", "a.".repeat(30)), E::TooDeep),
+            (&format!("a{}=1", "[0]".repeat(30)), E::TooDeep),
             ("a={x", E::OpenList("a".into())),
             ("a={x}y", E::AfterList("a".into())),
         ] {

@@ -34,6 +34,7 @@ pub enum Fault {
 
 #[derive(Clone, Copy, Debug)]
 struct State {
+    target: SocketAddr,
     fault: Fault,
     /// Connections of an earlier generation are closed.
     generation: u64,
@@ -54,6 +55,7 @@ impl FaultProxy {
         let listener = free_listener()?;
         let address = listener.local_addr()?;
         let (state, seen) = watch::channel(State {
+            target,
             fault: Fault::None,
             generation: 0,
         });
@@ -62,7 +64,7 @@ impl FaultProxy {
             .build()
             .context("failed to start a runtime for a proxy")?;
         std::thread::spawn(move || {
-            runtime.block_on(serve(listener, target, seen));
+            runtime.block_on(serve(listener, seen));
             runtime.shutdown_background();
         });
         Ok(Self { address, state })
@@ -88,6 +90,16 @@ impl FaultProxy {
         });
     }
 
+    /// From now on connections lead to the API server of this control plane. Those that are open now are closed.
+    pub fn lead_to(&self, plane: &ControlPlane) -> anyhow::Result<()> {
+        let target = plane.address()?;
+        self.state.send_modify(|state| {
+            state.target = target;
+            state.generation += 1;
+        });
+        Ok(())
+    }
+
     /// Closes all connections that are open now.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);
@@ -101,11 +113,7 @@ impl ControlPlane {
     }
 }
 
-async fn serve(
-    listener: std::net::TcpListener,
-    target: SocketAddr,
-    mut state: watch::Receiver<State>,
-) {
+async fn serve(listener: std::net::TcpListener, mut state: watch::Receiver<State>) {
     let Ok(address) = listener.local_addr() else {
         return;
     };
@@ -129,20 +137,15 @@ async fn serve(
             changed = state.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(connection(client, target, state.clone(), now.generation));
+                    tokio::spawn(connection(client, state.clone(), now));
                 }
             }
         }
     }
 }
 
-async fn connection(
-    mut client: TcpStream,
-    target: SocketAddr,
-    mut state: watch::Receiver<State>,
-    generation: u64,
-) {
-    let Ok(mut server) = TcpStream::connect(target).await else {
+async fn connection(mut client: TcpStream, mut state: watch::Receiver<State>, began: State) {
+    let Ok(mut server) = TcpStream::connect(began.target).await else {
         return;
     };
     let _ = client.set_nodelay(true);
@@ -154,7 +157,7 @@ async fn connection(
         let back = pump(from_server, to_client, state.clone(), true);
         tokio::select! {
             // Cut, or the proxy is gone.
-            _ = state.wait_for(|now| now.generation != generation) => false,
+            _ = state.wait_for(|now| now.generation != began.generation) => false,
             ended = async { tokio::try_join!(forth, back) } => matches!(ended, Err(End::Reset)),
         }
     };

@@ -28,6 +28,7 @@ use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Identity;
+use crate::events::{Events, Look, Passing};
 use crate::plane::ControlPlane;
 use crate::servers::free_listener;
 
@@ -51,14 +52,28 @@ impl Asked {
             && !path.contains("/events")
     }
 
+    /// Whether it is a watch.
+    pub fn watches(&self) -> bool {
+        self.query().contains("watch=")
+    }
+
     /// Whether it is a watch of this resource, by its plural name.
     pub fn is_watch(&self, resource: &str) -> bool {
-        self.is_of(resource) && self.query().contains("watch=")
+        self.is_of(resource) && self.watches()
     }
 
     /// Whether it lists this resource, by its plural name.
     pub fn is_list(&self, resource: &str) -> bool {
-        self.method == Method::GET && self.is_of(resource) && !self.query().contains("watch=")
+        self.method == Method::GET && self.is_of(resource) && !self.watches()
+    }
+
+    /// Which objects it is about: the path, and the selectors. A list has it in common with the watch that goes on from
+    /// there.
+    pub fn collection(&self) -> String {
+        let parts = self.query().split('&');
+        let mut selectors: Vec<&str> = parts.filter(|part| part.contains("Selector=")).collect();
+        selectors.sort_unstable();
+        format!("{}?{}", self.uri.path(), selectors.join("&"))
     }
 
     fn is_of(&self, resource: &str) -> bool {
@@ -93,6 +108,7 @@ type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
 pub struct Interceptor {
     address: SocketAddr,
     judge: Arc<Mutex<Judge>>,
+    look: Arc<Mutex<Look>>,
     /// How often all connections were closed. Its end is the proxy's.
     cuts: watch::Sender<u64>,
 }
@@ -114,14 +130,20 @@ impl Interceptor {
         *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
     }
 
+    /// From now on this decides what becomes of each event of a watch, those that are open now included.
+    pub fn look(&self, look: impl Fn(&Asked, &str) -> Passing + Send + Sync + 'static) {
+        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(look);
+    }
+
     /// Closes all connections that are open now, and with them what was held.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// From now on all requests are forwarded.
+    /// From now on all requests are forwarded, and all events go on.
     pub fn forward(&self) {
         self.judge(|_| Verdict::Forward);
+        self.look(|_, _| Passing::On);
     }
 }
 
@@ -141,11 +163,14 @@ impl ControlPlane {
         let listener = free_listener()?;
         let address = listener.local_addr()?;
         let judge: Arc<Mutex<Judge>> = Arc::new(Mutex::new(Arc::new(|_: &Asked| Verdict::Forward)));
+        let look: Arc<Mutex<Look>> =
+            Arc::new(Mutex::new(Arc::new(|_: &Asked, _: &str| Passing::On)));
         let (cuts, seen) = watch::channel(0);
         let proxy = Proxy {
             target,
             upstream,
             judge: judge.clone(),
+            look: look.clone(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -158,6 +183,7 @@ impl ControlPlane {
         Ok(Interceptor {
             address,
             judge,
+            look,
             cuts,
         })
     }
@@ -206,6 +232,7 @@ struct Proxy {
     target: SocketAddr,
     upstream: Upstream,
     judge: Arc<Mutex<Judge>>,
+    look: Arc<Mutex<Look>>,
 }
 
 async fn serve(
@@ -262,10 +289,10 @@ impl Proxy {
         };
         let judge = Arc::clone(&self.judge.lock().unwrap_or_else(PoisonError::into_inner));
         match judge(&asked) {
-            Verdict::Forward => self.forward(request).await,
+            Verdict::Forward => self.forward(asked, request).await,
             Verdict::Hold => std::future::pending().await,
             Verdict::LoseAnswer(executed) => {
-                let answer = self.forward(request).await;
+                let answer = self.forward(asked, request).await;
                 let _ = answer.into_body().collect().await;
                 executed.notify_one();
                 std::future::pending().await
@@ -285,7 +312,7 @@ impl Proxy {
         }
     }
 
-    async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn forward(&self, asked: Asked, mut request: Request<Incoming>) -> Response<Body> {
         let path = request
             .uri()
             .path_and_query()
@@ -301,7 +328,13 @@ impl Proxy {
                     answer.headers_mut().remove(name);
                 }
                 *answer.version_mut() = http::Version::default();
-                answer.map(|body| UnsyncBoxBody::new(body.map_err(Into::into)))
+                answer.map(|body| {
+                    if asked.watches() {
+                        UnsyncBoxBody::new(Events::pass(asked, body, self.look.clone()))
+                    } else {
+                        UnsyncBoxBody::new(body.map_err(Into::into))
+                    }
+                })
             }
             Err(error) => {
                 let mut answer = Response::new(whole(error.to_string()));
@@ -330,5 +363,25 @@ impl hyper::body::Body for Spaces {
         static SPACES: [u8; 64 * 1024] = [b' '; 64 * 1024];
         let frame = hyper::body::Frame::data(Bytes::from_static(&SPACES));
         std::task::Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_and_its_watch_are_about_the_same() {
+        let asked = |uri: &'static str| Asked {
+            method: Method::GET,
+            uri: Uri::from_static(uri),
+        };
+        let list = asked("/api/v1/services?&limit=500&labelSelector=a%3Db");
+        let watch = asked("/api/v1/services?&watch=true&labelSelector=a%3Db&resourceVersion=7");
+        let other = asked("/api/v1/services?&watch=true&labelSelector=a%3Dc&resourceVersion=7");
+        assert_eq!(list.collection(), watch.collection());
+        assert_ne!(other.collection(), watch.collection());
+        assert!(list.is_list("services") && !list.watches());
+        assert!(watch.is_watch("services") && !watch.is_list("services"));
     }
 }

@@ -1,8 +1,11 @@
 //! One control plane: starting it, asking it, breaking it.
 
+mod backup;
+
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::future::ready;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -23,6 +26,8 @@ use crate::kubeconfig::{self, Entry};
 use crate::process::Server;
 use crate::servers::{self, AUDIT_LOG, Ports};
 use crate::wait::eventually;
+
+pub use backup::Backup;
 
 /// Generous: a machine may be busy with other tests and with compilers.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -284,9 +289,26 @@ impl ControlPlane {
     /// All requests that the API server has answered so far, in the order of its answers, but for what the servers
     /// read for themselves. The list only grows, also over a restart: to see what came since, remember its length.
     pub fn audit(&self) -> anyhow::Result<Vec<AuditEvent>> {
-        let log = fs::read_to_string(self.folder().join(AUDIT_LOG))
+        self.audit_since(0)
+    }
+
+    /// What [`Self::audit`] gives, from a mark of [`Self::audit_mark`] on: for those who look often.
+    pub fn audit_since(&self, mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
+        let mut log = Vec::new();
+        File::open(self.folder().join(AUDIT_LOG))
+            .and_then(|mut file| {
+                file.seek(SeekFrom::Start(mark))?;
+                file.read_to_end(&mut log)
+            })
             .context("failed to read the audit log")?;
-        audit::parse(&log)
+        audit::parse(&String::from_utf8(log)?)
+    }
+
+    /// The end of the audit log as it is now.
+    pub fn audit_mark(&self) -> anyhow::Result<u64> {
+        let log = fs::metadata(self.folder().join(AUDIT_LOG));
+        // A line is written in one piece.
+        Ok(log.context("failed to look at the audit log")?.len())
     }
 
     /// Kills the API server and returns when it is gone. Its data stay in etcd.

@@ -14,6 +14,8 @@ use crate::kubeconfig::{self, Entry};
 use crate::process::Spec;
 
 pub(crate) const AUDIT_LOG: &str = "audit.log";
+/// Folder of what etcd holds.
+pub(crate) const ETCD_DATA: &str = "etcd";
 
 const AUDIT_POLICY: &str = "audit-policy.json";
 const AUTHORITY: &str = "ca.crt";
@@ -124,7 +126,7 @@ pub(crate) fn etcd(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
         name: "etcd",
         program: assets.program("etcd"),
         arguments: vec![
-            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--data-dir={}", folder.join(ETCD_DATA).display()),
             format!("--listen-client-urls={clients}"),
             format!("--advertise-client-urls={clients}"),
             format!("--listen-peer-urls={peers}"),

@@ -36,7 +36,7 @@ async fn all_gone(pids: Pids, folder: &Path) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_api_server_comes_back_with_its_data() -> anyhow::Result<()> {
+async fn servers_that_broke_come_back_with_their_data() -> anyhow::Result<()> {
     let plane = ControlPlane::start("breaking").await?;
     plane.kubectl(&["create", "namespace", "lasting"]).await?;
     let before = plane.pids();
@@ -54,6 +54,19 @@ async fn an_api_server_comes_back_with_its_data() -> anyhow::Result<()> {
     plane.kubectl(&["get", "namespace", "lasting"]).await?;
     assert_ne!(plane.pids().api_server, before.api_server);
     assert!(plane.audit()?.len() > noted);
+
+    let backup = plane.back_up().await?;
+    plane.kubectl(&["create", "namespace", "later"]).await?;
+    plane
+        .kubectl(&["delete", "namespace", "lasting", "--wait=false"])
+        .await?;
+    plane.restore(&backup).await?;
+    let namespaces = plane.kubectl(&["get", "namespaces"]).await?;
+    assert!(
+        namespaces.contains("lasting") && !namespaces.contains("later"),
+        "{namespaces}"
+    );
+    plane.kubectl(&["create", "namespace", "new"]).await?;
 
     plane.pause_api_server()?;
     let client = plane.client();

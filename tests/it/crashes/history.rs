@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use control_plane::AuditEvent;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
@@ -14,9 +15,13 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::scenarios::{BYSTANDER, Keeps, Stage};
+use crate::fleet::{CONTROLLER, NAMESPACE};
 
 /// Name of the slice that marks the end.
 const MARK: &str = "the-end";
+
+/// As whom controllers come to a target cluster: a ServiceAccount of the extension.
+const ACCOUNTS: &str = "system:serviceaccount:linkerd-multicluster:";
 
 /// What happened to one object.
 #[derive(Clone, Debug)]
@@ -34,9 +39,41 @@ pub(super) struct Changes {
 }
 
 /// A point in the history of the stage.
-pub(super) async fn now(stage: &Stage) -> anyhow::Result<String> {
+pub(super) struct Point {
+    version: String,
+    /// Of the audit logs of both clusters.
+    marks: [u64; 2],
+}
+
+/// Where it is now.
+pub(super) async fn now(stage: &Stage) -> anyhow::Result<Point> {
     let list = services(stage).list(&ListParams::default()).await?;
-    Ok(list.metadata.resource_version.unwrap_or_default())
+    Ok(Point {
+        version: list.metadata.resource_version.unwrap_or_default(),
+        marks: [stage.source.audit_mark()?, stage.far.audit_mark()?],
+    })
+}
+
+/// What the API servers noted since that point of requests that the controller must not make: writes to what is not
+/// ours, and any in the target cluster.
+pub(super) fn trespasses(stage: &Stage, since: &Point) -> anyhow::Result<Vec<String>> {
+    let is_ours = |event: &AuditEvent| match event.resource.as_str() {
+        "events" | "leases" => true,
+        "links" => event.subresource == "status",
+        _ if event.namespace == NAMESPACE => event.name.starts_with("probe-"),
+        _ => event.name.contains(&stage.cluster) || event.name.ends_with("-federated"),
+    };
+    let is_here = |event: &AuditEvent| [&*stage.namespace, NAMESPACE].contains(&&*event.namespace);
+    let mut here = stage.source.audit_since(since.marks[0])?;
+    here.retain(|event| {
+        event.user == CONTROLLER && event.is_write() && is_here(event) && !is_ours(event)
+    });
+    let mut there = stage.far.audit_since(since.marks[1])?;
+    there.retain(|event| {
+        event.user.starts_with(ACCOUNTS) && !["get", "list", "watch"].contains(&&*event.verb)
+    });
+    let say = |event: &AuditEvent| format!("{} {}, which is not ours", event.verb, event.uri);
+    Ok(here.iter().chain(&there).map(say).collect())
 }
 
 fn services(stage: &Stage) -> Api<Service> {
@@ -44,7 +81,7 @@ fn services(stage: &Stage) -> Api<Service> {
 }
 
 /// What has happened since that point.
-pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Changes> {
+pub(super) async fn changes(stage: &Stage, since: &Point) -> anyhow::Result<Changes> {
     // A change that marks the end.
     let mark = json!({ "metadata": { "annotations": { "mark": MARK } } });
     services(stage)
@@ -60,7 +97,7 @@ pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Change
     };
     let parameters = WatchParams::default().disable_bookmarks();
     let api = services(stage);
-    let mut events = std::pin::pin!(api.watch(&parameters, since).await?);
+    let mut events = std::pin::pin!(api.watch(&parameters, &since.version).await?);
     let limit = Duration::from_secs(20);
     while let Some(mut event) = timeout(limit, events.try_next()).await?? {
         if let WatchEvent::Added(service) | WatchEvent::Modified(service) = &mut event {
@@ -84,7 +121,7 @@ pub(super) async fn changes(stage: &Stage, since: &str) -> anyhow::Result<Change
     let mark = json!({ "metadata": { "name": MARK }, "addressType": "IPv4", "endpoints": [] });
     api.create(&PostParams::default(), &serde_json::from_value(mark)?)
         .await?;
-    let mut events = std::pin::pin!(api.watch(&parameters, since).await?);
+    let mut events = std::pin::pin!(api.watch(&parameters, &since.version).await?);
     while let Some(event) = timeout(limit, events.try_next()).await?? {
         let (slice, which) = match event {
             WatchEvent::Added(slice) => (slice, 0),

@@ -179,16 +179,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 /// Where one run takes place: a namespace in both clusters, and a Link.
 pub(super) struct Stage {
     pub(super) source: Arc<ControlPlane>,
-    far: Arc<ControlPlane>,
+    pub(super) far: Arc<ControlPlane>,
+    /// Where the Links look for the API server of `far`.
+    far_url: String,
     pub(super) namespace: String,
     pub(super) cluster: String,
 }
 
 impl Stage {
-    pub(super) async fn new(planes: &Alone, scenario: &Scenario, run: usize) -> Self {
+    pub(super) async fn new(
+        planes: &Alone,
+        far_url: String,
+        scenario: &Scenario,
+        run: usize,
+    ) -> Self {
         let stage = Self {
             source: planes.source.clone(),
             far: planes.far.clone(),
+            far_url,
             namespace: format!("ns-{run:03}-{}", scenario.name.replace(' ', "-")),
             cluster: format!("c{run:03}"),
         };
@@ -224,7 +232,8 @@ impl Stage {
         const MODEL: &str = "modelcluster";
         static PRINTED: OnceCell<Vec<String>> = OnceCell::const_new();
         let printed = PRINTED.get_or_init(async || {
-            let flags = ["--enable-headless-services"];
+            let address = format!("--api-server-address={}", self.far_url);
+            let flags = ["--enable-headless-services", &address];
             let objects = objects(&self.far, MODEL, &flags);
             objects.iter().map(Value::to_string).collect()
         });

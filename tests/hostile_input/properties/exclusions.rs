@@ -1,0 +1,190 @@
+//! What mirrors get of labels and annotations, under any rules of exclusion.
+
+use std::collections::BTreeMap;
+
+use linkerd_mc::{
+    api::labels as l,
+    mirror::{Key, Object, Target, Write, plan},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    draw::Draw,
+    worlds::{self, NS},
+};
+
+const KEYS: [&str; 22] = [
+    "team",
+    "a.io/x",
+    "a.io/y",
+    "a.iox/x",
+    "*",
+    "a.io/*",
+    "a.io/",
+    "/",
+    l::OPAQUE_PORTS,
+    "config.linkerd.io/other",
+    l::MIRRORED_SERVICE,
+    l::CLUSTER_NAME,
+    l::REMOTE_DISCOVERY,
+    l::LOCAL_DISCOVERY,
+    l::REMOTE_SERVICE,
+    l::REMOTE_FQ_NAME,
+    l::MANAGED_BY,
+    l::DESIRED_STATE,
+    l::SLICE_SERVICE,
+    l::SLICE_MANAGED_BY,
+    "argocd.argoproj.io/instance",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+const RULES: [&str; 14] = [
+    "",
+    " ",
+    "*",
+    "/*",
+    "team",
+    " team ",
+    "a.io/*",
+    "a.io/x",
+    "a.io*",
+    "config.linkerd.io/*",
+    "mirror.linkerd.io/*",
+    "multicluster.linkerd.io/*",
+    l::OPAQUE_PORTS,
+    l::CLUSTER_NAME,
+];
+/// Prefixes that no label and no annotation is copied under.
+const OURS: [&str; 3] = [
+    "mirror.linkerd.io/",
+    "multicluster.linkerd.io/",
+    "argocd.argoproj.io/",
+];
+
+/// An excluded key is on no mirror, all others are, and what the wire format needs always is.
+pub fn exclusions(data: &[u8]) {
+    let mut draw = Draw(data);
+    let discovery = draw.flip();
+    let rules = [rules(&mut draw), rules(&mut draw)];
+    let mut labels = pairs(&mut draw);
+    let annotations = pairs(&mut draw);
+    labels.remove(l::MIRRORED_SERVICE); // with it the Service is a mirror itself
+    let has_mark = annotations.get(l::MANAGED_BY) == Some(&json!(l::MANAGER));
+    let mode = if discovery {
+        "remote-discovery"
+    } else {
+        "true"
+    };
+    labels.insert(l::EXPORTED.to_owned(), mode.into());
+    labels.insert(l::FEDERATED.to_owned(), "member".into());
+
+    let spec = json!({ "excludedLabels": rules[0], "excludedAnnotations": rules[1] });
+    let link = serde_json::from_value(worlds::link("east", &spec)).unwrap();
+    let target = Target::parse(&link, false).unwrap();
+    let mut world = worlds::empty();
+    let service = worlds::service(NS, "web", false, &labels, &annotations);
+    let slice = worlds::slice(NS, "web", None);
+    worlds::add(&mut world, target, vec![service], vec![slice]);
+
+    let keys = [Key::mirror("east", NS, "web"), Key::federated(NS, "web")];
+    for (federated, key) in [false, true].into_iter().zip(keys) {
+        let writes = plan(&world, &key).writes;
+        assert_eq!(writes.is_empty(), has_mark, "{key}");
+        for write in writes {
+            let (metadata, is_slice) = match write {
+                Write::Create(Object::Service(made)) => (made.metadata, false),
+                Write::Create(Object::EndpointSlice(made)) => (made.metadata, true),
+                other => panic!("not a creation: {other:?}"),
+            };
+            let name = if federated {
+                "web-federated"
+            } else {
+                "web-east"
+            };
+            let mut wire = BTreeMap::from([(l::MIRRORED_SERVICE, "true")]);
+            if !federated {
+                wire.insert(l::CLUSTER_NAME, "east");
+            }
+            if !federated && discovery {
+                wire.extend([(l::REMOTE_DISCOVERY, "east"), (l::REMOTE_SERVICE, "web")]);
+            }
+            if is_slice {
+                wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
+            }
+            let excluded = |key: &str| ours(key) || matches(&rules[0], key);
+            copied(
+                &metadata.labels.unwrap_or_default(),
+                &labels,
+                &wire,
+                excluded,
+            );
+
+            if is_slice {
+                continue; // has annotations of ours alone
+            }
+            let made = metadata.annotations.unwrap_or_default();
+            let mut wire = BTreeMap::from([(l::MANAGED_BY, l::MANAGER)]);
+            let mut open = vec![l::DESIRED_STATE];
+            if federated {
+                wire.insert(l::REMOTE_DISCOVERY, "web@east");
+            } else {
+                wire.insert(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local");
+                wire.insert(l::REMOTE_RESOURCE_VERSION, "1");
+            }
+            open.retain(|key| made.contains_key(*key));
+            assert_eq!(open.len(), 1, "no mark of what was desired");
+            let made = made
+                .into_iter()
+                .filter(|(key, _)| !open.contains(&key.as_str()))
+                .collect();
+            copied(&made, &annotations, &wire, |key| {
+                ours(key)
+                    || l::NEVER_COPIED_ANNOTATIONS.contains(&key)
+                    || (key != l::OPAQUE_PORTS && matches(&rules[1], key))
+            });
+        }
+    }
+}
+
+/// `made` is what the wire format needs and what is not excluded of `from`, no more and no less.
+fn copied(
+    made: &BTreeMap<String, String>,
+    from: &Map<String, Value>,
+    wire: &BTreeMap<&str, &str>,
+    excluded: impl Fn(&str) -> bool,
+) {
+    let mut expected: BTreeMap<&str, &str> = from
+        .iter()
+        .filter(|(key, _)| !excluded(key))
+        .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
+        .collect();
+    expected.extend(wire);
+    let made: BTreeMap<&str, &str> = made.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(made, expected);
+}
+
+fn ours(key: &str) -> bool {
+    OURS.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Whether a rule names the key: whole, or up to the slash before its `*`.
+fn matches(rules: &[String], key: &str) -> bool {
+    rules.iter().map(|rule| rule.trim()).any(|rule| {
+        let prefix = rule.strip_suffix('*').filter(|rest| rest.ends_with('/'));
+        !rule.is_empty() && (rule == key || prefix.is_some_and(|prefix| key.starts_with(prefix)))
+    })
+}
+
+fn rules(draw: &mut Draw<'_>) -> Vec<String> {
+    (0..draw.below(5)).map(|_| draw.text(&RULES)).collect()
+}
+
+fn pairs(draw: &mut Draw<'_>) -> Map<String, Value> {
+    (0..draw.below(7))
+        .map(|_| {
+            (
+                draw.text(&KEYS),
+                draw.text(&["x", l::MANAGER, "true", "a@b"]).into(),
+            )
+        })
+        .collect()
+}

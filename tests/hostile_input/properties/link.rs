@@ -1,0 +1,126 @@
+//! Links of any shape.
+
+use linkerd_mc::{
+    api::link::Link,
+    mirror::{Host, Target},
+};
+use serde_json::{Value, json};
+
+use super::{
+    draw::{Draw, is_one_line, put},
+    worlds,
+};
+
+const FIELDS: [&str; 26] = [
+    "/spec/targetClusterName",
+    "/spec/targetClusterDomain",
+    "/spec/targetClusterLinkerdNamespace",
+    "/spec/clusterCredentialsSecret",
+    "/spec/gatewayAddress",
+    "/spec/gatewayPort",
+    "/spec/gatewayIdentity",
+    "/spec/probeSpec",
+    "/spec/probeSpec/path",
+    "/spec/probeSpec/port",
+    "/spec/probeSpec/period",
+    "/spec/probeSpec/timeout",
+    "/spec/probeSpec/failureThreshold",
+    "/spec/selector",
+    "/spec/selector/matchLabels",
+    "/spec/selector/matchExpressions",
+    "/spec/remoteDiscoverySelector",
+    "/spec/federatedServiceSelector",
+    "/spec/excludedLabels",
+    "/spec/excludedAnnotations",
+    "/spec",
+    "/status",
+    "/metadata/name",
+    "/metadata/annotations",
+    "/metadata/creationTimestamp",
+    "/metadata",
+];
+const WORDS: [&str; 24] = [
+    "east",
+    "",
+    "-",
+    ".",
+    "/",
+    "*",
+    ",",
+    " ",
+    "\n",
+    "\u{1b}[2J",
+    "192.0.2.1",
+    "::1",
+    "gateway.example",
+    "4143",
+    "65536",
+    "3s",
+    "300ms",
+    "9999999h",
+    "-1",
+    "a.io/b",
+    "In",
+    "key",
+    "operator",
+    "values",
+];
+
+/// Is a Link or not; then usable or not, and says why in a line.
+pub fn link(data: &[u8]) {
+    let mut draw = Draw(data);
+    let text = if draw.flip() {
+        draw.0.to_vec()
+    } else {
+        let mut tree = worlds::link("east", &json!({}));
+        for _ in 0..draw.below(4) {
+            let field = *draw.pick(&FIELDS);
+            let value = draw.json(&WORDS, 3);
+            put(&mut tree, field, value);
+        }
+        if draw.flip() {
+            draw.garble(&tree.to_string())
+        } else {
+            tree.to_string().into_bytes()
+        }
+    };
+    match serde_json::from_slice::<Link>(&text) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(link) => judge(&link),
+    }
+}
+
+fn judge(link: &Link) {
+    let written = serde_json::to_value(link).unwrap();
+    let read: Link = serde_json::from_value(written.clone()).unwrap();
+    assert_eq!(&read, link);
+    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+
+    for headless in [false, true] {
+        let target = match Target::parse(link, headless) {
+            Err(error) => return is_one_line(&error.to_string()),
+            Ok(target) => target,
+        };
+        assert_eq!(Target::parse(&read, headless).as_ref(), Ok(&target));
+        assert!(worlds::is_dns_label(&target.cluster), "{}", target.cluster);
+        for selector in target.service_selectors() {
+            assert!(!selector.query().is_empty());
+        }
+        let Some(gateway) = target.gateway else {
+            assert_eq!(Host::parse_list(&link.spec.gateway_address), []);
+            continue;
+        };
+        assert!(!gateway.hosts.is_empty() && gateway.port > 0);
+        assert!(gateway.hosts.is_sorted());
+        match gateway.probe {
+            Err(why) => is_one_line(&why),
+            Ok(None) => assert_eq!(link.spec.probe_spec.path, ""),
+            Ok(Some(probe)) => {
+                assert!(probe.path.starts_with('/'));
+                assert!(probe.port > 0 && probe.threshold > 0);
+                assert!(!probe.timeout.is_zero() && probe.timeout <= probe.period);
+            }
+        }
+    }
+    assert!(matches!(written["spec"], Value::Object(_)));
+}

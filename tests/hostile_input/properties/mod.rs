@@ -1,0 +1,28 @@
+//! What has to hold for input of unknown origin, as functions of bytes that panic where it does not.
+//!
+//! `cargo test` calls them with random bytes, the targets in `fuzz/` with bytes that are bred to reach what no input
+//! has reached before. They use what the library makes public and nothing else.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "for tests, and for the package of the fuzz targets"
+)]
+
+mod draw;
+mod exclusions;
+mod kubeconfig;
+mod link;
+mod names;
+mod selector;
+mod values;
+mod worlds;
+
+pub use exclusions::exclusions;
+pub use kubeconfig::kubeconfig;
+pub use link::link;
+pub use names::names;
+pub use selector::selector;
+pub use values::values;

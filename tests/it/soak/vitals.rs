@@ -1,0 +1,61 @@
+//! How large a process is.
+
+use std::fmt::Write as _;
+
+use crate::fleet::Controller;
+
+/// Growth that is none: allocators keep what they had, and a request may be under way.
+const SLACK: [u64; 4] = [6 * 1024, 6, 10, 2];
+const NAMES: [&str; 4] = ["RSS, KiB", "tasks", "open files", "threads"];
+
+/// Resident memory in KiB, tasks of the runtime, open files, threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Vitals([u64; 4]);
+
+impl Vitals {
+    /// Those of a controller now.
+    pub(super) async fn of(controller: &Controller) -> Self {
+        let process = format!("/proc/{}", controller.pid());
+        let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
+        let files = std::fs::read_dir(format!("{process}/fd")).unwrap().count();
+        let (_, metrics) = controller.get("/metrics").await.unwrap();
+        let number = |text: &str, name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+            value.unwrap_or_else(|| panic!("there is no {name}"))
+        };
+        Self([
+            number(&status, "VmRSS:"),
+            number(&metrics, "linkerd_mc_tasks "),
+            files as u64,
+            number(&status, "Threads:"),
+        ])
+    }
+
+    /// The larger of each.
+    pub(super) fn most(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n].max(other.0[n])))
+    }
+
+    /// What is larger than it was by more than chance.
+    pub(super) fn grown_since(&self, first: &Self) -> Vec<String> {
+        let all = self.0.iter().zip(first.0).zip(SLACK).zip(NAMES);
+        all.filter(|(((now, then), slack), _)| **now > then + then / 10 + slack)
+            .map(|(((now, then), _), name)| format!("{name} grew from {then} to {now}"))
+            .collect()
+    }
+}
+
+/// A table for people.
+pub(super) fn table(first: &Vitals, last: &Vitals, max: &Vitals) -> String {
+    let mut text = format!(
+        "{:<10} {:>9} {:>9} {:>9}",
+        "", "warmed up", "at end", "most"
+    );
+    for (n, name) in NAMES.iter().enumerate() {
+        let (first, last, max) = (first.0[n], last.0[n], max.0[n]);
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{name:<10} {first:>9} {last:>9} {max:>9}");
+    }
+    text
+}
