@@ -240,7 +240,10 @@ impl Writer {
             }
         };
         answer.map_err(|answer| match answer {
-            Answer::Status(status) if matches!(status.code, 404 | 409) => Failure::Outdated(None),
+            Answer::Status(status) if status.code == 404 => {
+                Failure::Outdated(Some(Box::new(Written::Gone(kind, namespace, name))))
+            }
+            Answer::Status(status) if status.code == 409 => Failure::Outdated(None),
             answer => answer.failure(match kind {
                 Kind::EndpointSlice => "update mirror endpoints",
                 Kind::Service | Kind::Namespace => "update mirror service",

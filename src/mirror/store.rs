@@ -1,7 +1,7 @@
 //! Objects by namespace and name, as last seen, without what nobody reads. Relists are diffs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -63,7 +63,12 @@ impl Grouped for Service {
 pub struct Objects<T> {
     namespaces: BTreeMap<String, Shelf<T>>,
     len: usize,
+    /// The last objects that were seen to go: UID, and version by then. Some only went out of sight, and come back later.
+    gone: VecDeque<(String, u64)>,
 }
+
+/// So many objects that went are remembered: many times what goes while a write waits for its answer.
+const REMEMBERED: usize = 512;
 
 /// The objects of one namespace. What is looked up by group or host is sorted by name.
 #[derive(Clone, Debug)]
@@ -78,6 +83,7 @@ impl<T> Default for Objects<T> {
         Self {
             namespaces: BTreeMap::new(),
             len: 0,
+            gone: VecDeque::new(),
         }
     }
 }
@@ -212,7 +218,8 @@ impl<T: Grouped> Objects<T> {
 
     /// Takes an object in, unless a newer state of it is known. Returns what was known before, if it was taken.
     ///
-    /// Our own write's answer can overtake the watch: then the watch's older event must not undo it.
+    /// Our own write's answer can overtake the watch: then the watch's older event must not undo it. And the watch can
+    /// overtake the answer: an object that was seen to go does not come back with it.
     /// Kubernetes: resource versions of one object can be compared as numbers (KEP-5504).
     pub fn insert(&mut self, object: Arc<T>) -> Inserted<T> {
         let known = self.get(&object.namespace().unwrap_or_default(), &object.name_any());
@@ -220,7 +227,8 @@ impl<T: Grouped> Objects<T> {
             let seen = version(known.as_ref());
             known.meta().uid == object.meta().uid && seen > 0 && seen >= version(object.as_ref())
         });
-        if stale {
+        let gone = known.is_none() && self.is_gone(object.as_ref());
+        if stale || gone {
             Inserted::Stale
         } else {
             Inserted::Taken(self.put(object))
@@ -231,6 +239,9 @@ impl<T: Grouped> Objects<T> {
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let object = lean(object);
+        if let Some(uid) = &object.meta().uid {
+            self.gone.retain(|(gone, _)| gone != uid);
+        }
         let shelf = self.namespaces.entry(namespace).or_default();
         let before = shelf.take(&name);
         shelf.add(name, object);
@@ -241,6 +252,12 @@ impl<T: Grouped> Objects<T> {
     /// Forgets an object, unless what is known under its name is another one (by UID) or a later state.
     pub fn remove(&mut self, object: &T) -> Option<Arc<T>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        if let Some(uid) = object.uid() {
+            if self.gone.len() == REMEMBERED {
+                self.gone.pop_front();
+            }
+            self.gone.push_back((uid, version(object)));
+        }
         let known = self.get(&namespace, &name)?;
         let other = known.meta().uid != object.meta().uid;
         let newer = version(known.as_ref()) > version(object) && version(object) > 0;
@@ -248,6 +265,13 @@ impl<T: Grouped> Objects<T> {
             return None;
         }
         self.forget(&namespace, &name)
+    }
+
+    /// Whether this state of an object is older than its end, or than the one that went out of sight.
+    fn is_gone(&self, object: &T) -> bool {
+        let uid = object.meta().uid.as_ref();
+        let mut ends = self.gone.iter().rev();
+        ends.any(|(gone, last)| Some(gone) == uid && version(object) < *last)
     }
 
     /// Forgets what is known under a name.
@@ -295,89 +319,4 @@ pub(super) fn version(object: &impl Resource) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-    use kube::core::ObjectMeta;
-
-    use super::*;
-
-    fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
-        Arc::new(Service {
-            metadata: ObjectMeta {
-                name: Some(name.into()),
-                namespace: Some("ns".into()),
-                uid: Some(uid.into()),
-                resource_version: Some(version.to_string()),
-                ..Default::default()
-            },
-            ..Default::default()
-        })
-    }
-
-    #[test]
-    fn an_older_event_does_not_undo_a_newer_state() {
-        let mut objects = Objects::default();
-        assert!(matches!(
-            objects.insert(service("a", "1", 9)),
-            Inserted::Taken(None)
-        ));
-        assert!(matches!(
-            objects.insert(service("a", "1", 10)),
-            Inserted::Taken(Some(_))
-        ));
-        assert!(matches!(
-            objects.insert(service("a", "1", 9)),
-            Inserted::Stale
-        ));
-        assert!(objects.remove(&service("a", "1", 9)).is_none());
-        assert_eq!(objects.len(), 1);
-        assert!(objects.remove(&service("a", "1", 11)).is_some());
-        assert!(objects.is_empty());
-    }
-
-    #[test]
-    fn the_deletion_of_a_predecessor_leaves_its_successor() {
-        let mut objects = Objects::default();
-        objects.insert(service("a", "new", 20));
-        assert!(objects.remove(&service("a", "old", 30)).is_none());
-        assert!(matches!(
-            objects.insert(service("a", "newest", 5)),
-            Inserted::Taken(Some(_))
-        ));
-    }
-
-    #[test]
-    fn who_set_which_field_and_copies_of_the_object_are_not_kept() {
-        let mut full = service("a", "1", 1).as_ref().clone();
-        full.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
-        full.metadata.annotations = Some(
-            [
-                ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
-                ("other", "x"),
-            ]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        );
-        let mut objects = Objects::default();
-        objects.insert(Arc::new(full));
-        let kept = &objects.get("ns", "a").unwrap().metadata;
-        assert_eq!(kept.managed_fields, None);
-        let keys: Vec<&String> = kept
-            .annotations
-            .iter()
-            .flatten()
-            .map(|(key, _)| key)
-            .collect();
-        assert_eq!(keys, ["other"]);
-    }
-
-    #[test]
-    fn what_a_list_does_not_name_is_gone() {
-        let mut objects = Objects::default();
-        objects.insert(service("a", "1", 1));
-        objects.insert(service("b", "2", 2));
-        let gone = objects.retain_listed(&[("ns".to_owned(), "b".to_owned())].into());
-        assert_eq!(gone.iter().map(|o| o.name_any()).collect::<Vec<_>>(), ["a"]);
-        assert_eq!(objects.len(), 1);
-    }
-}
+mod tests;

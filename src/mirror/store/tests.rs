@@ -1,0 +1,116 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::core::ObjectMeta;
+
+use super::*;
+
+fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
+    Arc::new(Service {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("ns".into()),
+            uid: Some(uid.into()),
+            resource_version: Some(version.to_string()),
+            ..Default::default()
+        },
+        ..Default::default()
+    })
+}
+
+#[test]
+fn an_older_event_does_not_undo_a_newer_state() {
+    let mut objects = Objects::default();
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Taken(None)
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "1", 10)),
+        Inserted::Taken(Some(_))
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Stale
+    ));
+    assert!(objects.remove(&service("a", "1", 9)).is_none());
+    assert_eq!(objects.len(), 1);
+    assert!(objects.remove(&service("a", "1", 11)).is_some());
+    assert!(objects.is_empty());
+}
+
+#[test]
+fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
+    let mut objects = Objects::default();
+    objects.insert(service("a", "1", 9));
+    objects.remove(&service("a", "1", 10)).unwrap();
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Stale
+    ));
+    assert!(objects.is_empty());
+    // Out of sight it was, without the label that is watched for, and now has it again.
+    objects.insert(service("a", "1", 10));
+    assert_eq!(objects.len(), 1);
+    objects.remove(&service("a", "1", 12)).unwrap();
+    // Another one of its name may come; and it itself, if a cluster that was restored lists it.
+    objects.insert(service("a", "2", 13));
+    objects.remove(&service("a", "2", 14)).unwrap();
+    objects.put(service("a", "1", 5));
+    objects.forget("ns", "a");
+    objects.insert(service("a", "1", 6));
+    assert_eq!(objects.len(), 1);
+}
+
+#[test]
+fn no_more_of_what_went_is_remembered_than_is_good_for_something() {
+    let mut objects = Objects::<Service>::default();
+    for number in 0..2 * REMEMBERED {
+        objects.remove(&service("a", &number.to_string(), 1));
+    }
+    assert_eq!(objects.gone.len(), REMEMBERED);
+}
+
+#[test]
+fn the_deletion_of_a_predecessor_leaves_its_successor() {
+    let mut objects = Objects::default();
+    objects.insert(service("a", "new", 20));
+    assert!(objects.remove(&service("a", "old", 30)).is_none());
+    assert!(matches!(
+        objects.insert(service("a", "newest", 5)),
+        Inserted::Taken(Some(_))
+    ));
+}
+
+#[test]
+fn who_set_which_field_and_copies_of_the_object_are_not_kept() {
+    let mut full = service("a", "1", 1).as_ref().clone();
+    full.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+    full.metadata.annotations = Some(
+        [
+            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+            ("other", "x"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into(),
+    );
+    let mut objects = Objects::default();
+    objects.insert(Arc::new(full));
+    let kept = &objects.get("ns", "a").unwrap().metadata;
+    assert_eq!(kept.managed_fields, None);
+    let keys: Vec<&String> = kept
+        .annotations
+        .iter()
+        .flatten()
+        .map(|(key, _)| key)
+        .collect();
+    assert_eq!(keys, ["other"]);
+}
+
+#[test]
+fn what_a_list_does_not_name_is_gone() {
+    let mut objects = Objects::default();
+    objects.insert(service("a", "1", 1));
+    objects.insert(service("b", "2", 2));
+    let gone = objects.retain_listed(&[("ns".to_owned(), "b".to_owned())].into());
+    assert_eq!(gone.iter().map(|o| o.name_any()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(objects.len(), 1);
+}
