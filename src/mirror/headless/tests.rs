@@ -261,3 +261,19 @@ fn slices_of_somebody_else_are_not_touched() {
     );
     assert_eq!(said(&plan(&world, &key()).writes), Vec::<String>::new());
 }
+
+#[test]
+fn a_slice_that_is_seen_before_its_endpoint_mirror_is_not_in_the_way_of_a_service_of_that_name() {
+    let mut world = stands();
+    let mirrors = world.mirrors.as_mut().unwrap();
+    mirrors.forget("ns", "h-0-east").unwrap();
+    let named_like_the_host = Key::mirror("east", "ns", "h-0");
+    let clears = |world: &World| said(&plan(world, &named_like_the_host).writes);
+    assert_eq!(clears(&world), Vec::<String>::new());
+
+    // Nobody owns it any more: nobody else would take it away.
+    let mut slice = world.local_slices("ns", "h-0-east")[0].as_ref().clone();
+    slice.metadata.owner_references = None;
+    let world = world.local_slice(slice);
+    assert_eq!(clears(&world), ["delete EndpointSlice ns/h-0-east-ipv4"]);
+}

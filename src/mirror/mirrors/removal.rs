@@ -11,7 +11,10 @@ use super::{
     },
     retire,
 };
-use crate::api::{k8s::Service, labels as l};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+};
 use kube::ResourceExt as _;
 
 /// Which of the objects that carry our labels are removed.
@@ -57,7 +60,11 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
     match local.filter(|_| goes) {
         Some(local) => delete_with_slices(world, cluster, local, &mut writes),
         // Slices under a name that somebody else has are not this mirror's.
-        None if own => delete_slices(world, cluster, namespace, &name, &mut writes),
+        None if own => {
+            let slices = our_slices(world, cluster, namespace, &name);
+            let left = slices.filter(|slice| !is_owned_host(slice));
+            writes.extend(left.map(Write::delete_slice));
+        }
         None => {}
     }
     writes
@@ -74,20 +81,27 @@ pub(super) fn delete_with_slices(
     }
     // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
     let namespace = service.namespace().unwrap_or_default();
-    delete_slices(world, cluster, &namespace, &service.name_any(), writes);
+    let slices =
+        our_slices(world, cluster, &namespace, &service.name_any()).map(Write::delete_slice);
+    writes.extend(slices);
     writes.push(Write::delete_service(service));
 }
 
-fn delete_slices(
-    world: &World,
-    cluster: &str,
+fn our_slices<'a>(
+    world: &'a World,
+    cluster: &'a str,
     namespace: &str,
     name: &str,
-    writes: &mut Vec<Write>,
-) {
-    let slices = world.local_slices(namespace, name);
-    let ours = slices.iter().filter(|slice| {
+) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
+    let slices = world.local_slices(namespace, name).iter();
+    slices.map(AsRef::as_ref).filter(move |slice| {
         endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
-    });
-    writes.extend(ours.map(|slice| Write::delete_slice(slice)));
+    })
+}
+
+/// Whether a slice is that of an endpoint mirror, and has an owner. The headless mirror's plan writes both, one after the
+/// other, and may be at it: the slice can be seen before the Service. If that is gone, Kubernetes deletes the slice.
+fn is_owned_host(slice: &EndpointSlice) -> bool {
+    let owners = slice.metadata.owner_references.as_ref();
+    label(&slice.metadata, l::HEADLESS_MIRROR).is_some() && owners.is_some_and(|o| !o.is_empty())
 }
