@@ -2,7 +2,8 @@
 //! every event of its watches too late, or not at all. However it comes to know what is, the end has to be that of a
 //! calm run, and nothing may happen on the way that must not.
 //!
-//! `cargo test` takes some writes and events of each scenario; with `LINKERD_MC_SWEEP=all` in the environment, all.
+//! `cargo test` takes some writes and events of each scenario; with `LINKERD_MC_SWEEP=all` in the environment, all; with
+//! the name of a scenario instead, all of that one and no other.
 
 mod history;
 mod mishaps;
@@ -48,7 +49,12 @@ enum Kill {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_the_same() {
-    let all = std::env::var("LINKERD_MC_SWEEP").is_ok_and(|value| value == "all");
+    let wanted = std::env::var("LINKERD_MC_SWEEP").ok();
+    let all = wanted.is_some();
+    let is_wanted = |scenario: &Scenario| {
+        let wanted = wanted.as_deref();
+        wanted.is_none_or(|wanted| wanted == "all" || wanted == scenario.name)
+    };
     let started = Instant::now();
     let planes = swept().await;
     let server = planes
@@ -65,7 +71,7 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
         mishaps: Schedules::default(),
         violations: Vec::new(),
     };
-    for (turn, scenario) in SCENARIOS.iter().enumerate() {
+    for (turn, scenario) in SCENARIOS.iter().filter(|s| is_wanted(s)).enumerate() {
         let began = Instant::now();
         let calm = sweep.calm(scenario).await;
         let before = (sweep.kills, sweep.mishaps);
@@ -320,6 +326,9 @@ impl Sweep<'_> {
         let mut broken = changes.broken(scenario.keeps);
         broken.extend(changes.beyond(&calm.changes));
         broken.extend(history::trespasses(stage, since).unwrap());
+        if !broken.is_empty() {
+            broken.push(history::account(stage, since).unwrap());
+        }
         self.violations
             .extend(broken.iter().map(|broken| format!("{what}: {broken}")));
     }

@@ -80,6 +80,27 @@ fn services(stage: &Stage) -> Api<Service> {
     Api::namespaced(stage.source.client(), &stage.namespace)
 }
 
+/// All writes to the stage since that point, for who looks into a violation.
+pub(super) fn account(stage: &Stage, since: &Point) -> anyhow::Result<String> {
+    let mut audit = stage.source.audit_since(since.marks[0])?;
+    audit.retain(|event| {
+        event.namespace == stage.namespace && !["get", "list", "watch"].contains(&&*event.verb)
+    });
+    let say = |event: &AuditEvent| {
+        let who = event.user.rsplit(':').next().unwrap_or_default();
+        let AuditEvent {
+            noted,
+            verb,
+            resource,
+            name,
+            code,
+            ..
+        } = event;
+        format!("\n  {noted} {who}: {verb} {resource} {name}: {code}")
+    };
+    Ok(audit.iter().map(say).collect())
+}
+
 /// What has happened since that point.
 pub(super) async fn changes(stage: &Stage, since: &Point) -> anyhow::Result<Changes> {
     // A change that marks the end.
