@@ -118,6 +118,21 @@ pub(crate) async fn condition_is(
     condition(&found.await, type_).unwrap().clone()
 }
 
+/// Waits until a Link has a condition with this status and reason whose message holds this.
+pub(crate) async fn condition_says(
+    plane: &ControlPlane,
+    link: &str,
+    type_: &str,
+    (status, reason): (&str, &str),
+    text: &str,
+) {
+    status_that(plane, link, |now| {
+        condition(now, type_)
+            .is_some_and(|c| c.status == status && c.reason == reason && c.message.contains(text))
+    })
+    .await;
+}
+
 /// What a list of a Link's status says of a Service.
 pub(crate) fn said<'a>(
     list: &'a [ServiceStatus],

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     fleet::{NAMESPACE, SOON, namespace},
     hub::{Hub, hub},
-    links::{apply, condition_is, edit, mirror_is, objects, status_that, unlink},
+    links::{apply, condition_is, condition_says, edit, mirror_is, objects, status_that, unlink},
     objects::{
         addresses, delete, endpoints, export, gone, label, ports, readiness, service, services,
         slices_that, web,
@@ -198,12 +198,14 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
         json!({ "probeSpec": { "failureThreshold": "0" } }),
     )
     .await;
-    let unprobed = condition_is(west, "probe", "GatewayAlive", "Unknown", "NotProbed").await;
-    assert!(
-        unprobed.message.contains("failureThreshold"),
-        "{}",
-        unprobed.message
-    );
+    condition_says(
+        west,
+        "probe",
+        "GatewayAlive",
+        ("Unknown", "NotProbed"),
+        "failureThreshold",
+    )
+    .await;
     gone(west, NAMESPACE, "probe-probe").await;
     metric_is(hub, "gateway_enabled{target_cluster_name=\"probe\"}", |v| {
         v == Some(0.0)
