@@ -8,7 +8,14 @@ use crate::hint::hint_of;
 
 /// Writes data to stdout, whole.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    if text.contains('\x1b') {
+        write_out(anstream::stdout().lock(), text)
+    } else {
+        write_out(io::stdout().lock(), text) // nothing to strip, which takes longer than to write
+    }
+}
+
+fn write_out(mut out: impl io::Write, text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
