@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, ResourceExt as _,
@@ -10,7 +11,7 @@ use kube::{
 
 use super::{cluster::Cluster, inventory as objects};
 use crate::{
-    api::{k8s::Service, labels, link::Link},
+    api::{labels, link::Link},
     manifests::{identity::Identity, link::ClusterName},
 };
 
