@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
+    core::ObjectMeta,
 };
 
 use super::{cluster::Cluster, inventory as objects};

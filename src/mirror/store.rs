@@ -1,6 +1,6 @@
 //! Objects by namespace and name, as last seen. Relists are diffs.
 //!
-//! For each mirrored Service there are four objects here, so what is said once in an object is not said again in an index.
+//! There are four objects for each mirrored Service, so an index does not repeat what its objects say.
 
 use std::{
     cmp::Ordering,

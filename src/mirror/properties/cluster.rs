@@ -9,8 +9,6 @@ use std::{
     fmt::Debug,
 };
 
-use crate::api::metadata::Metadata;
-use crate::api::metadata::OwnerReference;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -18,6 +16,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        metadata::{Metadata, OwnerReference},
     },
     mirror::{NamespacePhase, Patch, metadata::is_managed},
 };

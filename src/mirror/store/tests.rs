@@ -1,5 +1,3 @@
-use crate::api::metadata::Metadata;
-
 use super::*;
 
 fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {

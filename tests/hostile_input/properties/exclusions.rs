@@ -111,7 +111,7 @@ pub fn exclusions(data: &[u8]) {
                 wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
             }
             let excluded = |key: &str| ours(key) || matches(&rules[0], key);
-            copied(metadata.labels.iter().collect(), &labels, &wire, excluded);
+            copied(&metadata.labels.iter().collect(), &labels, &wire, excluded);
 
             if is_slice {
                 continue; // has annotations of ours alone
@@ -128,7 +128,7 @@ pub fn exclusions(data: &[u8]) {
             open.retain(|key| made.contains_key(key));
             assert_eq!(open.len(), 1, "no mark of what was desired");
             let made = made.iter().filter(|(key, _)| !open.contains(key)).collect();
-            copied(made, &annotations, &wire, |key| {
+            copied(&made, &annotations, &wire, |key| {
                 ours(key)
                     || l::NEVER_COPIED_ANNOTATIONS.contains(&key)
                     || (key != l::OPAQUE_PORTS && matches(&rules[1], key))
@@ -139,7 +139,7 @@ pub fn exclusions(data: &[u8]) {
 
 /// `made` is what the wire format needs and what is not excluded of `from`, no more and no less.
 fn copied(
-    made: BTreeMap<&str, &str>,
+    made: &BTreeMap<&str, &str>,
     from: &Map<String, Value>,
     wire: &BTreeMap<&str, &str>,
     excluded: impl Fn(&str) -> bool,
@@ -150,7 +150,7 @@ fn copied(
         .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
         .collect();
     expected.extend(wire);
-    assert_eq!(made, expected);
+    assert_eq!(made, &expected);
 }
 
 fn ours(key: &str) -> bool {

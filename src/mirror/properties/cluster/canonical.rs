@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Cluster, JUNK, json};
-use crate::{api::labels as l, mirror::metadata::is_managed};
+use crate::{
+    api::{labels as l, metadata::Metadata},
+    mirror::metadata::is_managed,
+};
 
 impl Cluster {
     /// All that stands, without what differs from one run to the next: UIDs, versions, addresses given out.

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::metadata::Metadata;
-
 use super::{
     super::{acts::CLUSTERS, cluster::Cluster},
     Lab,
     watches::{is_mirror, is_probe},
 };
 use crate::{
-    api::labels as l,
+    api::{labels as l, metadata::Metadata},
     mirror::{
         Key, Owner, Report, Reported, Write,
         claims::{Holder, holder},

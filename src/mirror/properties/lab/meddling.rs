@@ -1,8 +1,6 @@
 //! What happens in the local cluster without the controller: namespaces come and go, people make, change and
 //! delete things, Linkerd's own service mirror has been there.
 
-use crate::api::metadata::Metadata;
-
 use super::{
     super::{
         super::fixtures::{LINKS, port, svc},
@@ -12,7 +10,7 @@ use super::{
     Lab,
 };
 use crate::{
-    api::{k8s::Service, labels as l},
+    api::{k8s::Service, labels as l, metadata::Metadata},
     mirror::{NamespacePhase, federated_name, metadata::is_managed},
 };
 
