@@ -1,3 +1,5 @@
+//! Which states of an object are taken in, and which are old news.
+
 use super::*;
 
 fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
