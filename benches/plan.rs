@@ -112,15 +112,15 @@ fn standing(size: usize) -> (World, Vec<Key>, Vec<(&'static str, usize)>) {
             // As if read from the API server: without the room that building leaves in strings and lists.
             match write {
                 Write::Create(Object::Service(mut made)) => {
-                    made.metadata.uid = Some(uid(index));
-                    made.spec.cluster_ip = Some("10.101.102.103".to_owned());
+                    made.metadata.uid = Some(uid(index).into());
+                    made.spec.cluster_ip = Some("10.101.102.103".into());
                     mirrors.push(serde_json::to_string(&stamped(json!(made))).unwrap());
                 }
                 Write::Create(Object::EndpointSlice(mut made)) => {
-                    for owner in made.metadata.owner_references.iter_mut().flatten() {
-                        owner.uid = uid(index);
+                    for owner in &mut made.metadata.owner_references {
+                        owner.uid = uid(index).into();
                     }
-                    made.metadata.uid = Some(uid(size + index));
+                    made.metadata.uid = Some(uid(size + index).into());
                     mirror_slices.push(serde_json::to_string(&stamped(json!(made))).unwrap());
                 }
                 other => panic!("not a creation: {other:?}"),

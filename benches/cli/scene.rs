@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use control_plane::{ControlPlane, eventually};
 use kube::{Api, api::ListParams};
-use linkerd_mc::api::{k8s::Service, labels as l};
+use linkerd_mc::api::{k8s::Service, labels as l, wire::Wire};
 use serde_json::json;
 
 use crate::fleet::{Controller, installed, link, link_gen};
@@ -51,7 +51,7 @@ impl Scene {
             .unwrap();
         link(&self.west, &self.east, "east", &[]).await;
         let controller = Controller::start(&self.west, &[]);
-        let mirrors: Api<Service> = Api::all(self.west.client());
+        let mirrors: Api<Wire<Service>> = Api::all(self.west.client());
         let selector = ListParams::default().labels(&format!("{}=true", l::MIRRORED_SERVICE));
         eventually("all mirrors", MIRRORED, async || {
             let found = mirrors.list_metadata(&selector).await?.items.len();

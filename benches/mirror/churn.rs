@@ -12,7 +12,10 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{WatchStreamExt as _, watcher},
 };
-use linkerd_mc::api::k8s::{Endpoint, EndpointSlice, Service};
+use linkerd_mc::api::{
+    k8s::{Endpoint, EndpointSlice, Service},
+    wire::Wire,
+};
 use serde_json::json;
 
 /// Changes a second.
@@ -132,8 +135,8 @@ pub async fn churn(
 fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
     let selector = "mirror.linkerd.io/mirrored-service=true";
     let (of_services, of_slices) = (ledger.clone(), ledger.clone());
-    let services: Api<Service> = Api::all(local.clone());
-    let slices: Api<EndpointSlice> = Api::all(local.clone());
+    let services: Api<Wire<Service>> = Api::all(local.clone());
+    let slices: Api<Wire<EndpointSlice>> = Api::all(local.clone());
     let config = || watcher::Config::default().labels(selector);
     [
         tokio::spawn(
@@ -141,9 +144,9 @@ fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
                 .default_backoff()
                 .for_each(move |event| {
                     if let Ok(watcher::Event::Apply(service)) = event {
-                        let name = service.metadata.name.clone().unwrap_or_default();
-                        let labels = service.metadata.labels.unwrap_or_default();
-                        if let Some(label) = labels.get("churn") {
+                        let service = service.object;
+                        let name = service.metadata.name();
+                        if let Some(label) = service.metadata.labels.get("churn") {
                             of_services.arrived(&format!("{name}={label}"));
                         }
                         let port = service.spec.ports.first().map_or(0, |port| port.port);
@@ -157,9 +160,10 @@ fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
                 .default_backoff()
                 .for_each(move |event| {
                     if let Ok(watcher::Event::Apply(slice)) = event {
-                        let labels = slice.metadata.labels.unwrap_or_default();
+                        let slice = slice.object;
+                        let labels = &slice.metadata.labels;
                         let name = labels.get("kubernetes.io/service-name");
-                        let name = name.cloned().unwrap_or_default();
+                        let name = name.unwrap_or_default();
                         of_slices.arrived(&format!("{name}#{}", !slice.endpoints.is_empty()));
                     }
                     std::future::ready(())
@@ -174,8 +178,8 @@ async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) 
         name,
         mirror,
     } = subject;
-    let services: Api<Service> = Api::namespaced(remote.clone(), &namespace);
-    let slices: Api<EndpointSlice> = Api::namespaced(remote, &namespace);
+    let services: Api<Wire<Service>> = Api::namespaced(remote.clone(), &namespace);
+    let slices: Api<Wire<EndpointSlice>> = Api::namespaced(remote, &namespace);
     let parameters = PatchParams::default();
     match change % 3 {
         0 => {
@@ -194,7 +198,7 @@ async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) 
         _ => {
             let slice = format!("{name}-bench");
             let now = slices.get(&slice).await.unwrap();
-            let ready = !now.endpoints.iter().any(Endpoint::is_ready);
+            let ready = !now.object.endpoints.iter().any(Endpoint::is_ready);
             ledger.expect(format!("{mirror}#{ready}"));
             let endpoint = json!({ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } });
             let patch = Patch::Merge(json!({ "endpoints": [endpoint] }));

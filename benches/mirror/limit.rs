@@ -24,7 +24,7 @@ pub async fn measure(plane: &ControlPlane, count: usize, round: &str) -> Limit {
         // Selectors would make Kubernetes write slices of its own beside ours; mirrors have none.
         let labels = serde_json::json!({ "mirror": "no" });
         let mut service = service(&namespace(&prefix, index), &name(index), labels);
-        service.spec.selector = None;
+        service.spec.selector = linkerd_mc::api::map::Map::default();
         create(client.clone(), service, true)
     }))
     .await;

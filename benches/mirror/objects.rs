@@ -7,7 +7,10 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use linkerd_mc::api::k8s::{EndpointSlice, Service};
+use linkerd_mc::api::{
+    k8s::{EndpointSlice, Service},
+    wire::Wire,
+};
 use serde_json::json;
 
 /// Requests under way at once: the controller's default.
@@ -66,13 +69,10 @@ pub fn service(namespace: &str, name: &str, labels: serde_json::Value) -> Servic
 
 /// A slice with one ready endpoint for a Service.
 pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
-    let name = service.metadata.name.clone().unwrap();
-    let mut labels = service.metadata.labels.clone().unwrap_or_default();
-    labels.insert("kubernetes.io/service-name".into(), name.clone());
-    labels.insert(
-        "endpointslice.kubernetes.io/managed-by".into(),
-        "bench".into(),
-    );
+    let name = service.metadata.name();
+    let mut labels = service.metadata.labels.clone();
+    labels.insert("kubernetes.io/service-name", name);
+    labels.insert("endpointslice.kubernetes.io/managed-by", "bench");
     serde_json::from_value(json!({
         "metadata": { "name": format!("{name}-bench"), "namespace": service.metadata.namespace,
             "labels": labels },
@@ -85,16 +85,17 @@ pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
 
 /// Creates a Service and a slice for it.
 pub async fn create(client: Client, service: Service, with_slice: bool) {
-    let namespace = service.metadata.namespace.clone().unwrap();
-    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let namespace = service.metadata.namespace().to_owned();
+    let slice = slice(&service, true);
+    let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
     services
-        .create(&PostParams::default(), &service)
+        .create(&PostParams::default(), &service.into())
         .await
         .unwrap();
     if with_slice {
-        let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+        let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
         slices
-            .create(&PostParams::default(), &slice(&service, true))
+            .create(&PostParams::default(), &slice.into())
             .await
             .unwrap();
     }
@@ -102,12 +103,12 @@ pub async fn create(client: Client, service: Service, with_slice: bool) {
 
 /// Deletes a Service and its slice.
 pub async fn delete(client: Client, namespace: String, service: String, slice: String) {
-    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
     services
         .delete(&service, &DeleteParams::background())
         .await
         .unwrap();
-    let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+    let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
     slices
         .delete(&slice, &DeleteParams::background())
         .await
@@ -117,8 +118,8 @@ pub async fn delete(client: Client, namespace: String, service: String, slice: S
 /// Number of objects with the label of mirrors: Services, slices with endpoints.
 pub async fn count(client: &Client) -> (usize, usize) {
     let parameters = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
-    let services: Api<Service> = Api::all(client.clone());
-    let slices: Api<EndpointSlice> = Api::all(client.clone());
+    let services: Api<Wire<Service>> = Api::all(client.clone());
+    let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let services = services
         .list_metadata(&parameters)
         .await
@@ -130,7 +131,7 @@ pub async fn count(client: &Client) -> (usize, usize) {
         services,
         slices
             .iter()
-            .filter(|slice| !slice.endpoints.is_empty())
+            .filter(|slice| !slice.object.endpoints.is_empty())
             .count(),
     )
 }

@@ -10,7 +10,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
 };
-use linkerd_mc::api::{k8s::Service, link::Link};
+use linkerd_mc::api::{k8s::Service, link::Link, wire::Wire};
 use serde_json::json;
 
 use crate::{
@@ -254,7 +254,8 @@ impl Bench {
         let started = Instant::now();
         let remote = self.remote.clone();
         all((0..self.args.services).map(|index| {
-            let api: Api<Service> = Api::namespaced(remote.clone(), &namespace("bench", index));
+            let api: Api<Wire<Service>> =
+                Api::namespaced(remote.clone(), &namespace("bench", index));
             async move {
                 let patch =
                     json!({ "metadata": { "labels": { "mirror.linkerd.io/exported": null } } });

@@ -2,24 +2,25 @@
 //!
 //! A field that is not named here is never held in memory, and never written.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::{
     api::{core::v1, discovery},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use kube::{Resource, core::ObjectMeta};
 use serde::{Deserialize, Serialize};
 
-type CoreService = v1::Service;
-type DiscoverySlice = discovery::v1::EndpointSlice;
+use super::{
+    map::Map,
+    metadata::Metadata,
+    null_is_default,
+    wire::{Kept, Wire},
+    word::Word,
+};
 
 /// A Service.
-#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[resource(inherit = "CoreService")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Metadata.
-    pub metadata: ObjectMeta,
+    pub metadata: Metadata,
     /// Specification.
     #[serde(default)]
     pub spec: ServiceSpec,
@@ -31,16 +32,20 @@ pub struct Service {
 pub struct ServiceSpec {
     /// `None` (the text) makes a Service headless.
     #[serde(rename = "clusterIP", default, skip_serializing_if = "Option::is_none")]
-    pub cluster_ip: Option<String>,
+    pub cluster_ip: Option<Box<str>>,
     /// Ports, unique by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ports: Vec<ServicePort>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub ports: Box<[ServicePort]>,
     /// Pods that back the Service; none on a mirror.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selector: Option<BTreeMap<String, String>>,
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub selector: Map,
     /// `ClusterIP` (default), `NodePort`, `LoadBalancer`, `ExternalName`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub type_: Option<String>,
+    pub type_: Option<Word>,
 }
 
 /// A port of a [`Service`].
@@ -49,13 +54,13 @@ pub struct ServiceSpec {
 pub struct ServicePort {
     /// Name; may be absent on a Service with one port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// `TCP` (default), `UDP`, `SCTP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<String>,
+    pub protocol: Option<Word>,
     /// Application protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub app_protocol: Option<String>,
+    pub app_protocol: Option<Box<str>>,
     /// Port, 1..65535.
     pub port: i32,
     /// Port of the backing pods.
@@ -64,21 +69,20 @@ pub struct ServicePort {
 }
 
 /// An EndpointSlice.
-#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[resource(inherit = "DiscoverySlice")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSlice {
     /// Metadata.
-    pub metadata: ObjectMeta,
+    pub metadata: Metadata,
     /// `IPv4`, `IPv6` or `FQDN`; immutable.
     #[serde(default)]
-    pub address_type: String,
+    pub address_type: Word,
     /// Endpoints; `null` on the wire means none.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Box<[Endpoint]>,
     /// Ports; `null` on the wire means none.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub ports: Vec<EndpointPort>,
+    pub ports: Box<[EndpointPort]>,
 }
 
 /// One endpoint of an [`EndpointSlice`].
@@ -87,13 +91,13 @@ pub struct EndpointSlice {
 pub struct Endpoint {
     /// Addresses, all of the slice's address type; consumers use the first.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub addresses: Vec<String>,
+    pub addresses: Box<[Box<str>]>,
     /// Conditions.
     #[serde(default)]
     pub conditions: EndpointConditions,
     /// Host name, a DNS label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
+    pub hostname: Option<Box<str>>,
 }
 
 /// Conditions of an [`Endpoint`].
@@ -110,24 +114,44 @@ pub struct EndpointConditions {
 pub struct EndpointPort {
     /// Name of the Service port; empty for an unnamed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// `TCP` (default), `UDP`, `SCTP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<String>,
+    pub protocol: Option<Word>,
     /// Port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// Application protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub app_protocol: Option<String>,
+    pub app_protocol: Option<Box<str>>,
 }
 
-fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+impl Kept for Service {
+    type Kind = v1::Service;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Kept for EndpointSlice {
+    type Kind = discovery::v1::EndpointSlice;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl From<Wire<Self>> for Service {
+    fn from(wire: Wire<Self>) -> Self {
+        wire.object
+    }
+}
+
+impl From<Wire<Self>> for EndpointSlice {
+    fn from(wire: Wire<Self>) -> Self {
+        wire.object
+    }
 }
 
 impl Service {

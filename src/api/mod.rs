@@ -4,3 +4,18 @@ pub mod duration;
 pub mod k8s;
 pub mod labels;
 pub mod link;
+pub mod map;
+pub mod metadata;
+pub mod wire;
+pub mod word;
+
+use serde::{Deserialize, Deserializer};
+
+/// Kubernetes writes `null` where it means that there is nothing.
+fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -235,16 +235,12 @@ impl Endpoints {
     pub fn count(slices: &[EndpointSlice]) -> Self {
         let mut counts: BTreeMap<_, Count> = BTreeMap::new();
         for slice in slices {
-            let service = slice
-                .metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(labels::SLICE_SERVICE));
+            let service = slice.metadata.labels.get(labels::SLICE_SERVICE);
             let (Some(service), Some(namespace)) = (service, &slice.metadata.namespace) else {
                 continue;
             };
             let count = counts
-                .entry((namespace.clone(), service.clone()))
+                .entry((namespace.to_string(), service.to_owned()))
                 .or_default();
             count.total += slice.endpoints.len();
             count.ready += slice.endpoints.iter().filter(|e| e.is_ready()).count();

@@ -22,6 +22,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
+        wire::Wire,
     },
     client::explain,
 };
@@ -135,9 +136,10 @@ pub async fn endpoints(client: &Client) -> Known<Endpoints> {
 }
 
 async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
-    let mut services: Vec<Service> = list(&Api::all(client.clone()), selector)
-        .await
-        .map_err(|error| explain(&error))?;
+    let api: Api<Wire<Service>> = Api::all(client.clone());
+    let services = list(&api, selector).await;
+    let services = services.map_err(|error| explain(&error))?;
+    let mut services: Vec<Service> = services.into_iter().map(Service::from).collect();
     services.sort_by(|a, b| {
         let key = |s: &Service| (s.metadata.namespace.clone(), s.metadata.name.clone());
         key(a).cmp(&key(b))
@@ -147,9 +149,10 @@ async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
 
 async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     // All that have endpoints carry the name of a cluster; federated Services have none of their own.
-    list(&Api::all(client.clone()), labels::CLUSTER_NAME)
-        .await
-        .map_err(|error| explain(&error))
+    let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
+    let slices = list(&api, labels::CLUSTER_NAME).await;
+    let slices = slices.map_err(|error| explain(&error))?;
+    Ok(slices.into_iter().map(EndpointSlice::from).collect())
 }
 
 async fn serves_links(client: &Client) -> Known<bool> {

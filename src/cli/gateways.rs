@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::{k8s::Service, labels},
     check::{
-        facts::{Known, LinkFacts, label},
+        facts::{Known, LinkFacts},
         gather, printable,
         state::LinkState,
         survey::{Depth, Source, survey},
@@ -122,7 +122,13 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for mirror in mirrors {
         *services
-            .entry(label(&mirror.metadata, labels::CLUSTER_NAME))
+            .entry(
+                mirror
+                    .metadata
+                    .labels
+                    .get(labels::CLUSTER_NAME)
+                    .unwrap_or_default(),
+            )
             .or_default() += 1;
     }
     let mut gateways: Vec<_> = links

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
+    core::ObjectMeta,
 };
 
 use super::{cluster::Cluster, inventory as objects};
 use crate::{
-    api::{k8s::Service, labels, link::Link},
+    api::{labels, link::Link},
     manifests::{identity::Identity, link::ClusterName},
 };
 

@@ -20,6 +20,8 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        metadata::OwnerReference,
+        wire::Wire,
     },
     mirror::{Kind, Object, Owner, Patch, Write, owner},
 };
@@ -108,7 +110,12 @@ impl Writer {
             Write::Create(Object::Namespace { name, labels }) => {
                 let metadata = ObjectMeta {
                     name: Some(name.clone()),
-                    labels: Some(labels),
+                    labels: Some(
+                        labels
+                            .iter()
+                            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                            .collect(),
+                    ),
                     ..ObjectMeta::default()
                 };
                 let namespace = Namespace {
@@ -124,35 +131,39 @@ impl Writer {
                 Ok(Some(Written::Namespace(name)))
             }
             Write::Create(Object::Service(service)) => {
-                let (namespace, name) = id(&service.metadata);
-                let api: Api<Service> = Api::namespaced(self.client.clone(), &namespace);
+                let (namespace, name) = service.metadata.id();
+                let service = Wire::from(*service);
+                let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), &namespace);
                 match request(api.create(&PostParams::default(), &service)).await {
                     Ok(answer) => {
-                        uids.insert(name, answer.uid().unwrap_or_default());
-                        Ok(Some(Written::Service(Arc::new(answer))))
+                        let made = Service::from(answer);
+                        uids.insert(name.into(), made.metadata.uid.clone().unwrap_or_default());
+                        Ok(Some(Written::Service(Arc::new(made))))
                     }
                     Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
                         let live = self.look(&namespace, &name).await?;
-                        Err(judge(namespace, name, live, &service))
+                        Err(judge(namespace, name, live, &service.object))
                     }
                     Err(answer) => Err(answer.failure("create mirror service")),
                 }
             }
             Write::Create(Object::EndpointSlice(mut slice)) => {
-                own(slice.metadata.owner_references.iter_mut().flatten(), uids)?;
-                let (namespace, name) = id(&slice.metadata);
-                let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &namespace);
+                own(&mut slice.metadata.owner_references, uids)?;
+                let (namespace, name) = slice.metadata.id();
+                let slice = Wire::from(*slice);
+                let api: Api<Wire<EndpointSlice>> =
+                    Api::namespaced(self.client.clone(), &namespace);
                 match request(api.create(&PostParams::default(), &slice)).await {
-                    Ok(answer) => Ok(Some(Written::Slice(Arc::new(answer)))),
+                    Ok(answer) => Ok(Some(Written::Slice(Arc::new(answer.into())))),
                     Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
                         let live = match request(api.get(&name)).await {
-                            Ok(live) => live,
+                            Ok(live) => EndpointSlice::from(live),
                             Err(Answer::Status(status)) if status.code == 404 => {
                                 return Err(Failure::Outdated(None));
                             }
                             Err(answer) => return Err(answer.failure("get mirror endpoints")),
                         };
-                        if annotation(&live.metadata, l::MANAGED_BY) == Some(l::MANAGER) {
+                        if live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER) {
                             let live = Written::Slice(Arc::new(live));
                             return Err(Failure::Outdated(Some(Box::new(live))));
                         }
@@ -181,11 +192,11 @@ impl Writer {
                 let client = self.client.clone();
                 let answer = match kind {
                     Kind::EndpointSlice => {
-                        let api: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+                        let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
                         request(api.delete(&name, &parameters)).await.map(|_| ())
                     }
                     Kind::Service | Kind::Namespace => {
-                        let api: Api<Service> = Api::namespaced(client, &namespace);
+                        let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
                         request(api.delete(&name, &parameters)).await.map(|_| ())
                     }
                 };
@@ -209,10 +220,9 @@ impl Writer {
 
     async fn patch(&self, mut patch: Patch, uids: &Uids) -> Result<Written, Failure> {
         if let Some(owners) = patch.body.pointer_mut("/metadata/ownerReferences") {
-            let mut references: Vec<
-                k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
-            > = serde_json::from_value(owners.take()).unwrap_or_default();
-            own(references.iter_mut(), uids)?;
+            let mut references: Vec<OwnerReference> =
+                serde_json::from_value(owners.take()).unwrap_or_default();
+            own(&mut references, uids)?;
             *owners = serde_json::to_value(references).unwrap_or(Value::Null);
         }
         let Patch {
@@ -225,18 +235,18 @@ impl Writer {
         let client = self.client.clone();
         let answer = match kind {
             Kind::EndpointSlice => {
-                let api: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+                let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
                 let body = KubePatch::Merge(&body);
                 request(api.patch(&name, &parameters, &body))
                     .await
-                    .map(|s| Written::Slice(Arc::new(s)))
+                    .map(|s| Written::Slice(Arc::new(s.into())))
             }
             Kind::Service | Kind::Namespace => {
-                let api: Api<Service> = Api::namespaced(client, &namespace);
+                let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
                 let body = KubePatch::Merge(&body);
                 request(api.patch(&name, &parameters, &body))
                     .await
-                    .map(|s| Written::Service(Arc::new(s)))
+                    .map(|s| Written::Service(Arc::new(s.into())))
             }
         };
         answer.map_err(|answer| match answer {
@@ -257,9 +267,9 @@ impl Writer {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Service>, Failure> {
-        let api: Api<Service> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), namespace);
         match request(api.get(name)).await {
-            Ok(service) => Ok(Some(service)),
+            Ok(service) => Ok(Some(service.into())),
             Err(Answer::Status(status)) if status.code == 404 => Ok(None),
             Err(answer) => Err(answer.failure("get mirror service")),
         }
@@ -292,16 +302,11 @@ impl Writer {
 }
 
 /// UIDs of Services created by this plan, by name.
-type Uids = BTreeMap<String, String>;
+type Uids = BTreeMap<Box<str>, Box<str>>;
 
 /// Fills in the owner UIDs that the plan could not know.
-fn own<'a>(
-    references: impl Iterator<
-        Item = &'a mut k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
-    >,
-    uids: &Uids,
-) -> Result<(), Failure> {
-    for reference in references.filter(|reference| reference.uid.is_empty()) {
+fn own(references: &mut [OwnerReference], uids: &Uids) -> Result<(), Failure> {
+    for reference in references.iter_mut().filter(|r| r.uid.is_empty()) {
         let uid = uids.get(&reference.name).ok_or(Failure::Outdated(None))?;
         reference.uid.clone_from(uid);
     }
@@ -313,9 +318,9 @@ fn judge(namespace: String, name: String, live: Option<Service>, wanted: &Servic
     let Some(live) = live else {
         return Failure::Outdated(None); // gone again
     };
-    let same_origin = annotation(&live.metadata, l::MANAGED_BY) == Some(l::MANAGER)
-        && annotation(&live.metadata, l::REMOTE_FQ_NAME)
-            == annotation(&wanted.metadata, l::REMOTE_FQ_NAME);
+    let same_origin = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
+        && live.metadata.annotations.get(l::REMOTE_FQ_NAME)
+            == wanted.metadata.annotations.get(l::REMOTE_FQ_NAME);
     if owner(&live.metadata) != Owner::Foreign || same_origin {
         return Failure::Outdated(Some(Box::new(Written::Service(Arc::new(live)))));
     }
@@ -324,17 +329,6 @@ fn judge(namespace: String, name: String, live: Option<Service>, wanted: &Servic
         name,
         who: "a Service that is not a mirror".to_owned(),
     }
-}
-
-fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-fn id(metadata: &ObjectMeta) -> (String, String) {
-    (
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
 }
 
 fn series(write: &Write) -> (Verb, MetricKind) {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::gateway::{Resolution, Resolver, fixed};
 use crate::{
-    api::{labels as l, link::Link},
+    api::{labels as l, link::Link, wire::Wire},
     client::from_credentials,
     hint::{HintExt as _, fail},
     mirror::{
@@ -197,10 +197,10 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
     }
 }
 
-fn objects<T: Grouped>(items: Vec<T>) -> Objects<T> {
+fn objects<T: Grouped>(items: Vec<Wire<T>>) -> Objects<T> {
     let mut objects = Objects::default();
     for item in items {
-        objects.put(Arc::new(item));
+        objects.put(Arc::new(item.into()));
     }
     objects
 }

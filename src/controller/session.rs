@@ -20,6 +20,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        wire::Wire,
     },
     client::watcher_from_credentials,
 };
@@ -153,7 +154,7 @@ async fn run(spec: Spec, names: latest::Receiver<Option<Names>>, reporter: Repor
     };
     reporter.tell(Report::Client(client.clone())).await;
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
-        let watched = Watched::all(Api::all(client.clone()))
+        let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
             .limit(spec.limit);
         watch(
@@ -183,7 +184,7 @@ async fn slices(client: &Client, spec: &Spec, reporter: &Reporter) {
         return;
     };
     let limit = spec.limit.saturating_mul(SLICES_PER_SERVICE);
-    let watched = Watched::all(Api::all(client.clone()))
+    let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
         .labels(selector)
         .limit(limit);
     watch(
@@ -327,12 +328,12 @@ async fn list_slices(
 ) -> Result<Vec<Arc<EndpointSlice>>, String> {
     let mut found = Vec::new();
     for (namespace, name) in names {
-        let api: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+        let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), namespace);
         let parameters = ListParams::default()
             .labels(&format!("{}={name}", l::SLICE_SERVICE))
             .limit(CUSTOM_SLICES);
         match request(api.list(&parameters)).await {
-            Ok(list) => found.extend(list.items.into_iter().map(Arc::new)),
+            Ok(list) => found.extend(list.items.into_iter().map(|slice| Arc::new(slice.into()))),
             Err(Answer::Status(status)) => return Err(status.message.clone()),
             Err(Answer::None(message)) => return Err(message),
         }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::clock::jitter;
-use crate::mirror::trim;
+use crate::api::metadata::NEVER_KEPT;
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -100,9 +100,10 @@ pub(super) trait Listener<T>: Send {
     fn contact(&mut self, contact: Contact) -> impl Future<Output = ()> + Send;
 }
 
-/// Watches until nobody listens any more.
-pub(super) async fn watch<K>(watched: Watched<K>, mut listener: impl Listener<K>)
+/// Watches until nobody listens any more. What comes over the wire as `K` is told, and kept, as `T`.
+pub(super) async fn watch<K, T>(watched: Watched<K>, mut listener: impl Listener<T>)
 where
+    T: From<K>,
     K: Resource<DynamicType = ()>
         + Clone
         + DeserializeOwned
@@ -144,7 +145,7 @@ where
                 watcher::Event::InitApply(object) => {
                     seen += 1;
                     if listed.len() < watched.limit {
-                        listed.push(trimmed(object));
+                        listed.push(kept(object));
                     } else {
                         more = true;
                     }
@@ -160,11 +161,11 @@ where
                 }
                 watcher::Event::Apply(object) => {
                     restarts = 0;
-                    listener.tell(Change::Apply(trimmed(object))).await
+                    listener.tell(Change::Apply(kept(object))).await
                 }
                 watcher::Event::Delete(object) => {
                     restarts = 0;
-                    listener.tell(Change::Delete(trimmed(object))).await
+                    listener.tell(Change::Delete(kept(object))).await
                 }
             };
             if !goes_on {
@@ -212,10 +213,15 @@ fn pause(failures: u32) -> Duration {
     most / 2 + jitter(most / 2)
 }
 
-/// As it is kept, already while the rest of its list is on its way.
-fn trimmed<K: Resource>(mut object: K) -> Arc<K> {
-    trim(&mut object);
-    Arc::new(object)
+/// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody
+/// here reads and what can be as large as all the rest: who set which field, and a copy of the whole object.
+fn kept<K: Resource, T: From<K>>(mut object: K) -> Arc<T> {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| !NEVER_KEPT.contains(&key.as_str()));
+    }
+    Arc::new(object.into())
 }
 
 /// An error and what caused it, on one line. Errors of the client hold addresses, never credentials.

@@ -85,7 +85,7 @@ pub(super) enum Holder<'a> {
 
 /// Says whose a local Service is.
 pub(super) fn holder(service: &Service) -> Holder<'_> {
-    let name = service.metadata.name.as_deref().unwrap_or_default();
+    let name = service.metadata.name();
     let claim = match owner(&service.metadata) {
         Owner::Mirror(cluster) => {
             without_suffix(name, cluster).map(|service| Claim::Mirror { cluster, service })

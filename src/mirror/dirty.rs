@@ -4,13 +4,11 @@
 //! What was and what is count both: for a change of an object, ask with the state before and with the state
 //! after; for a change of a Link, ask before and after the change.
 
-use kube::ResourceExt as _;
-
 use super::{
     claims::{Holder, holder},
     key::Key,
     links::Links,
-    metadata::{Owner, annotation, is_managed, label, owner},
+    metadata::{Owner, is_managed, owner},
     names::{PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, without_suffix},
     store::{Grouped as _, Objects},
     world::{Remote, World},
@@ -18,51 +16,52 @@ use super::{
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
+    metadata::Metadata,
 };
 
 impl World {
     /// Keys that a local Service with our labels concerns: its own, and those that would like its name.
     pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
-        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-        let mut keys = self.claimants(&namespace, &name);
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = self.claimants(namespace, name);
         match owner(&service.metadata) {
             Owner::Mirror(cluster) => {
                 keys.extend(
-                    without_suffix(&name, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
+                    without_suffix(name, cluster).map(|s| Key::mirror(cluster, namespace, s)),
                 );
             }
             Owner::EndpointMirror(cluster, headless) => keys.extend(
-                without_suffix(headless, cluster).map(|s| Key::mirror(cluster, &namespace, s)),
+                without_suffix(headless, cluster).map(|s| Key::mirror(cluster, namespace, s)),
             ),
             Owner::Probe(_) => keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe)),
             Owner::Federated | Owner::Foreign => {}
         }
         if is_managed(&service.metadata) {
-            keys.extend(written_for(&namespace, &name, fq_name(&service.metadata)));
+            keys.extend(written_for(namespace, name, fq_name(&service.metadata)));
         }
         keys
     }
 
     /// Keys that a local slice with our labels concerns.
     pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
-        let namespace = slice.namespace().unwrap_or_default();
+        let namespace = slice.metadata.namespace();
         let service = slice.group();
-        if label(&slice.metadata, l::MIRRORED_GATEWAY).is_some() {
+        if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
             let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
             return link.map(Key::probe).into_iter().collect();
         }
         let mut keys = Vec::new();
-        if let Some(cluster) = label(&slice.metadata, l::CLUSTER_NAME) {
+        if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {
             // Of an endpoint mirror: the headless Service's, and the one that clears its name if it is gone.
-            let headless = label(&slice.metadata, l::HEADLESS_MIRROR);
+            let headless = slice.metadata.labels.get(l::HEADLESS_MIRROR);
             let names = headless.into_iter().chain(service);
             let own = names.filter_map(|name| without_suffix(name, cluster));
-            keys.extend(own.map(|service| Key::mirror(cluster, &namespace, service)));
+            keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
         }
         // Somebody may have changed the labels of a slice that we wrote.
-        let owners = slice.metadata.owner_references.iter().flatten();
-        for name in owners.map(|owner| owner.name.as_str()).chain(service) {
-            keys.extend(written_for(&namespace, name, fq_name(&slice.metadata)));
+        let owners = slice.metadata.owner_references.iter();
+        for name in owners.map(|owner| owner.name.as_ref()).chain(service) {
+            keys.extend(written_for(namespace, name, fq_name(&slice.metadata)));
         }
         keys
     }
@@ -92,7 +91,7 @@ impl World {
     pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
         let mut keys = Vec::new();
         if let Some(service) = slice.group() {
-            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            let namespace = slice.metadata.namespace();
             keys.push(Key::mirror(cluster, namespace, service));
         }
         self.extend_with_hosts(cluster, slice, &mut keys);
@@ -104,7 +103,7 @@ impl World {
             .link(cluster)
             .is_some_and(|(target, _)| target.headless);
         if by_host {
-            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            let namespace = slice.metadata.namespace();
             for host in slice.hosts() {
                 keys.extend(self.claimants(namespace, &endpoint_mirror_name(host, cluster)));
             }
@@ -113,9 +112,9 @@ impl World {
 
     /// Keys that a Service of the local cluster concerns, as a member of a federated Service.
     pub fn keys_of_member(&self, service: &Service) -> Vec<Key> {
-        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-        let mut keys = vec![Key::federated(&namespace, &name)];
-        keys.extend(self.claimants(&namespace, &federated_name(&name)));
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = vec![Key::federated(namespace, name)];
+        keys.extend(self.claimants(namespace, &federated_name(name)));
         keys
     }
 
@@ -128,8 +127,8 @@ impl World {
             .link(cluster)
             .and_then(|(_, entry)| entry.remote.as_ref());
         for service in remote.into_iter().flat_map(Remote::services) {
-            let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-            keys.extend(self.keys_of_remote(cluster, &namespace, &name));
+            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+            keys.extend(self.keys_of_remote(cluster, namespace, name));
         }
         for service in [&self.mirrors, &self.probes]
             .into_iter()
@@ -154,7 +153,12 @@ impl World {
             .flatten()
             .flat_map(Objects::iter)
         {
-            if label(&slice.metadata, l::CLUSTER_NAME).is_none_or(|own| own == cluster) {
+            if slice
+                .metadata
+                .labels
+                .get(l::CLUSTER_NAME)
+                .is_none_or(|own| own == cluster)
+            {
                 keys.extend(self.keys_of_local_slice(slice));
             }
         }
@@ -167,8 +171,12 @@ impl World {
         for (target, entry) in self.active() {
             let services = entry.remote.iter().flat_map(|remote| &remote.services);
             for service in services.flat_map(|store| store.in_namespace(namespace)) {
-                keys.push(Key::mirror(&target.cluster, namespace, &service.name_any()));
-                keys.push(Key::federated(namespace, &service.name_any()));
+                keys.push(Key::mirror(
+                    &target.cluster,
+                    namespace,
+                    service.metadata.name(),
+                ));
+                keys.push(Key::federated(namespace, service.metadata.name()));
             }
         }
         for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
@@ -178,7 +186,7 @@ impl World {
             keys.extend(self.keys_of_local_slice(slice));
         }
         for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
-            keys.push(Key::federated(namespace, &member.name_any()));
+            keys.push(Key::federated(namespace, member.metadata.name()));
         }
         once_each(keys)
     }
@@ -189,13 +197,13 @@ impl World {
         let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(Remote::services) {
-                let namespace = service.namespace().unwrap_or_default();
+                let namespace = service.metadata.namespace();
                 keys.push(Key::mirror(
                     &target.cluster,
-                    &namespace,
-                    &service.name_any(),
+                    namespace,
+                    service.metadata.name(),
                 ));
-                keys.push(Key::federated(&namespace, &service.name_any()));
+                keys.push(Key::federated(namespace, service.metadata.name()));
             }
         }
         let services = [&self.mirrors, &self.probes].into_iter().flatten();
@@ -208,8 +216,8 @@ impl World {
         }
         for member in self.members.iter().flat_map(Objects::iter) {
             keys.push(Key::federated(
-                &member.namespace().unwrap_or_default(),
-                &member.name_any(),
+                member.metadata.namespace(),
+                member.metadata.name(),
             ));
         }
         once_each(keys)
@@ -222,8 +230,11 @@ fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys
 }
 
-fn fq_name(metadata: &kube::core::ObjectMeta) -> &str {
-    annotation(metadata, l::REMOTE_FQ_NAME).unwrap_or_default()
+fn fq_name(metadata: &Metadata) -> &str {
+    metadata
+        .annotations
+        .get(l::REMOTE_FQ_NAME)
+        .unwrap_or_default()
 }
 
 /// The key that a Service of this name was written for, as its annotation [`l::REMOTE_FQ_NAME`] tells:

@@ -2,12 +2,10 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::ObjectMeta;
 use serde_json::json;
 
 use super::{
-    metadata::{Dress, annotation, label, sign},
+    metadata::{Dress, sign},
     plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
     wanted::Wanted,
@@ -15,6 +13,7 @@ use super::{
 use crate::api::{
     k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
     labels as l,
+    metadata::{Metadata, OwnerReference},
 };
 
 /// Whether any endpoint of these slices takes traffic.
@@ -60,10 +59,10 @@ impl SlicePort<'_> {
 
     fn object(&self) -> EndpointPort {
         EndpointPort {
-            name: Some(self.name.to_owned()),
-            protocol: Some(self.protocol.to_owned()),
+            name: Some(self.name.into()),
+            protocol: Some(self.protocol.into()),
             port: Some(self.port),
-            app_protocol: self.app_protocol.map(str::to_owned),
+            app_protocol: self.app_protocol.map(Into::into),
         }
     }
 }
@@ -107,18 +106,18 @@ impl<'a> DesiredSlice<'a> {
         }
     }
 
-    fn owners(&self) -> Vec<OwnerReference> {
+    fn owners(&self) -> [OwnerReference; 1] {
         let (name, uid) = self.owner;
-        vec![OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Service".to_owned(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
+        [OwnerReference {
+            api_version: "v1".into(),
+            kind: "Service".into(),
+            name: name.into(),
+            uid: uid.into(),
             ..OwnerReference::default()
         }]
     }
 
-    fn ports(&self) -> Vec<EndpointPort> {
+    fn ports(&self) -> Box<[EndpointPort]> {
         self.ports.iter().map(SlicePort::object).collect()
     }
 
@@ -126,12 +125,12 @@ impl<'a> DesiredSlice<'a> {
     pub(super) fn slice(self) -> EndpointSlice {
         EndpointSlice {
             ports: self.ports(),
-            metadata: ObjectMeta {
-                owner_references: Some(self.owners()),
+            metadata: Metadata {
+                owner_references: self.owners().into(),
                 ..self.dress.metadata(self.namespace, &self.name)
             },
-            address_type: self.address_type.to_owned(),
-            endpoints: self.endpoints,
+            address_type: self.address_type.into(),
+            endpoints: self.endpoints.into(),
         }
     }
 }
@@ -214,7 +213,7 @@ pub(super) fn by_host<'a>(
     service: &'a Desired<'_>,
     identity: &'a str,
     index: usize,
-    hosts: &[(String, IpAddr, bool)],
+    hosts: &[(&str, IpAddr, bool)],
     ports: &[SlicePort<'a>],
 ) -> Vec<DesiredSlice<'a>> {
     let dress = dress(service, identity);
@@ -224,7 +223,7 @@ pub(super) fn by_host<'a>(
             let endpoints = hosts
                 .iter()
                 .filter(|(_, address, _)| family(*address).1 == address_type)
-                .map(|(host, address, ready)| endpoint(*address, Some(host.clone()), *ready))
+                .map(|(host, address, ready)| endpoint(*address, Some(host), *ready))
                 .collect();
             let suffix = if index == 0 {
                 suffix.to_owned()
@@ -243,11 +242,11 @@ pub(super) fn by_host<'a>(
         .collect()
 }
 
-fn endpoint(address: IpAddr, hostname: Option<String>, ready: bool) -> Endpoint {
+fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
-        addresses: vec![address.to_string()],
+        addresses: [address.to_string().into()].into(),
         conditions: EndpointConditions { ready: Some(ready) },
-        hostname,
+        hostname: hostname.map(Into::into),
     }
 }
 
@@ -276,8 +275,8 @@ fn families(
 
 /// Whether a slice is ours to write: it says so, or it said so once and lost the label.
 pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
-    label(&slice.metadata, l::SLICE_MANAGED_BY) == Some(l::MANAGER)
-        || annotation(&slice.metadata, l::MANAGED_BY) == Some(l::MANAGER)
+    slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
+        || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
 /// The writes that make `actual` what is desired. Slices that are not ours are not touched.
@@ -294,12 +293,12 @@ pub(super) fn reconcile(
     for slice in desired {
         let found = ours
             .iter()
-            .position(|actual| actual.metadata.name.as_ref() == Some(&slice.name));
+            .position(|actual| actual.metadata.name() == slice.name);
         match found.map(|index| ours.swap_remove(index)) {
             None => writes.push(Write::Create(Object::EndpointSlice(Box::new(
                 slice.slice(),
             )))),
-            Some(actual) if actual.address_type != slice.address_type => {
+            Some(actual) if *actual.address_type != *slice.address_type => {
                 // Immutable. It is made anew once the deletion is seen.
                 writes.push(Write::delete_slice(actual));
             }
@@ -312,15 +311,15 @@ pub(super) fn reconcile(
 
 fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
     let metadata = patch_metadata(&desired.dress, &actual.metadata);
-    let mut owners = actual.metadata.owner_references.iter().flatten();
-    let owned = owners.any(|known| known.uid == desired.owner.1);
+    let mut owners = actual.metadata.owner_references.iter();
+    let owned = owners.any(|known| *known.uid == *desired.owner.1);
     let same_ports = desired.ports.len() == actual.ports.len()
         && desired
             .ports
             .iter()
             .zip(&actual.ports)
             .all(|(port, actual)| port.is(actual));
-    let same = desired.endpoints == actual.endpoints && same_ports;
+    let same = *desired.endpoints == *actual.endpoints && same_ports;
     if metadata.is_none() && owned && same {
         return None;
     }

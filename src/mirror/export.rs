@@ -1,7 +1,5 @@
 //! Which Services of a target cluster take part, and how.
 
-use std::collections::BTreeMap;
-
 use super::{
     metadata::is_mirror,
     selector::Selector,
@@ -47,10 +45,8 @@ pub fn member(target: &Target, service: &Service) -> bool {
 /// Whether a selector takes a Service. What a service mirror made is never taken, nor what a remote API server claims to
 /// be in a namespace that cannot be.
 pub(super) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
-    static NONE: BTreeMap<String, String> = BTreeMap::new();
-    let labels = service.metadata.labels.as_ref().unwrap_or(&NONE);
-    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
-    selector.is_some_and(|selector| selector.matches(labels))
+    let namespace = service.metadata.namespace();
+    selector.is_some_and(|selector| selector.matches(&service.metadata.labels))
         && !is_mirror(service)
         && is_dns_label(namespace)
 }

@@ -8,7 +8,7 @@ use super::{
     claims::{Claim, Holder, holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Dress, Exclusions, annotation, is_federated, is_managed},
+    metadata::{Dress, Exclusions, is_federated, is_managed},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
@@ -100,7 +100,7 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
 /// The clusters that the federated Service names with this Service.
 fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
     actual
-        .and_then(|actual| annotation(&actual.metadata, l::REMOTE_DISCOVERY))
+        .and_then(|actual| actual.metadata.annotations.get(l::REMOTE_DISCOVERY))
         .into_iter()
         .flat_map(|list| list.split(','))
         .filter_map(|token| token.trim().split_once('@'))
@@ -154,7 +154,7 @@ fn remove(
     tokens: &BTreeSet<String>,
     plan: &mut Plan,
 ) {
-    let local = actual.is_some_and(|a| annotation(&a.metadata, l::LOCAL_DISCOVERY).is_some());
+    let local = actual.is_some_and(|a| a.metadata.annotations.contains_key(l::LOCAL_DISCOVERY));
     let known = tokens
         .iter()
         .all(|cluster| parts.contains_key(cluster.as_str()))
@@ -213,9 +213,9 @@ impl<'s> Members<'_, 's> {
             }
             return None;
         };
-        let mut labels = exclusions.labels(service.metadata.labels.as_ref());
+        let mut labels = exclusions.labels(&service.metadata.labels);
         labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let mut annotations = exclusions.annotations(service.metadata.annotations.as_ref());
+        let mut annotations = exclusions.annotations(&service.metadata.annotations);
         annotations.extend(self.annotations());
         let dress = Dress {
             labels,
@@ -286,7 +286,7 @@ impl<'s> Members<'_, 's> {
         let wanted = self.annotations();
         let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
             .into_iter()
-            .any(|key| annotation(&actual.metadata, key) != wanted.get(key));
+            .any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
         if !differs {
             return;
         }

@@ -5,12 +5,11 @@ mod worlds;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
-use kube::core::ObjectMeta;
 
 pub(super) use self::worlds::{as_told, body, said};
 use super::{
     Config, GatewayState, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote, Target,
-    World, metadata::Map,
+    World,
 };
 use crate::api::{
     k8s::{
@@ -19,6 +18,8 @@ use crate::api::{
     },
     labels as l,
     link::{Link, LinkSpec, ProbeSpec},
+    map::Map,
+    metadata::Metadata,
 };
 
 /// Namespace of Links in tests.
@@ -29,10 +30,7 @@ pub(super) const NS: &str = "ns";
 pub(super) const GATEWAY: &str = "192.0.2.1";
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> Map {
-    pairs
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
+    pairs.iter().copied().collect()
 }
 
 pub(super) fn ip(text: &str) -> IpAddr {
@@ -48,11 +46,11 @@ pub(super) fn link(name: &str) -> Link {
         )
     };
     Link {
-        metadata: ObjectMeta {
+        metadata: kube::core::ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(LINKS.to_owned()),
             creation_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0))),
-            ..ObjectMeta::default()
+            ..Default::default()
         },
         spec: LinkSpec {
             target_cluster_name: name.to_owned(),
@@ -91,26 +89,26 @@ pub(super) struct Svc(pub(super) Service);
 /// A Service with one port, `http` 80.
 pub(super) fn svc(name: &str) -> Svc {
     Svc(Service {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(NS.to_owned()),
-            uid: Some(format!("uid-{name}")),
-            resource_version: Some("1".to_owned()),
-            ..ObjectMeta::default()
+        metadata: Metadata {
+            name: Some(name.into()),
+            namespace: Some(NS.into()),
+            uid: Some(format!("uid-{name}").into()),
+            resource_version: Some("1".into()),
+            ..Metadata::default()
         },
         spec: ServiceSpec {
-            cluster_ip: Some("10.0.0.1".to_owned()),
-            ports: vec![port("http", 80)],
-            selector: None,
-            type_: Some("ClusterIP".to_owned()),
+            cluster_ip: Some("10.0.0.1".into()),
+            ports: [port("http", 80)].into(),
+            type_: Some("ClusterIP".into()),
+            ..ServiceSpec::default()
         },
     })
 }
 
 pub(super) fn port(name: &str, number: i32) -> ServicePort {
     ServicePort {
-        name: Some(name.to_owned()),
-        protocol: Some("TCP".to_owned()),
+        name: Some(name.into()),
+        protocol: Some("TCP".into()),
         port: number,
         ..ServicePort::default()
     }
@@ -118,19 +116,17 @@ pub(super) fn port(name: &str, number: i32) -> ServicePort {
 
 impl Svc {
     pub(super) fn within(mut self, namespace: &str) -> Self {
-        self.0.metadata.namespace = Some(namespace.to_owned());
+        self.0.metadata.namespace = Some(namespace.into());
         self
     }
 
     pub(super) fn label(mut self, key: &str, value: &str) -> Self {
-        let labels = self.0.metadata.labels.get_or_insert_default();
-        labels.insert(key.to_owned(), value.to_owned());
+        self.0.metadata.labels.insert(key, value);
         self
     }
 
     pub(super) fn annotation(mut self, key: &str, value: &str) -> Self {
-        let annotations = self.0.metadata.annotations.get_or_insert_default();
-        annotations.insert(key.to_owned(), value.to_owned());
+        self.0.metadata.annotations.insert(key, value);
         self
     }
 
@@ -147,17 +143,17 @@ impl Svc {
     }
 
     pub(super) fn headless(mut self) -> Self {
-        self.0.spec.cluster_ip = Some("None".to_owned());
+        self.0.spec.cluster_ip = Some("None".into());
         self
     }
 
     pub(super) fn ports(mut self, ports: Vec<ServicePort>) -> Self {
-        self.0.spec.ports = ports;
+        self.0.spec.ports = ports.into();
         self
     }
 
     pub(super) fn version(mut self, version: u64) -> Self {
-        self.0.metadata.resource_version = Some(version.to_string());
+        self.0.metadata.resource_version = Some(version.to_string().into());
         self
     }
 
@@ -180,37 +176,38 @@ impl Svc {
 /// A slice of a Service, IPv4, with the port `http` 8080 and no endpoints.
 pub(super) fn slice(service: &str, suffix: &str) -> EndpointSlice {
     EndpointSlice {
-        metadata: ObjectMeta {
-            name: Some(format!("{service}-{suffix}")),
-            namespace: Some(NS.to_owned()),
-            uid: Some(format!("uid-slice-{service}-{suffix}")),
-            resource_version: Some("1".to_owned()),
-            labels: Some(map(&[(l::SLICE_SERVICE, service)])),
-            ..ObjectMeta::default()
+        metadata: Metadata {
+            name: Some(format!("{service}-{suffix}").into()),
+            namespace: Some(NS.into()),
+            uid: Some(format!("uid-slice-{service}-{suffix}").into()),
+            resource_version: Some("1".into()),
+            labels: map(&[(l::SLICE_SERVICE, service)]),
+            ..Metadata::default()
         },
-        address_type: "IPv4".to_owned(),
-        endpoints: Vec::new(),
-        ports: vec![EndpointPort {
-            name: Some("http".to_owned()),
-            protocol: Some("TCP".to_owned()),
+        address_type: "IPv4".into(),
+        endpoints: Box::default(),
+        ports: [EndpointPort {
+            name: Some("http".into()),
+            protocol: Some("TCP".into()),
             port: Some(8080),
             app_protocol: None,
-        }],
+        }]
+        .into(),
     }
 }
 
 pub(super) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
-        addresses: vec![address.to_owned()],
+        addresses: [address.into()].into(),
         conditions: EndpointConditions { ready: Some(ready) },
-        hostname: host.map(str::to_owned),
+        hostname: host.map(Into::into),
     }
 }
 
 /// A slice with one ready endpoint.
 pub(super) fn backing(service: &str) -> EndpointSlice {
     EndpointSlice {
-        endpoints: vec![endpoint("192.0.2.10", None, true)],
+        endpoints: [endpoint("192.0.2.10", None, true)].into(),
         ..slice(service, "x")
     }
 }

@@ -119,8 +119,8 @@ impl Wish<'_> {
 
     fn port(&self) -> ServicePort {
         ServicePort {
-            name: Some(l::PROBE_PORT_NAME.to_owned()),
-            protocol: Some("TCP".to_owned()),
+            name: Some(l::PROBE_PORT_NAME.into()),
+            protocol: Some("TCP".into()),
             port: i32::from(self.probe.port),
             ..ServicePort::default()
         }

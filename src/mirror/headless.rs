@@ -12,7 +12,7 @@ use super::{
     claims::Claim,
     endpoints::{self, SlicePort, Through},
     export::Mode,
-    metadata::{Dress, annotation, fq_name},
+    metadata::{Dress, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
     names::{endpoint_mirror_name, fits},
     plan::{Problem, Report, Write},
@@ -25,7 +25,7 @@ use crate::api::{
 };
 
 /// Ports as the target cluster's slice has them; a key, so that hosts with equal ports share a slice.
-type Ports = Vec<(String, String, i32, Option<String>)>;
+type Ports<'a> = Vec<(&'a str, &'a str, i32, Option<&'a str>)>;
 
 /// The plan for a headless Service of a Link that mirrors them as such.
 pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Report, Problem> {
@@ -71,7 +71,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
     let mut problems = Vec::new();
-    let mut groups: BTreeMap<&Ports, Vec<(String, IpAddr, bool)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&Ports<'_>, Vec<(&str, IpAddr, bool)>> = BTreeMap::new();
     for (host, ports) in &hosts {
         match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
             Err(problem) => problems.push(problem),
@@ -79,7 +79,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
                 kept.insert(mirror);
                 if let Some(address) = address {
                     let group = groups.entry(ports).or_default();
-                    group.push((host.clone(), address, through.ready));
+                    group.push((*host, address, through.ready));
                 }
             }
         }
@@ -130,18 +130,18 @@ fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
 }
 
 /// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices.
-fn ready_hosts(slices: &[&EndpointSlice]) -> BTreeMap<String, Ports> {
+fn ready_hosts<'a>(slices: &[&'a EndpointSlice]) -> BTreeMap<&'a str, Ports<'a>> {
     let mut hosts = BTreeMap::new();
     for slice in slices {
-        let mut ports: Ports = slice
+        let mut ports: Ports<'_> = slice
             .ports
             .iter()
             .map(|port| {
                 (
-                    port.name.clone().unwrap_or_default(),
-                    port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+                    port.name.as_deref().unwrap_or_default(),
+                    port.protocol.as_deref().unwrap_or("TCP"),
                     port.port.unwrap_or_default(),
-                    port.app_protocol.clone(),
+                    port.app_protocol.as_deref(),
                 )
             })
             .collect();
@@ -152,7 +152,7 @@ fn ready_hosts(slices: &[&EndpointSlice]) -> BTreeMap<String, Ports> {
             .filter(|endpoint| endpoint.is_ready())
         {
             if let Some(host) = &endpoint.hostname {
-                let known = hosts.entry(host.clone()).or_insert_with(|| ports.clone());
+                let known = hosts.entry(&**host).or_insert_with(|| ports.clone());
                 if ports < *known {
                     known.clone_from(&ports);
                 }
@@ -162,14 +162,14 @@ fn ready_hosts(slices: &[&EndpointSlice]) -> BTreeMap<String, Ports> {
     hosts
 }
 
-fn slice_ports(ports: &Ports) -> Vec<SlicePort<'_>> {
+fn slice_ports<'a>(ports: &Ports<'a>) -> Vec<SlicePort<'a>> {
     ports
         .iter()
         .map(|(name, protocol, port, app_protocol)| SlicePort {
             name,
             protocol,
             port: *port,
-            app_protocol: app_protocol.as_deref(),
+            app_protocol: *app_protocol,
         })
         .collect()
 }
@@ -197,7 +197,7 @@ impl Context<'_> {
         let service = fq_name(self.remote_name(), namespace, &target.domain);
         let fq_name = format!("{host}.{service}");
         let mut annotations = Wanted::from([(l::REMOTE_FQ_NAME, fq_name.as_str().into())]);
-        if let Some(opaque) = annotation(&self.service.metadata, l::OPAQUE_PORTS) {
+        if let Some(opaque) = self.service.metadata.annotations.get(l::OPAQUE_PORTS) {
             annotations.insert(l::OPAQUE_PORTS, opaque.into());
         }
         let dress = Dress {

@@ -1,14 +1,11 @@
 //! Labels and annotations: what is copied from a remote Service, what we add, and whose an object is.
 
-use std::{collections::BTreeMap, hash::Hasher as _};
+use std::hash::Hasher as _;
 
-use kube::core::ObjectMeta;
 use siphasher::sip::SipHasher13;
 
 use super::wanted::Wanted;
-use crate::api::{k8s::Service, labels as l};
-
-pub(super) type Map = BTreeMap<String, String>;
+use crate::api::{k8s::Service, labels as l, map::Map, metadata::Metadata};
 
 /// Labels and annotations that an object should have.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +16,10 @@ pub(super) struct Dress<'a> {
 
 impl<'a> Dress<'a> {
     /// What an object has.
-    pub(super) fn of(metadata: &'a ObjectMeta) -> Self {
+    pub(super) fn of(metadata: &'a Metadata) -> Self {
         Self {
-            labels: Wanted::copy(metadata.labels.as_ref(), |_| false),
-            annotations: Wanted::copy(metadata.annotations.as_ref(), |_| false),
+            labels: Wanted::copy(&metadata.labels, |_| false),
+            annotations: Wanted::copy(&metadata.annotations, |_| false),
         }
     }
 
@@ -33,13 +30,13 @@ impl<'a> Dress<'a> {
     }
 
     /// Metadata of an object that wears this.
-    pub(super) fn metadata(&self, namespace: &str, name: &str) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            labels: Some(self.labels.to_map()),
-            annotations: Some(self.annotations.to_map()),
-            ..ObjectMeta::default()
+    pub(super) fn metadata(&self, namespace: &str, name: &str) -> Metadata {
+        Metadata {
+            name: Some(name.into()),
+            namespace: Some(namespace.into()),
+            labels: self.labels.to_map(),
+            annotations: self.annotations.to_map(),
+            ..Metadata::default()
         }
     }
 }
@@ -91,7 +88,7 @@ impl Exclusions {
     }
 
     /// The labels that a mirror gets from its remote Service.
-    pub(super) fn labels<'a>(&self, remote: Option<&'a Map>) -> Wanted<'a> {
+    pub(super) fn labels<'a>(&self, remote: &'a Map) -> Wanted<'a> {
         let ours = |key: &str| {
             [
                 l::MIRROR_PREFIX,
@@ -107,7 +104,7 @@ impl Exclusions {
     }
 
     /// The annotations that a mirror gets from its remote Service.
-    pub(super) fn annotations<'a>(&self, remote: Option<&'a Map>) -> Wanted<'a> {
+    pub(super) fn annotations<'a>(&self, remote: &'a Map) -> Wanted<'a> {
         Wanted::copy(remote, |key| {
             l::NEVER_COPIED_ANNOTATIONS.contains(&key)
                 || l::NEVER_COPIED_ANNOTATION_PREFIXES
@@ -134,14 +131,8 @@ pub enum Owner<'a> {
 }
 
 /// Says whose a local object is, from its metadata.
-pub fn owner(metadata: &ObjectMeta) -> Owner<'_> {
-    let label = |key: &str| {
-        metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(key))
-            .map(String::as_str)
-    };
+pub fn owner(metadata: &Metadata) -> Owner<'_> {
+    let label = |key: &str| metadata.labels.get(key);
     let cluster = label(l::CLUSTER_NAME).filter(|cluster| !cluster.is_empty());
     if label(l::MIRRORED_GATEWAY) == Some("true") {
         return cluster.map_or(Owner::Foreign, Owner::Probe);
@@ -158,32 +149,21 @@ pub fn owner(metadata: &ObjectMeta) -> Owner<'_> {
 }
 
 /// Linkerd: a Service with either annotation is federated, whatever its value.
-pub(super) fn is_federated(metadata: &ObjectMeta) -> bool {
-    let annotations = metadata.annotations.as_ref();
+pub(super) fn is_federated(metadata: &Metadata) -> bool {
     [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
         .iter()
-        .any(|key| annotations.is_some_and(|a| a.contains_key(*key)))
+        .any(|key| metadata.annotations.contains_key(key))
 }
 
 /// Whether this controller has written the object before.
-pub(super) fn is_managed(metadata: &ObjectMeta) -> bool {
-    annotation(metadata, l::MANAGED_BY) == Some(l::MANAGER)
+pub(super) fn is_managed(metadata: &Metadata) -> bool {
+    metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
 /// Whether a Service was itself made by a service mirror. Such a Service is never exported again:
 /// two clusters linked both ways would mirror each other's mirrors for ever.
 pub(super) fn is_mirror(service: &Service) -> bool {
-    let labels = service.metadata.labels.as_ref();
-    labels.is_some_and(|labels| labels.contains_key(l::MIRRORED_SERVICE))
-        || is_managed(&service.metadata)
-}
-
-pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.labels.as_ref()?.get(key).map(String::as_str)
+    service.metadata.labels.contains_key(l::MIRRORED_SERVICE) || is_managed(&service.metadata)
 }
 
 /// `<service>.<namespace>.svc.<domain>`.
@@ -222,10 +202,7 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> Map {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        pairs.iter().copied().collect()
     }
 
     #[test]
@@ -244,12 +221,12 @@ mod tests {
             let exclusions = Exclusions::new(rules, rules);
             let from = map(&[(key, "v")]);
             assert_eq!(
-                exclusions.labels(Some(&from)).to_map().is_empty(),
+                exclusions.labels(&from).to_map().is_empty(),
                 dropped,
                 "label {key}: {rules:?}"
             );
             assert_eq!(
-                exclusions.annotations(Some(&from)).to_map().is_empty(),
+                exclusions.annotations(&from).to_map().is_empty(),
                 dropped,
                 "{key}: {rules:?}"
             );
@@ -268,7 +245,7 @@ mod tests {
             ("config.linkerd.io/opaque-ports", "1"),
             ("mine", "1"),
         ]);
-        let kept = none.annotations(Some(&annotations));
+        let kept = none.annotations(&annotations);
         assert_eq!(
             kept.to_map(),
             map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
@@ -279,7 +256,7 @@ mod tests {
             ("mirror.linkerd.iox/mine", "1"),
         ]);
         assert_eq!(
-            none.labels(Some(&labels)).to_map(),
+            none.labels(&labels).to_map(),
             map(&[("mirror.linkerd.iox/mine", "1")])
         );
     }
@@ -289,16 +266,16 @@ mod tests {
         let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
         let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
         assert_eq!(
-            exclusions.annotations(Some(&from)).to_map(),
+            exclusions.annotations(&from).to_map(),
             map(&[(l::OPAQUE_PORTS, "1")])
         );
     }
 
     #[test]
     fn labels_say_whose_a_service_is() {
-        let metadata = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| ObjectMeta {
-            labels: Some(map(labels)),
-            annotations: Some(map(annotations)),
+        let metadata = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| Metadata {
+            labels: map(labels),
+            annotations: map(annotations),
             ..Default::default()
         };
         let mirrored = (l::MIRRORED_SERVICE, "true");
@@ -350,7 +327,7 @@ mod tests {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
             let labels = map(labels);
             let mut dress = Dress {
-                labels: Wanted::copy(Some(&labels), |_| false),
+                labels: Wanted::copy(&labels, |_| false),
                 ..Dress::default()
             };
             super::sign(&mut dress, |feed| {

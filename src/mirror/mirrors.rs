@@ -4,8 +4,6 @@ mod removal;
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
-
 use self::removal::{Scope, delete_with_slices, removal};
 use super::{
     claims::Claim,
@@ -125,9 +123,7 @@ pub(super) fn enter(
     match world.namespace(namespace) {
         Some(NamespacePhase::Active) => Ok(()),
         None if world.config.create_namespaces => {
-            let mut labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()));
-            labels.sort();
+            let labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)];
             writes.push(Write::Create(Object::Namespace {
                 name: namespace.to_owned(),
                 labels: labels.into(),
@@ -216,7 +212,7 @@ pub(super) fn plain(
 impl<'a> Context<'a> {
     /// Name of the remote Service.
     pub(super) fn remote_name(&self) -> &'a str {
-        self.service.metadata.name.as_deref().unwrap_or_default()
+        self.service.metadata.name()
     }
 
     /// How the gateway is reached, and whether there is anything behind it.
@@ -276,7 +272,7 @@ impl<'a> Context<'a> {
         for mirror in self.world.endpoint_mirrors(self.namespace, &self.name) {
             let ours =
                 owner(&mirror.metadata) == Owner::EndpointMirror(&self.target.cluster, &self.name);
-            if ours && !keep(&mirror.name_any()) {
+            if ours && !keep(mirror.metadata.name()) {
                 delete_with_slices(self.world, &self.target.cluster, mirror, writes);
             }
         }
@@ -327,8 +323,8 @@ pub(super) fn stand(
 
 fn retire(service: &Service, cluster: &str) -> Write {
     Write::RetireEndpoints {
-        namespace: service.namespace().unwrap_or_default(),
-        name: service.name_any(),
+        namespace: service.metadata.namespace().to_owned(),
+        name: service.metadata.name().to_owned(),
         cluster: cluster.to_owned(),
     }
 }

@@ -40,6 +40,6 @@ pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
 pub use selector::{Selector, SelectorError};
-pub use store::{Grouped, Inserted, Objects, trim};
+pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};
 pub use world::{Config, GatewayState, Liveness, NamespacePhase, Remote, World};

@@ -2,20 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{
-    federated, gateway,
-    key::Key,
-    metadata::{Dress, Map, annotation},
-    mirrors,
-    wanted::Wanted,
-    world::World,
-};
+use super::{federated, gateway, key::Key, metadata::Dress, mirrors, wanted::Wanted, world::World};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
+    map::Map,
+    metadata::Metadata,
 };
 
 /// What to do for one key.
@@ -220,11 +214,8 @@ impl Object {
 impl Write {
     /// `create`, `patch` or `delete`; the object's kind, namespace and name.
     pub fn describe(&self) -> (&'static str, &'static str, &str, &str) {
-        fn of(metadata: &ObjectMeta) -> (&str, &str) {
-            (
-                metadata.namespace.as_deref().unwrap_or_default(),
-                metadata.name.as_deref().unwrap_or_default(),
-            )
+        fn of(metadata: &Metadata) -> (&str, &str) {
+            (metadata.namespace(), metadata.name())
         }
         match self {
             Self::Create(object) => {
@@ -256,12 +247,12 @@ impl Write {
         Self::delete(Kind::EndpointSlice, &slice.metadata)
     }
 
-    fn delete(kind: Kind, metadata: &ObjectMeta) -> Self {
+    fn delete(kind: Kind, metadata: &Metadata) -> Self {
         Self::Delete {
             kind,
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
+            namespace: metadata.namespace().to_owned(),
+            name: metadata.name().to_owned(),
+            uid: metadata.uid.as_deref().unwrap_or_default().to_owned(),
         }
     }
 }
@@ -314,42 +305,38 @@ pub fn plan(world: &World, key: &Key) -> Plan {
 /// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
 /// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
 /// are of those that say what an object is: Linkerd would read them.
-pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Option<Value> {
+pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &Metadata) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
-    let unchanged = annotation(actual, l::DESIRED_STATE) == hash
-        && desired.labels.holds(actual.labels.as_ref())
-        && desired.annotations.holds(actual.annotations.as_ref());
+    let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
+        && desired.labels.holds(&actual.labels)
+        && desired.annotations.holds(&actual.annotations);
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
 /// The patch of metadata, needed or not: something else has to be written anyway.
-pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &ObjectMeta) -> Value {
+pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &Metadata) -> Value {
     json!({
-        "labels": exactly(&desired.labels, actual.labels.as_ref()),
-        "annotations": exactly(&desired.annotations, actual.annotations.as_ref()),
+        "labels": exactly(&desired.labels, &actual.labels),
+        "annotations": exactly(&desired.annotations, &actual.annotations),
     })
 }
 
-fn exactly<'a>(
-    desired: &'a Wanted<'_>,
-    actual: Option<&'a Map>,
-) -> BTreeMap<&'a str, Option<&'a str>> {
-    let stale = actual.into_iter().flatten();
-    let stale = stale.map(|(key, _)| (key.as_str(), None));
+fn exactly<'a>(desired: &'a Wanted<'_>, actual: &'a Map) -> BTreeMap<&'a str, Option<&'a str>> {
+    let stale = actual.iter().map(|(key, _)| (key, None));
     let wanted = desired.iter().map(|(key, value)| (key, Some(value)));
     stale.chain(wanted).collect()
 }
 
 /// Wraps a body into a patch that applies only to the state that it was computed from.
-pub(super) fn guarded(kind: Kind, actual: &ObjectMeta, mut metadata: Value, rest: Value) -> Write {
+pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: Value) -> Write {
     metadata["resourceVersion"] = json!(actual.resource_version);
     metadata["uid"] = json!(actual.uid);
     let mut body = rest;
     body["metadata"] = metadata;
     Write::Patch(Patch {
         kind,
-        namespace: actual.namespace.clone().unwrap_or_default(),
-        name: actual.name.clone().unwrap_or_default(),
+        namespace: actual.namespace().to_owned(),
+        name: actual.name().to_owned(),
         body,
     })
 }

@@ -1,9 +1,11 @@
 //! Label selectors, parsed once: what they match, and how the API server is asked for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use thiserror::Error;
+
+use crate::api::map::Map;
 
 /// A selector with at least one requirement; an object matches if it meets all of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +72,7 @@ impl Selector {
     }
 
     /// Whether an object with these labels is selected.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &Map) -> bool {
         self.0.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
             Requirement::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
@@ -175,16 +177,13 @@ mod tests {
 
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+    fn labels(pairs: &[(&str, &str)]) -> Map {
+        pairs.iter().copied().collect()
     }
 
     fn equals(key: &str, value: &str) -> LabelSelector {
         LabelSelector {
-            match_labels: Some(labels(&[(key, value)])),
+            match_labels: Some([(key.to_owned(), value.to_owned())].into()),
             ..Default::default()
         }
     }

@@ -49,10 +49,10 @@ impl Desired<'_> {
         Service {
             metadata: self.dress.metadata(self.namespace, self.name),
             spec: ServiceSpec {
-                cluster_ip: self.headless.then(|| "None".to_owned()),
-                ports: self.ports.to_vec(),
-                selector: None,
-                type_: Some("ClusterIP".to_owned()),
+                cluster_ip: self.headless.then(|| "None".into()),
+                ports: self.ports.into(),
+                type_: Some("ClusterIP".into()),
+                ..ServiceSpec::default()
             },
         }
     }
@@ -67,14 +67,13 @@ pub(super) fn mirror<'a>(
     headless: bool,
 ) -> Desired<'a> {
     let metadata = &remote.metadata;
-    let service = metadata.name.as_deref().unwrap_or_default();
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let (service, namespace) = (metadata.name(), metadata.namespace());
     let mut labels = mirrored_labels(target, remote);
     if mode == Mode::RemoteDiscovery {
         labels.insert(l::REMOTE_DISCOVERY, target.cluster.as_str().into());
         labels.insert(l::REMOTE_SERVICE, service.into());
     }
-    let mut annotations = target.exclusions.annotations(metadata.annotations.as_ref());
+    let mut annotations = target.exclusions.annotations(&metadata.annotations);
     annotations.insert(
         l::REMOTE_FQ_NAME,
         fq_name(service, namespace, &target.domain).into(),
@@ -90,7 +89,7 @@ pub(super) fn mirror<'a>(
 
 /// Labels that the mirror of a Service and everything around it carry.
 pub(super) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> Wanted<'a> {
-    let mut labels = target.exclusions.labels(remote.metadata.labels.as_ref());
+    let mut labels = target.exclusions.labels(&remote.metadata.labels);
     labels.insert(l::MIRRORED_SERVICE, "true".into());
     labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
     labels
@@ -138,12 +137,7 @@ pub(super) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
     if !same_ports(desired.ports, &actual.spec.ports) {
         spec.insert("ports".to_owned(), json!(desired.ports));
     }
-    if actual
-        .spec
-        .selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty())
-    {
+    if !actual.spec.selector.is_empty() {
         spec.insert("selector".to_owned(), Value::Null);
     }
     if actual

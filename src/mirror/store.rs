@@ -1,20 +1,22 @@
-//! Objects by namespace and name, as last seen, without what nobody reads. Relists are diffs.
+//! Objects by namespace and name, as last seen. Relists are diffs.
+//!
+//! There are four objects for each mirrored Service, so an index does not repeat what its objects say.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
-use kube::{Resource, ResourceExt as _};
-
-use super::metadata::label;
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
+    metadata::Metadata,
+    wire::Kept,
 };
 
 /// Objects that belong to another one of their namespace, by its name.
-pub trait Grouped: Resource + Clone {
+pub trait Grouped: Kept {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
     fn group(&self) -> Option<&str>;
 
@@ -22,14 +24,11 @@ pub trait Grouped: Resource + Clone {
     fn hosts(&self) -> BTreeSet<&str> {
         BTreeSet::new()
     }
-
-    /// Gives back the room that decoding has left in lists: it doubles, and most lists have one to three items.
-    fn shrink(&mut self);
 }
 
 impl Grouped for EndpointSlice {
     fn group(&self) -> Option<&str> {
-        label(&self.metadata, l::SLICE_SERVICE)
+        self.metadata.labels.get(l::SLICE_SERVICE)
     }
 
     fn hosts(&self) -> BTreeSet<&str> {
@@ -38,23 +37,11 @@ impl Grouped for EndpointSlice {
             .filter_map(|endpoint| endpoint.hostname.as_deref())
             .collect()
     }
-
-    fn shrink(&mut self) {
-        for endpoint in &mut self.endpoints {
-            endpoint.addresses.shrink_to_fit();
-        }
-        self.endpoints.shrink_to_fit();
-        self.ports.shrink_to_fit();
-    }
 }
 
 impl Grouped for Service {
     fn group(&self) -> Option<&str> {
-        label(&self.metadata, l::HEADLESS_MIRROR)
-    }
-
-    fn shrink(&mut self) {
-        self.spec.ports.shrink_to_fit();
+        self.metadata.labels.get(l::HEADLESS_MIRROR)
     }
 }
 
@@ -64,18 +51,21 @@ pub struct Objects<T> {
     namespaces: BTreeMap<String, Shelf<T>>,
     len: usize,
     /// The last objects that were seen to go: UID, and version by then. Some only went out of sight, and come back later.
-    gone: VecDeque<(String, u64)>,
+    gone: VecDeque<(Box<str>, u64)>,
 }
 
 /// So many objects that went are remembered: many times what goes while a write waits for its answer.
 const REMEMBERED: usize = 512;
 
-/// The objects of one namespace. What is looked up by group or host is sorted by name.
+/// The objects of one namespace.
 #[derive(Clone, Debug)]
 struct Shelf<T> {
-    names: BTreeMap<String, Arc<T>>,
-    groups: BTreeMap<String, Vec<Arc<T>>>,
-    hosts: BTreeMap<String, Vec<Arc<T>>>,
+    /// All, sorted by name.
+    objects: Vec<Arc<T>>,
+    /// Those of a group, sorted by group and name.
+    groups: Vec<Arc<T>>,
+    /// Those with hosts, by host and sorted by name.
+    hosts: BTreeMap<Box<str>, Vec<Arc<T>>>,
 }
 
 impl<T> Default for Objects<T> {
@@ -91,86 +81,77 @@ impl<T> Default for Objects<T> {
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
         Self {
-            names: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            objects: Vec::new(),
+            groups: Vec::new(),
             hosts: BTreeMap::new(),
         }
     }
 }
 
 impl<T: Grouped> Shelf<T> {
-    fn add(&mut self, name: String, object: Arc<T>) {
+    /// Where an object of this name is among all; or where it would be.
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        let objects = &self.objects;
+        objects.binary_search_by(|object| object.metadata().name().cmp(name))
+    }
+
+    fn group(&self, group: &str) -> &[Arc<T>] {
+        let begin = self
+            .groups
+            .partition_point(|object| object.group() < Some(group));
+        let rest = &self.groups[begin..];
+        let others = rest.iter().position(|o| o.group() != Some(group));
+        &rest[..others.unwrap_or(rest.len())]
+    }
+
+    /// Adds an object whose name is not there.
+    fn add(&mut self, object: Arc<T>) {
+        let name = object.metadata().name();
         if let Some(group) = object.group() {
-            file(&mut self.groups, group, &object);
+            let at = self.groups.partition_point(|o| before(&**o, group, name));
+            self.groups.insert(at, object.clone());
         }
         for host in object.hosts() {
-            file(&mut self.hosts, host, &object);
+            let filed = match self.hosts.get_mut(host) {
+                Some(filed) => filed,
+                None => self.hosts.entry(host.into()).or_default(),
+            };
+            let at = filed.partition_point(|known| known.metadata().name() < name);
+            filed.insert(at, object.clone());
         }
-        self.names.insert(name, object);
+        let at = self.find(name).unwrap_or_else(|at| at);
+        self.objects.insert(at, object);
     }
 
     fn take(&mut self, name: &str) -> Option<Arc<T>> {
-        let object = self.names.remove(name)?;
+        let object = self.objects.remove(self.find(name).ok()?);
         if let Some(group) = object.group() {
-            unfile(&mut self.groups, group, name);
+            let at = self.groups.partition_point(|o| before(&**o, group, name));
+            self.groups.remove(at);
         }
         for host in object.hosts() {
-            unfile(&mut self.hosts, host, name);
+            if let Some(filed) = self.hosts.get_mut(host) {
+                filed.retain(|known| known.metadata().name() != name);
+                if filed.is_empty() {
+                    self.hosts.remove(host);
+                }
+            }
         }
         Some(object)
     }
 }
 
-/// Drops what nobody here reads and what can be as large as all the rest: who set which field, and a copy of the
-/// whole object.
-pub fn trim<K: Resource>(object: &mut K) {
-    let metadata = object.meta_mut();
-    metadata.managed_fields = None;
-    metadata.generate_name = None;
-    metadata.self_link = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
-    }
-}
-
-/// Trims, and gives back spare room: also the answer to a write, which no watch has trimmed.
-fn lean<T: Grouped>(object: Arc<T>) -> Arc<T> {
-    let mut object = Arc::unwrap_or_clone(object);
-    trim(&mut object);
-    object.shrink();
-    if let Some(owners) = &mut object.meta_mut().owner_references {
-        owners.shrink_to_fit();
-    }
-    Arc::new(object)
-}
-
-fn name_of<T: Resource>(object: &Arc<T>) -> &str {
-    object.meta().name.as_deref().unwrap_or_default()
-}
-
-fn file<T: Resource>(index: &mut BTreeMap<String, Vec<Arc<T>>>, under: &str, object: &Arc<T>) {
-    let filed = match index.get_mut(under) {
-        Some(filed) => filed,
-        None => index.entry(under.to_owned()).or_default(),
-    };
-    let at = filed.partition_point(|known| name_of(known) < name_of(object));
-    filed.insert(at, object.clone());
-}
-
-fn unfile<T: Resource>(index: &mut BTreeMap<String, Vec<Arc<T>>>, under: &str, name: &str) {
-    if let Some(filed) = index.get_mut(under) {
-        filed.retain(|known| name_of(known) != name);
-        if filed.is_empty() {
-            index.remove(under);
-        }
-    }
+/// Whether an object is sorted before that of this group and name.
+fn before<T: Grouped>(object: &T, group: &str, name: &str) -> bool {
+    let by_group = object.group().cmp(&Some(group));
+    by_group.then_with(|| object.metadata().name().cmp(name)) == Ordering::Less
 }
 
 impl<T: Grouped> Objects<T> {
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
-        self.namespaces.get(namespace)?.names.get(name)
+        let shelf = self.namespaces.get(namespace)?;
+        shelf.find(name).ok().map(|at| &shelf.objects[at])
     }
 
     /// Objects of one namespace, by name.
@@ -178,15 +159,14 @@ impl<T: Grouped> Objects<T> {
         self.namespaces
             .get(namespace)
             .into_iter()
-            .flat_map(|shelf| shelf.names.values())
+            .flat_map(|shelf| &shelf.objects)
     }
 
     /// Objects of one group, by name.
     pub fn in_group(&self, namespace: &str, group: &str) -> &[Arc<T>] {
         self.namespaces
             .get(namespace)
-            .and_then(|shelf| shelf.groups.get(group))
-            .map(Vec::as_slice)
+            .map(|shelf| shelf.group(group))
             .unwrap_or_default()
     }
 
@@ -201,9 +181,7 @@ impl<T: Grouped> Objects<T> {
 
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.namespaces
-            .values()
-            .flat_map(|shelf| shelf.names.values())
+        self.namespaces.values().flat_map(|shelf| &shelf.objects)
     }
 
     /// Number of objects.
@@ -220,14 +198,15 @@ impl<T: Grouped> Objects<T> {
     ///
     /// Our own write's answer can overtake the watch: then the watch's older event must not undo it. And the watch can
     /// overtake the answer: an object that was seen to go does not come back with it.
-    /// Kubernetes: resource versions of one object can be compared as numbers (KEP-5504).
     pub fn insert(&mut self, object: Arc<T>) -> Inserted<T> {
-        let known = self.get(&object.namespace().unwrap_or_default(), &object.name_any());
+        let new = object.metadata();
+        let known = self.get(new.namespace(), new.name());
         let stale = known.is_some_and(|known| {
-            let seen = version(known.as_ref());
-            known.meta().uid == object.meta().uid && seen > 0 && seen >= version(object.as_ref())
+            let known = known.metadata();
+            let seen = known.version();
+            known.uid == new.uid && seen > 0 && seen >= new.version()
         });
-        let gone = known.is_none() && self.is_gone(object.as_ref());
+        let gone = known.is_none() && self.is_gone(new);
         if stale || gone {
             Inserted::Stale
         } else {
@@ -237,41 +216,41 @@ impl<T: Grouped> Objects<T> {
 
     /// Takes an object in, whatever is known. For lists: after a restore of etcd they go back in time.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let object = lean(object);
-        if let Some(uid) = &object.meta().uid {
+        let new = object.metadata();
+        if let Some(uid) = &new.uid {
             self.gone.retain(|(gone, _)| gone != uid);
         }
+        let namespace = new.namespace().to_owned();
         let shelf = self.namespaces.entry(namespace).or_default();
-        let before = shelf.take(&name);
-        shelf.add(name, object);
+        let before = shelf.take(new.name());
+        shelf.add(object);
         self.len += usize::from(before.is_none());
         before
     }
 
     /// Forgets an object, unless what is known under its name is another one (by UID) or a later state.
     pub fn remove(&mut self, object: &T) -> Option<Arc<T>> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        if let Some(uid) = object.uid() {
+        let old = object.metadata();
+        let (namespace, name) = (old.namespace(), old.name());
+        if let Some(uid) = &old.uid {
             if self.gone.len() == REMEMBERED {
                 self.gone.pop_front();
             }
-            self.gone.push_back((uid, version(object)));
+            self.gone.push_back((uid.clone(), old.version()));
         }
-        let known = self.get(&namespace, &name)?;
-        let other = known.meta().uid != object.meta().uid;
-        let newer = version(known.as_ref()) > version(object) && version(object) > 0;
+        let known = self.get(namespace, name)?.metadata();
+        let other = known.uid != old.uid;
+        let newer = known.version() > old.version() && old.version() > 0;
         if other || newer {
             return None;
         }
-        self.forget(&namespace, &name)
+        self.forget(namespace, name)
     }
 
     /// Whether this state of an object is older than its end, or than the one that went out of sight.
-    fn is_gone(&self, object: &T) -> bool {
-        let uid = object.meta().uid.as_ref();
+    fn is_gone(&self, state: &Metadata) -> bool {
         let mut ends = self.gone.iter().rev();
-        ends.any(|(gone, last)| Some(gone) == uid && version(object) < *last)
+        ends.any(|(gone, last)| Some(gone) == state.uid.as_ref() && state.version() < *last)
     }
 
     /// Forgets what is known under a name.
@@ -279,7 +258,7 @@ impl<T: Grouped> Objects<T> {
         let shelf = self.namespaces.get_mut(namespace)?;
         let removed = shelf.take(name)?;
         self.len -= 1;
-        if shelf.names.is_empty() {
+        if shelf.objects.is_empty() {
             self.namespaces.remove(namespace);
         }
         Some(removed)
@@ -289,7 +268,7 @@ impl<T: Grouped> Objects<T> {
     pub fn retain_listed(&mut self, listed: &BTreeSet<(String, String)>) -> Vec<Arc<T>> {
         let missing: Vec<(String, String)> = self
             .iter()
-            .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+            .map(|object| object.metadata().id())
             .filter(|id| !listed.contains(id))
             .collect();
         missing
@@ -306,16 +285,6 @@ pub enum Inserted<T> {
     Stale,
     /// Taken; with the state known before.
     Taken(Option<Arc<T>>),
-}
-
-/// The resource version as a number; 0 when there is none.
-pub(super) fn version(object: &impl Resource) -> u64 {
-    object
-        .meta()
-        .resource_version
-        .as_deref()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, ops::Index};
 
-use super::metadata::Map;
-use crate::api::labels as l;
+use crate::api::{labels as l, map::Map};
 
 /// Keys and values, sorted by key. Borrowed where they can be: most plans find that nothing has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,13 +14,12 @@ const ROOM: usize = 8;
 
 impl<'a> Wanted<'a> {
     /// All that is not excluded.
-    pub(super) fn copy(from: Option<&'a Map>, excluded: impl Fn(&str) -> bool) -> Self {
-        let mut wanted = Vec::with_capacity(from.map_or(0, Map::len) + ROOM);
+    pub(super) fn copy(from: &'a Map, excluded: impl Fn(&str) -> bool) -> Self {
+        let mut wanted = Vec::with_capacity(from.len() + ROOM);
         let copied = from
-            .into_iter()
-            .flatten()
+            .iter()
             .filter(|(key, _)| !excluded(key))
-            .map(|(key, value)| (key.as_str(), value.as_str().into()));
+            .map(|(key, value)| (key, value.into()));
         wanted.extend(copied);
         Self(wanted)
     }
@@ -53,22 +51,20 @@ impl<'a> Wanted<'a> {
 
     /// As a Kubernetes object has them.
     pub(super) fn to_map(&self) -> Map {
-        self.iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+        self.iter().collect()
     }
 
     /// Whether `actual` has all of these. Keys that others have added do not matter, unless they are of those
     /// that say what an object is. The remote resource version may be behind.
-    pub(super) fn holds(&self, actual: Option<&Map>) -> bool {
-        let mut actual = actual.into_iter().flatten().peekable();
+    pub(super) fn holds(&self, actual: &Map) -> bool {
+        let mut actual = actual.iter().peekable();
         let mut wanted = self.iter().peekable();
         loop {
             let order = match (wanted.peek(), actual.peek()) {
                 (None, None) => return true,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((wanted, _)), Some((found, _))) => (*wanted).cmp(found.as_str()),
+                (Some((wanted, _)), Some((found, _))) => (*wanted).cmp(found),
             };
             let missing = (order != Ordering::Greater)
                 .then(|| wanted.next())
@@ -135,10 +131,7 @@ mod tests {
     type Pairs<'a> = &'a [(&'a str, &'a str)];
 
     fn map(pairs: Pairs) -> Map {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
+        pairs.iter().copied().collect()
     }
 
     #[test]
@@ -175,16 +168,16 @@ mod tests {
             ),
         ];
         for (actual, expected, what) in cases {
-            assert_eq!(wanted.holds(Some(&map(actual))), expected, "{what}");
+            assert_eq!(wanted.holds(&map(actual)), expected, "{what}");
         }
-        assert!(!wanted.holds(None));
-        assert!(Wanted::default().holds(None));
+        assert!(!wanted.holds(&Map::default()));
+        assert!(Wanted::default().holds(&Map::default()));
     }
 
     #[test]
     fn keys_are_unique_and_sorted_whatever_the_order_of_arrival() {
         let from = map(&[("a", "1"), ("c", "3")]);
-        let mut wanted = Wanted::copy(Some(&from), |key| key == "c");
+        let mut wanted = Wanted::copy(&from, |key| key == "c");
         wanted.extend([("z", "9".into()), ("b", "2".into()), ("a", "0".into())]);
         assert_eq!(wanted.to_map(), map(&[("a", "0"), ("b", "2"), ("z", "9")]));
         wanted.remove("b");

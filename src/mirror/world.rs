@@ -10,7 +10,7 @@ use super::{
     metadata::Exclusions,
     names::probe_name,
     selector::Selector,
-    store::{Grouped, Objects, version},
+    store::{Grouped, Objects},
     target::Target,
 };
 use crate::api::k8s::{EndpointSlice, Service};
@@ -98,7 +98,7 @@ impl Remote {
         self.services
             .iter()
             .filter_map(|store| store.get(namespace, name))
-            .max_by_key(|service| version(service.as_ref()))
+            .max_by_key(|service| service.metadata.version())
     }
 
     /// All Services; one that two watches see may come twice.
@@ -160,7 +160,7 @@ impl World {
         let stores = [&self.mirrors, &self.probes].into_iter().flatten();
         stores
             .filter_map(|store| store.get(namespace, name))
-            .max_by_key(|service| version(service.as_ref()))
+            .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
     }
 

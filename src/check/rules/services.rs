@@ -9,7 +9,7 @@ use crate::{
         labels,
         link::{LinkStatus, ServiceStatus},
     },
-    check::facts::{Facts, LinkFacts, annotation, label},
+    check::facts::{Facts, LinkFacts},
     mirror::Reason,
 };
 
@@ -67,9 +67,14 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
         Err(why) => return Some(format!("cannot list probe Services: {why}")),
         Ok(probes) => probes,
     };
-    let mut probes = probes
-        .iter()
-        .filter(|probe| label(&probe.metadata, labels::CLUSTER_NAME) == link.cluster());
+    let mut probes = probes.iter().filter(|probe| {
+        probe
+            .metadata
+            .labels
+            .get(labels::CLUSTER_NAME)
+            .unwrap_or_default()
+            == link.cluster()
+    });
     let Some(probe) = probes.next() else {
         return Some("its probe Service is not there".to_owned());
     };
@@ -109,13 +114,24 @@ pub(super) fn endpoints(facts: &Facts) -> Verdict {
 
 /// Whether a mirror has EndpointSlices; that of a Service in discovery mode has its endpoints elsewhere.
 fn has_own_endpoints(mirror: &Service) -> bool {
-    label(&mirror.metadata, labels::REMOTE_DISCOVERY).is_empty() && !is_federated(mirror)
+    mirror
+        .metadata
+        .labels
+        .get(labels::REMOTE_DISCOVERY)
+        .is_none_or(str::is_empty)
+        && !is_federated(mirror)
 }
 
 fn is_federated(mirror: &Service) -> bool {
     [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
         .iter()
-        .any(|key| !annotation(&mirror.metadata, key).is_empty())
+        .any(|key| {
+            mirror
+                .metadata
+                .annotations
+                .get(key)
+                .is_some_and(|value| !value.is_empty())
+        })
 }
 
 pub(super) fn orphans(facts: &Facts) -> Verdict {
@@ -127,14 +143,23 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
     let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
     let mut problems = Vec::new();
     for mirror in mirrors {
-        let cluster = label(&mirror.metadata, labels::CLUSTER_NAME);
+        let cluster = mirror
+            .metadata
+            .labels
+            .get(labels::CLUSTER_NAME)
+            .unwrap_or_default();
         if !cluster.is_empty() && !clusters.contains(cluster) {
             problems.push(format!(
                 "Service {} is mirrored from {cluster}, which has no Link",
                 id(mirror)
             ));
         }
-        let members = annotation(&mirror.metadata, labels::REMOTE_DISCOVERY).split(',');
+        let members = mirror
+            .metadata
+            .annotations
+            .get(labels::REMOTE_DISCOVERY)
+            .unwrap_or_default()
+            .split(',');
         for (_, cluster) in members.filter_map(|member| member.split_once('@')) {
             if !clusters.contains(cluster) {
                 problems.push(format!(

@@ -10,7 +10,7 @@ use crate::{
         labels,
         link::{ServiceCondition, ServiceStatus},
     },
-    check::facts::{Count, Endpoints, LinkFacts, annotation, label},
+    check::facts::{Count, Endpoints, LinkFacts},
     mirror,
 };
 
@@ -81,7 +81,13 @@ impl Mode {
     }
 
     fn of(mirror: &Service) -> Self {
-        let has = |key| !label(&mirror.metadata, key).is_empty();
+        let has = |key| {
+            mirror
+                .metadata
+                .labels
+                .get(key)
+                .is_some_and(|value| !value.is_empty())
+        };
         if !members(mirror).is_empty() {
             Self::Federated
         } else if has(labels::REMOTE_DISCOVERY) {
@@ -107,8 +113,7 @@ pub(super) fn rows(
     let mut said = said(links);
     let mut rows = Vec::new();
     for mirror in mirrors {
-        let namespace = mirror.metadata.namespace.clone().unwrap_or_default();
-        let name = mirror.metadata.name.clone().unwrap_or_default();
+        let (namespace, name) = mirror.metadata.id();
         let mode = Mode::of(mirror);
         let own = matches!(mode, Mode::Gateway | Mode::Headless | Mode::HeadlessPod);
         let word = said.remove(&(namespace.clone(), name.clone()));
@@ -143,15 +148,27 @@ pub(super) fn rows(
 
 /// What a mirror stands for.
 fn from(mirror: &Service, mode: Mode) -> Vec<String> {
-    let cluster = label(&mirror.metadata, labels::CLUSTER_NAME);
-    let remote = label(&mirror.metadata, labels::REMOTE_SERVICE);
+    let cluster = mirror
+        .metadata
+        .labels
+        .get(labels::CLUSTER_NAME)
+        .unwrap_or_default();
+    let remote = mirror
+        .metadata
+        .labels
+        .get(labels::REMOTE_SERVICE)
+        .unwrap_or_default();
     if mode == Mode::Federated {
         return members(mirror);
     }
     if !remote.is_empty() {
         return vec![format!("{remote}@{cluster}")];
     }
-    let fq_name = annotation(&mirror.metadata, labels::REMOTE_FQ_NAME);
+    let fq_name = mirror
+        .metadata
+        .annotations
+        .get(labels::REMOTE_FQ_NAME)
+        .unwrap_or_default();
     let namespace = mirror.metadata.namespace.as_deref().unwrap_or_default();
     let remote = fq_name
         .split_once(&format!(".{namespace}.svc."))
@@ -162,7 +179,12 @@ fn from(mirror: &Service, mode: Mode) -> Vec<String> {
 /// Members of a federated Service; none of any other.
 fn members(service: &Service) -> Vec<String> {
     let list = |key| {
-        let list = annotation(&service.metadata, key).split(',');
+        let list = service
+            .metadata
+            .annotations
+            .get(key)
+            .unwrap_or_default()
+            .split(',');
         list.filter(|member| !member.is_empty())
     };
     let local = list(labels::LOCAL_DISCOVERY).map(|name| format!("{name}@(local)"));

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Engine, LOOK_AGAIN};
 use crate::{
-    api::{k8s::Service, link::LinkStatus},
+    api::{k8s::Service, link::LinkStatus, wire::Wire},
     controller::{
         apply::{Answer, Failure, Writer, Written, request},
         events::{News, is_recorded},
@@ -80,9 +80,9 @@ async fn confirm(
     remote: &RemoteRef,
     key: &Key,
 ) -> Result<(), Failure> {
-    let api: Api<Service> = Api::namespaced(client, &remote.namespace);
+    let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
     let live = match request(api.get(&remote.service)).await {
-        Ok(live) => live,
+        Ok(live) => Service::from(live),
         Err(Answer::Status(status)) if status.code == 404 => return Ok(()),
         Err(Answer::Status(status)) => {
             return Err(Failure::Refused {
@@ -213,7 +213,8 @@ impl Engine {
             }
             Written::Slice(slice) => {
                 let probe = slice
-                    .labels()
+                    .metadata
+                    .labels
                     .contains_key(crate::api::labels::MIRRORED_GATEWAY);
                 let store = if probe {
                     &mut world.probe_slices
@@ -284,7 +285,7 @@ impl Engine {
                 link: (self.world.config.namespace.clone(), link),
                 link_uid: state.link.uid(),
                 remote: remote.clone(),
-                remote_uid: service.and_then(|service| service.uid()),
+                remote_uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
                 remote_client: state.client(),
                 problem: problem.clone(),
             };

@@ -18,6 +18,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::Link,
+        wire::Wire,
     },
     controller::{
         metrics::{Kind, LOCAL, Metrics},
@@ -59,20 +60,23 @@ pub(in crate::controller) fn watch_local(
     let all = || client.clone();
 
     let namespaces = start.teller("Namespaces", Kind::Namespace, Local::Namespaces);
-    tasks.spawn(watch(Watched::all(Api::all(all())), namespaces));
+    tasks.spawn(watch(
+        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())),
+        namespaces,
+    ));
     let mirrors = start.teller("mirror Services", Kind::Service, Local::Mirrors);
     tasks.spawn(watch(
-        Watched::all(Api::all(all())).labels(&mirrored),
+        Watched::all(Api::<Wire<Service>>::all(all())).labels(&mirrored),
         mirrors,
     ));
     let slices = start.teller("mirror EndpointSlices", Kind::EndpointSlice, Local::Slices);
     tasks.spawn(watch(
-        Watched::all(Api::all(all())).labels(&mirrored),
+        Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(&mirrored),
         slices,
     ));
     let probes = start.teller("probe Services", Kind::Service, Local::Probes);
     tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), ours)).labels(&gateways),
+        Watched::all(Api::<Wire<Service>>::namespaced(all(), ours)).labels(&gateways),
         probes,
     ));
     let slices = start.teller(
@@ -81,22 +85,25 @@ pub(in crate::controller) fn watch_local(
         Local::ProbeSlices,
     );
     tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), ours)).labels(&gateways),
+        Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours)).labels(&gateways),
         slices,
     ));
     let links = start.teller("Links", Kind::Link, Local::Links);
-    tasks.spawn(watch(Watched::all(Api::namespaced(all(), ours)), links));
+    tasks.spawn(watch(
+        Watched::all(Api::<DeserializeGuard<Link>>::namespaced(all(), ours)),
+        links,
+    ));
     let secrets = start.teller("Secrets", Kind::Secret, Local::Secrets);
     let credentials = format!("type={}", l::CREDENTIALS_TYPE);
     tasks.spawn(watch(
-        Watched::all(Api::namespaced(all(), ours)).fields(credentials),
+        Watched::all(Api::<Secret>::namespaced(all(), ours)).fields(credentials),
         secrets,
     ));
     let mut members = start.teller("federated members", Kind::Service, Local::Members);
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
-                Watched::all(Api::all(all())).labels(selector),
+                Watched::all(Api::<Wire<Service>>::all(all())).labels(selector),
                 members,
             ));
         }
@@ -175,14 +182,12 @@ pub(super) fn absorb<T: Grouped>(
             let known = store.get_or_insert_default();
             let listed: BTreeSet<_> = objects
                 .iter()
-                .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+                .map(|object| object.metadata().id())
                 .collect();
             for object in objects {
                 let before = known.put(object.clone());
-                let version = |object: &T| object.resource_version();
-                let same = before
-                    .as_deref()
-                    .is_some_and(|b| version(b) == version(&object));
+                let version = |object: &Arc<T>| object.metadata().resource_version.clone();
+                let same = before.as_ref().map(version) == Some(version(&object));
                 if !same {
                     touched.extend(before);
                     touched.push(object);

@@ -1,7 +1,5 @@
 //! Reports of sessions: into the world, and what they concern into the queue.
 
-use std::collections::BTreeMap;
-
 use kube::ResourceExt as _;
 
 use super::{
@@ -176,10 +174,7 @@ impl Engine {
         match &change {
             Change::List { more, .. } => remote.over_limit = *more,
             Change::Apply(service) => {
-                let known = store.get(
-                    &service.namespace().unwrap_or_default(),
-                    &service.name_any(),
-                );
+                let known = store.get(service.metadata.namespace(), service.metadata.name());
                 if known.is_none() && store.len() >= limit {
                     remote.over_limit = true;
                     self.note_limit(link);
@@ -192,8 +187,8 @@ impl Engine {
         let cluster = self.cluster(link);
         let mut keys = Vec::new();
         for service in &touched {
-            let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-            keys.extend(self.world.keys_of_remote(&cluster, &namespace, &name));
+            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+            keys.extend(self.world.keys_of_remote(&cluster, namespace, name));
         }
         self.mark_changed(keys);
         self.note_limit(link);
@@ -290,15 +285,9 @@ fn with<T, R>(store: &mut Objects<T>, change: impl FnOnce(&mut Option<Objects<T>
 /// slices that people make, so no selector of ours finds them.
 fn unselected<'a>(target: &Target, services: impl Iterator<Item = &'a Service>) -> Names {
     services
-        .filter(|service| {
-            service
-                .spec
-                .selector
-                .as_ref()
-                .is_none_or(BTreeMap::is_empty)
-        })
+        .filter(|service| service.spec.selector.is_empty())
         .filter(|service| mirror::mode(target, service) == Some(Mode::Gateway))
-        .map(|service| (service.namespace().unwrap_or_default(), service.name_any()))
+        .map(|service| service.metadata.id())
         .take(POLLED_AT_MOST)
         .collect()
 }

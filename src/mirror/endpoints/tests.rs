@@ -51,7 +51,7 @@ fn service(ports: &[ServicePort]) -> Desired<'_> {
 
 fn of(protocol: &str, made: ServicePort) -> ServicePort {
     ServicePort {
-        protocol: Some(protocol.to_owned()),
+        protocol: Some(protocol.into()),
         ..made
     }
 }
@@ -74,13 +74,9 @@ fn each_address_family_has_a_slice_of_its_own() {
         let found: Vec<_> = slices
             .iter()
             .map(|slice| {
-                let addresses = slice.endpoints.iter().map(|e| e.addresses[0].as_str());
+                let addresses = slice.endpoints.iter().map(|e| &*e.addresses[0]);
                 let name = slice.metadata.name.as_deref().unwrap();
-                (
-                    name,
-                    slice.address_type.as_str(),
-                    addresses.collect::<Vec<_>>(),
-                )
+                (name, &*slice.address_type, addresses.collect::<Vec<_>>())
             })
             .collect();
         assert_eq!(found, expected);
@@ -90,7 +86,7 @@ fn each_address_family_has_a_slice_of_its_own() {
 #[test]
 fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
     let named = ServicePort {
-        app_protocol: Some("kubernetes.io/h2c".to_owned()),
+        app_protocol: Some("kubernetes.io/h2c".into()),
         ..port("grpc", 81)
     };
     let unnamed = ServicePort {
@@ -99,10 +95,10 @@ fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
         ..port("", 80)
     };
     let tcp = |name: &str, app: Option<&str>| EndpointPort {
-        name: Some(name.to_owned()),
-        protocol: Some("TCP".to_owned()),
+        name: Some(name.into()),
+        protocol: Some("TCP".into()),
         port: Some(4143),
-        app_protocol: app.map(str::to_owned),
+        app_protocol: app.map(Into::into),
     };
     for (what, ports, expected) in [
         (
@@ -131,7 +127,7 @@ fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
         ),
     ] {
         let slices = made(&["192.0.2.1"], &ports, true, true);
-        assert_eq!(slices[0].ports, expected, "{what}");
+        assert_eq!(slices[0].ports, expected.into(), "{what}");
     }
     let no_tcp = made(&["192.0.2.1"], &[of("UDP", port("dns", 53))], true, true);
     assert_eq!(
@@ -164,15 +160,13 @@ fn metadata_is_what_linkerd_reads() {
         (l::SLICE_SERVICE, "web-east"),
         (l::SLICE_MANAGED_BY, l::MANAGER),
     ]);
-    assert_eq!(metadata.labels, Some(labels));
-    let annotations = metadata.annotations.as_ref().unwrap();
-    assert_eq!(annotations[l::REMOTE_GATEWAY_IDENTITY], "identity");
-    assert_eq!(annotations[l::REMOTE_FQ_NAME], "web.ns.svc.cluster.local");
-    let owner = &metadata.owner_references.as_ref().unwrap()[0];
-    assert_eq!(
-        (owner.kind.as_str(), owner.uid.as_str()),
-        ("Service", "uid-web-east")
-    );
+    assert_eq!(metadata.labels, labels);
+    let annotation = |key| metadata.annotations.get(key);
+    assert_eq!(annotation(l::REMOTE_GATEWAY_IDENTITY), Some("identity"));
+    let fq_name = Some("web.ns.svc.cluster.local");
+    assert_eq!(annotation(l::REMOTE_FQ_NAME), fq_name);
+    let owner = &metadata.owner_references[0];
+    assert_eq!((&*owner.kind, &*owner.uid), ("Service", "uid-web-east"));
     let service = Desired {
         dress: Dress::default(),
         ..service(&[])
@@ -187,7 +181,7 @@ fn metadata_is_what_linkerd_reads() {
 #[test]
 fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
     let nowhere = Endpoint {
-        addresses: Vec::new(),
+        addresses: Box::default(),
         ..seen("192.0.2.1", None, true)
     };
     let mut unsaid = seen("192.0.2.1", None, true);
@@ -212,7 +206,7 @@ fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
         ),
     ] {
         let mut made = slice("web", "x");
-        made.endpoints = endpoints;
+        made.endpoints = endpoints.into();
         assert_eq!(any_ready([&slice("web", "y"), &made]), expected, "{what}");
     }
 }
@@ -254,25 +248,25 @@ fn only_slices_of_ours_that_differ_are_written() {
         (
             "endpoints were changed",
             both(),
-            with(|s| s.endpoints.clear()),
+            with(|s| s.endpoints = Box::default()),
             patch.clone(),
         ),
         (
             "ports were changed",
             both(),
-            with(|s| s.ports.clear()),
+            with(|s| s.ports = Box::default()),
             patch.clone(),
         ),
         (
             "the owner was changed",
             both(),
-            with(|s| s.metadata.owner_references = None),
+            with(|s| s.metadata.owner_references = Box::default()),
             patch.clone(),
         ),
         (
             "an address type is for life: it is made anew in the next pass",
             both(),
-            with(|s| s.address_type = "IPv6".to_owned()),
+            with(|s| s.address_type = "IPv6".into()),
             vec!["delete EndpointSlice ns/web-east-ipv4"],
         ),
         (

@@ -5,7 +5,6 @@ use crate::{
     mirror::{
         InvalidLink, Key, Liveness, Target, World,
         fixtures::{Svc, as_told, at, body, link, port, said, svc, world},
-        metadata::annotation,
         plan,
     },
 };
@@ -56,7 +55,7 @@ fn unreadable(world: World, link: &str) -> World {
 fn members(world: &World) -> (Option<String>, Option<String>) {
     let world = world.clone().worked_on(&key());
     let metadata = &world.standing("ns", "web-federated").unwrap().metadata;
-    let text = |key| annotation(metadata, key).map(str::to_owned);
+    let text = |key| metadata.annotations.get(key).map(str::to_owned);
     (text(l::REMOTE_DISCOVERY), text(l::LOCAL_DISCOVERY))
 }
 
@@ -230,13 +229,13 @@ fn labels_and_ports_are_those_of_the_local_member_or_of_the_oldest_link() {
     ] {
         let world = world.worked_on(&key());
         let metadata = &world.standing("ns", "web-federated").unwrap().metadata;
-        let labels = metadata.labels.as_ref().unwrap();
-        assert_eq!(labels["team"], team, "{situation}");
+        let labels = &metadata.labels;
+        assert_eq!(labels.get("team"), Some(team), "{situation}");
         assert!(
             !labels.contains_key(l::CLUSTER_NAME),
             "{situation}: it is no cluster's"
         );
-        assert_eq!(labels[l::MIRRORED_SERVICE], "true", "{situation}");
+        assert_eq!(labels.get(l::MIRRORED_SERVICE), Some("true"), "{situation}");
     }
 }
 

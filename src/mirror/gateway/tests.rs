@@ -145,19 +145,16 @@ fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
     };
     assert_eq!(slice.ports[0].name.as_deref(), Some("mc-probe"));
     assert_eq!(slice.ports[0].port, Some(4191));
-    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.1"]);
+    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.1".into()].into());
     let metadata = &slice.metadata;
     assert_eq!(
-        metadata.annotations.as_ref().unwrap()[l::REMOTE_GATEWAY_IDENTITY],
-        "gateway.identity"
+        metadata.annotations.get(l::REMOTE_GATEWAY_IDENTITY),
+        Some("gateway.identity")
     );
     for metadata in [metadata, &service.metadata] {
-        assert_eq!(metadata.labels.as_ref().unwrap()[l::CLUSTER_NAME], "east");
-        assert_eq!(
-            metadata.labels.as_ref().unwrap()[l::MIRRORED_GATEWAY],
-            "true"
-        );
+        assert_eq!(metadata.labels.get(l::CLUSTER_NAME), Some("east"));
+        assert_eq!(metadata.labels.get(l::MIRRORED_GATEWAY), Some("true"));
     }
-    let owner = &metadata.owner_references.as_ref().unwrap()[0];
+    let owner = &metadata.owner_references[0];
     assert_eq!(Some(&owner.uid), service.metadata.uid.as_ref());
 }

@@ -72,7 +72,7 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
     let mut one_ready = hosts("db", &["h-0", "h-1"]);
     one_ready.endpoints[1] = endpoint("192.0.2.11", Some("h-1"), false);
     let mut none_ready = slice("db", "x");
-    none_ready.endpoints = vec![endpoint("192.0.2.10", Some("h-0"), false)];
+    none_ready.endpoints = [endpoint("192.0.2.10", Some("h-0"), false)].into();
     let dead = |world: World| world.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
     let patches = [
         "patch EndpointSlice ns/db-east-ipv4",
@@ -194,15 +194,9 @@ fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
             "{host}"
         );
         let metadata = &stands.metadata;
-        assert_eq!(
-            metadata.labels.as_ref().unwrap()[l::HEADLESS_MIRROR],
-            "db-east"
-        );
+        assert_eq!(metadata.labels.get(l::HEADLESS_MIRROR), Some("db-east"));
         let name = format!("{host}.db.ns.svc.cluster.local");
-        assert_eq!(
-            metadata.annotations.as_ref().unwrap()[l::REMOTE_FQ_NAME],
-            name
-        );
+        assert_eq!(metadata.annotations.get(l::REMOTE_FQ_NAME), Some(&*name));
         let [own] = world.local_slices("ns", &format!("{host}-east")) else {
             panic!("one slice")
         };
@@ -241,7 +235,7 @@ fn without_endpoints_a_mirror_keeps_its_form() {
 #[test]
 fn an_address_that_an_endpoint_mirror_gets_anew_is_followed() {
     let world = stands().edited("ns", "h-0-east", |service| {
-        service.spec.cluster_ip = Some("10.9.9.9".to_owned());
+        service.spec.cluster_ip = Some("10.9.9.9".into());
     });
     let plan = plan(&world, &key());
     let endpoints = &body(&plan.writes, "db-east-ipv4")["endpoints"];
@@ -252,7 +246,7 @@ fn an_address_that_an_endpoint_mirror_gets_anew_is_followed() {
 #[test]
 fn slices_of_somebody_else_are_not_touched() {
     let mut theirs = slice("db-east", "theirs");
-    theirs.endpoints = vec![endpoint("192.0.2.77", None, true)];
+    theirs.endpoints = [endpoint("192.0.2.77", None, true)].into();
     let world = stands().local_slice(theirs.clone());
     assert!(
         world
@@ -273,7 +267,7 @@ fn a_slice_that_is_seen_before_its_endpoint_mirror_is_not_in_the_way_of_a_servic
 
     // Nobody owns it any more: nobody else would take it away.
     let mut slice = world.local_slices("ns", "h-0-east")[0].as_ref().clone();
-    slice.metadata.owner_references = None;
+    slice.metadata.owner_references = Box::default();
     let world = world.local_slice(slice);
     assert_eq!(clears(&world), ["delete EndpointSlice ns/h-0-east-ipv4"]);
 }

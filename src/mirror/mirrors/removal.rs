@@ -4,7 +4,7 @@ use super::{
     super::{
         claims::{Claim, Holder, holder},
         endpoints,
-        metadata::{Owner, annotation, fq_name, is_managed, label, owner},
+        metadata::{Owner, fq_name, is_managed, owner},
         names::mirror_name,
         plan::{RemoteRef, Write},
         world::World,
@@ -15,7 +15,6 @@ use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
 };
-use kube::ResourceExt as _;
 
 /// Which of the objects that carry our labels are removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +44,10 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
         }
         // Its labels say nothing any more; what it was written for is told by an annotation.
         Some((Holder::Stray, local)) => {
-            let own = annotation(&local.metadata, l::REMOTE_FQ_NAME)
+            let own = local
+                .metadata
+                .annotations
+                .get(l::REMOTE_FQ_NAME)
                 .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
             (own, own)
         }
@@ -80,9 +82,9 @@ pub(super) fn delete_with_slices(
         writes.push(retire(service, cluster));
     }
     // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
-    let namespace = service.namespace().unwrap_or_default();
+    let namespace = service.metadata.namespace();
     let slices =
-        our_slices(world, cluster, &namespace, &service.name_any()).map(Write::delete_slice);
+        our_slices(world, cluster, namespace, service.metadata.name()).map(Write::delete_slice);
     writes.extend(slices);
     writes.push(Write::delete_service(service));
 }
@@ -95,13 +97,13 @@ fn our_slices<'a>(
 ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
     let slices = world.local_slices(namespace, name).iter();
     slices.map(AsRef::as_ref).filter(move |slice| {
-        endpoints::is_ours(slice) && label(&slice.metadata, l::CLUSTER_NAME) == Some(cluster)
+        endpoints::is_ours(slice) && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
     })
 }
 
 /// Whether a slice is that of an endpoint mirror, and has an owner. The headless mirror's plan writes both, one after the
 /// other, and may be at it: the slice can be seen before the Service. If that is gone, Kubernetes deletes the slice.
 fn is_owned_host(slice: &EndpointSlice) -> bool {
-    let owners = slice.metadata.owner_references.as_ref();
-    label(&slice.metadata, l::HEADLESS_MIRROR).is_some() && owners.is_some_and(|o| !o.is_empty())
+    let metadata = &slice.metadata;
+    metadata.labels.contains_key(l::HEADLESS_MIRROR) && !metadata.owner_references.is_empty()
 }

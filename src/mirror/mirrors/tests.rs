@@ -106,7 +106,7 @@ fn gateway_mode_is_as_the_original_says() {
     let mut vanished = stands();
     vanished.mirrors = world().mirrors;
     let mut not_ready = backing("web");
-    not_ready.endpoints = vec![endpoint("192.0.2.10", None, false)];
+    not_ready.endpoints = [endpoint("192.0.2.10", None, false)].into();
     hold(vec![
         ("3.2 exported", has(web()), &CREATE, MIRRORED),
         ("3.2 nothing changed", stands(), &[], MIRRORED),
@@ -205,7 +205,7 @@ fn gateway_mode_is_as_the_original_says() {
         ),
         (
             "W-9 the mirror was edited by hand",
-            stands().edited("ns", "web-east", |s| s.spec.ports.clear()),
+            stands().edited("ns", "web-east", |s| s.spec.ports = Box::default()),
             &["patch Service ns/web-east"],
             MIRRORED,
         ),
@@ -291,7 +291,7 @@ fn what_cannot_be_mirrored_says_why() {
         "create EndpointSlice ns/web-east-ipv4",
     ];
     let mut external = web();
-    external.0.spec.type_ = Some("ExternalName".to_owned());
+    external.0.spec.type_ = Some("ExternalName".into());
     let mut taken = has(web());
     taken.foreign.insert(
         ("ns".to_owned(), "web-east".to_owned()),

@@ -159,7 +159,7 @@ impl ServiceMade {
             made = made.label("team", &self.label.to_string());
         }
         let udp = ServicePort {
-            protocol: Some("UDP".to_owned()),
+            protocol: Some("UDP".into()),
             ..port("dns", 53)
         };
         made = made.ports(match self.ports {
@@ -171,7 +171,7 @@ impl ServiceMade {
             1 => made = made.headless(),
             2 => made = made.ports(Vec::new()).headless(),
             3 => {
-                made.0.spec.type_ = Some("ExternalName".to_owned());
+                made.0.spec.type_ = Some("ExternalName".into());
                 made.0.spec.cluster_ip = None;
             }
             _ => {}
@@ -195,7 +195,7 @@ pub(super) fn remote_slice(
     hosts: &[(usize, bool)],
 ) -> EndpointSlice {
     let mut made = slice(service, &index.to_string());
-    made.metadata.namespace = Some(namespace.to_owned());
+    made.metadata.namespace = Some(namespace.into());
     made.endpoints = hosts
         .iter()
         .map(|(host, ready)| {

@@ -9,8 +9,6 @@ use std::{
     fmt::Debug,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::ObjectMeta;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -18,11 +16,9 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        metadata::{Metadata, OwnerReference},
     },
-    mirror::{
-        NamespacePhase, Patch,
-        metadata::{is_managed, label},
-    },
+    mirror::{NamespacePhase, Patch, metadata::is_managed},
 };
 
 /// An annotation that somebody adds.
@@ -60,11 +56,8 @@ pub(super) struct Cluster {
     serial: u64,
 }
 
-pub(super) fn id(metadata: &ObjectMeta) -> Id {
-    (
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
+pub(super) fn id(metadata: &Metadata) -> Id {
+    metadata.id()
 }
 
 /// RFC 7386.
@@ -87,11 +80,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 fn owners(slice: &EndpointSlice) -> &[OwnerReference] {
-    slice
-        .metadata
-        .owner_references
-        .as_deref()
-        .unwrap_or_default()
+    &slice.metadata.owner_references
 }
 
 impl Cluster {
@@ -100,17 +89,17 @@ impl Cluster {
         self.serial
     }
 
-    fn stamp(&mut self, metadata: &mut ObjectMeta) {
-        metadata.resource_version = Some(self.next().to_string());
+    fn stamp(&mut self, metadata: &mut Metadata) {
+        metadata.resource_version = Some(self.next().to_string().into());
     }
 
-    fn admit(&mut self, metadata: &mut ObjectMeta) -> Result<(), Refusal> {
+    fn admit(&mut self, metadata: &mut Metadata) -> Result<(), Refusal> {
         let (namespace, name) = id(metadata);
         assert!(name.len() <= 63 || name.contains("-ipv"), "{name} too long");
         if self.namespaces.get(&namespace) != Some(&NamespacePhase::Active) {
             return Err(Refusal::NoNamespace);
         }
-        metadata.uid = Some(format!("u{}", self.next()));
+        metadata.uid = Some(format!("u{}", self.next()).into());
         self.stamp(metadata);
         Ok(())
     }
@@ -134,7 +123,8 @@ impl Cluster {
         if service.spec.cluster_ip.as_deref() != Some("None") {
             assert!(!service.spec.ports.is_empty(), "a Service needs ports");
             let serial = self.next();
-            service.spec.cluster_ip = Some(format!("10.{}.{}.1", serial / 200, serial % 200));
+            service.spec.cluster_ip =
+                Some(format!("10.{}.{}.1", serial / 200, serial % 200).into());
         }
         self.services.insert(id, service.clone());
         let changed = Changed::Service(None, Some(Box::new(service.clone())));
@@ -304,12 +294,12 @@ impl Cluster {
     }
 
     /// Nothing that is not ours is ever touched.
-    fn guard(&self, metadata: &ObjectMeta) {
+    fn guard(&self, metadata: &Metadata) {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         assert!(!self.strangers.contains(uid), "not ours: {metadata:?}");
-        let labelled = label(metadata, l::MIRRORED_SERVICE).is_some()
-            || label(metadata, l::MIRRORED_GATEWAY).is_some()
-            || label(metadata, l::SLICE_MANAGED_BY) == Some(l::MANAGER);
+        let labelled = metadata.labels.contains_key(l::MIRRORED_SERVICE)
+            || metadata.labels.contains_key(l::MIRRORED_GATEWAY)
+            || metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER);
         assert!(labelled || is_managed(metadata), "not ours: {metadata:?}");
     }
 }
@@ -324,11 +314,11 @@ fn valid_slice(slice: &EndpointSlice) {
     }
     for address in slice.endpoints.iter().flat_map(|e| &e.addresses) {
         let v6 = address.contains(':');
-        assert_eq!(v6, slice.address_type == "IPv6", "{slice:?}");
+        assert_eq!(v6, *slice.address_type == *"IPv6", "{slice:?}");
     }
 }
 
-fn patched<T>(before: &T, metadata: &ObjectMeta, body: &Value) -> Result<T, Refusal>
+fn patched<T>(before: &T, metadata: &Metadata, body: &Value) -> Result<T, Refusal>
 where
     T: Serialize + DeserializeOwned + PartialEq + Debug,
 {

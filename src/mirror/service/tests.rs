@@ -12,7 +12,7 @@ fn made(remote: &Service, headless: bool) -> Service {
 }
 
 fn ours(service: &Service, key: &str) -> Option<String> {
-    service.metadata.annotations.as_ref()?.get(key).cloned()
+    service.metadata.annotations.get(key).map(str::to_owned)
 }
 
 #[test]
@@ -41,9 +41,10 @@ fn labels_and_annotations_are_those_that_the_original_writes() {
         (Mode::RemoteDiscovery, [&labels[..], &flat].concat()),
     ] {
         let mirror = mirror(&target, &remote.0, mode, "web-east", false).service();
-        assert_eq!(mirror.metadata.labels, Some(map(&expected)));
-        let mut annotations = mirror.metadata.annotations.unwrap();
-        assert!(annotations.remove(l::DESIRED_STATE).is_some());
+        assert_eq!(mirror.metadata.labels, map(&expected));
+        let mut annotations = mirror.metadata.annotations;
+        assert!(annotations.contains_key(l::DESIRED_STATE));
+        annotations.remove(l::DESIRED_STATE);
         let expected = map(&[
             ("note", "b"),
             (l::OPAQUE_PORTS, "80"),
@@ -100,7 +101,7 @@ fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
         ours(&mirror, l::DESIRED_STATE)
     };
     let udp = ServicePort {
-        protocol: Some("UDP".to_owned()),
+        protocol: Some("UDP".into()),
         ..port("http", 80)
     };
     let plain = hash(svc("web"));
@@ -135,8 +136,8 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
     let desired = mirror(&east, &remote, Mode::Gateway, "web-east", false);
     let differing = |edit: fn(&mut Service)| {
         let mut actual = desired.service();
-        actual.metadata.uid = Some("u".to_owned());
-        actual.metadata.resource_version = Some("5".to_owned());
+        actual.metadata.uid = Some("u".into());
+        actual.metadata.resource_version = Some("5".into());
         edit(&mut actual);
         patch(&desired, &actual).map(|write| match write {
             Write::Patch(patch) => patch.body,
@@ -146,14 +147,11 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
     let nothing: [Edit; 4] = [
         ("nothing", |_| {}),
         ("a key of others", |s| {
-            s.metadata
-                .annotations
-                .get_or_insert_default()
-                .insert("a".into(), "b".into());
+            s.metadata.annotations.insert("a", "b");
         }),
         ("the remote version alone", |s| {
-            let annotations = s.metadata.annotations.get_or_insert_default();
-            annotations.insert(l::REMOTE_RESOURCE_VERSION.into(), "0".into());
+            let annotations = &mut s.metadata.annotations;
+            annotations.insert(l::REMOTE_RESOURCE_VERSION, "0");
         }),
         ("a ClusterIP that Kubernetes gave", |s| {
             s.spec.cluster_ip = Some("10.0.0.9".into());
@@ -171,7 +169,7 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
         ),
         (&json!("u"), &json!("5"))
     );
-    let selector = differing(|s| s.spec.selector = Some(map(&[("app", "x")]))).unwrap();
+    let selector = differing(|s| s.spec.selector = map(&[("app", "x")])).unwrap();
     assert_eq!(selector["spec"], json!({ "selector": null }));
     let kind = differing(|s| s.spec.type_ = Some("ExternalName".into())).unwrap();
     assert_eq!(
@@ -179,10 +177,7 @@ fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
         json!({ "type": "ClusterIP", "externalName": null })
     );
     let stale = differing(|s| {
-        s.metadata
-            .labels
-            .get_or_insert_default()
-            .insert(l::REMOTE_SERVICE.into(), "web".into());
+        s.metadata.labels.insert(l::REMOTE_SERVICE, "web");
     });
     assert_eq!(
         stale.unwrap()["metadata"]["labels"][l::REMOTE_SERVICE],
@@ -202,7 +197,7 @@ fn ports_are_compared_with_kubernetes_defaults_filled_in() {
         ..port("http", 80)
     };
     let app = ServicePort {
-        app_protocol: Some("x".to_owned()),
+        app_protocol: Some("x".into()),
         ..port("http", 80)
     };
     for (what, other, same) in [

@@ -111,17 +111,12 @@ pub fn exclusions(data: &[u8]) {
                 wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
             }
             let excluded = |key: &str| ours(key) || matches(&rules[0], key);
-            copied(
-                &metadata.labels.unwrap_or_default(),
-                &labels,
-                &wire,
-                excluded,
-            );
+            copied(&metadata.labels.iter().collect(), &labels, &wire, excluded);
 
             if is_slice {
                 continue; // has annotations of ours alone
             }
-            let made = metadata.annotations.unwrap_or_default();
+            let made = metadata.annotations;
             let mut wire = BTreeMap::from([(l::MANAGED_BY, l::MANAGER)]);
             let mut open = vec![l::DESIRED_STATE];
             if federated {
@@ -130,12 +125,9 @@ pub fn exclusions(data: &[u8]) {
                 wire.insert(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local");
                 wire.insert(l::REMOTE_RESOURCE_VERSION, "1");
             }
-            open.retain(|key| made.contains_key(*key));
+            open.retain(|key| made.contains_key(key));
             assert_eq!(open.len(), 1, "no mark of what was desired");
-            let made = made
-                .into_iter()
-                .filter(|(key, _)| !open.contains(&key.as_str()))
-                .collect();
+            let made = made.iter().filter(|(key, _)| !open.contains(key)).collect();
             copied(&made, &annotations, &wire, |key| {
                 ours(key)
                     || l::NEVER_COPIED_ANNOTATIONS.contains(&key)
@@ -147,7 +139,7 @@ pub fn exclusions(data: &[u8]) {
 
 /// `made` is what the wire format needs and what is not excluded of `from`, no more and no less.
 fn copied(
-    made: &BTreeMap<String, String>,
+    made: &BTreeMap<&str, &str>,
     from: &Map<String, Value>,
     wire: &BTreeMap<&str, &str>,
     excluded: impl Fn(&str) -> bool,
@@ -158,8 +150,7 @@ fn copied(
         .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
         .collect();
     expected.extend(wire);
-    let made: BTreeMap<&str, &str> = made.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    assert_eq!(made, expected);
+    assert_eq!(made, &expected);
 }
 
 fn ours(key: &str) -> bool {

@@ -91,7 +91,7 @@ fn judge(draw: &mut Draw<'_>, wire: &Value) {
             }
         }
         assert_eq!(
-            selector.matches(&labels),
+            selector.matches(&labels.iter().collect()),
             selects(wire, &labels),
             "{query} on {labels:?}"
         );

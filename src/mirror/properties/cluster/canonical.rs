@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use super::{Cluster, JUNK, json};
 use crate::{
-    api::labels as l,
-    mirror::metadata::{annotation, is_managed, label},
+    api::{labels as l, metadata::Metadata},
+    mirror::metadata::is_managed,
 };
 
 impl Cluster {
@@ -44,22 +43,21 @@ impl Cluster {
             }
             let mut slice = slice.clone();
             neutral(&mut slice.metadata);
-            for owner in slice.metadata.owner_references.iter_mut().flatten() {
-                owner.uid = (*uids.get(&*owner.uid).unwrap_or(&"nobody")).to_owned();
+            for owner in &mut slice.metadata.owner_references {
+                owner.uid = (*uids.get(&*owner.uid).unwrap_or(&"nobody")).into();
             }
             let mut translated = false;
             for endpoint in &mut slice.endpoints {
                 for address in &mut endpoint.addresses {
                     if let Some(name) = addresses.get(&**address) {
-                        *address = (*name).to_owned();
+                        *address = (*name).into();
                         translated = true;
                     }
                 }
             }
             if translated {
                 // The hash is over addresses that differ from run to run.
-                let annotations = slice.metadata.annotations.get_or_insert_default();
-                annotations.remove(l::DESIRED_STATE);
+                slice.metadata.annotations.remove(l::DESIRED_STATE);
             }
             all.insert(format!("Slice {namespace}/{name}"), json(&slice));
         }
@@ -81,22 +79,20 @@ impl Cluster {
                 let metadata = &service.metadata;
                 let what = format!(
                     "{namespace}/{name} {:?} {:?} {:?} {}",
-                    label(metadata, l::CLUSTER_NAME),
-                    label(metadata, l::HEADLESS_MIRROR),
-                    annotation(metadata, l::REMOTE_FQ_NAME),
+                    metadata.labels.get(l::CLUSTER_NAME),
+                    metadata.labels.get(l::HEADLESS_MIRROR),
+                    metadata.annotations.get(l::REMOTE_FQ_NAME),
                     service.is_headless(),
                 );
-                (what, metadata.uid.clone().unwrap_or_default())
+                (what, metadata.uid.as_deref().unwrap_or_default().to_owned())
             })
             .collect()
     }
 }
 
-fn neutral(metadata: &mut ObjectMeta) {
+fn neutral(metadata: &mut Metadata) {
     metadata.uid = None;
     metadata.resource_version = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(l::REMOTE_RESOURCE_VERSION);
-        annotations.remove(JUNK); // others may add keys
-    }
+    metadata.annotations.remove(l::REMOTE_RESOURCE_VERSION);
+    metadata.annotations.remove(JUNK); // others may add keys
 }

@@ -2,34 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::{ResourceExt as _, core::ObjectMeta};
-
 use super::{
     super::{acts::CLUSTERS, cluster::Cluster},
     Lab,
     watches::{is_mirror, is_probe},
 };
 use crate::{
-    api::labels as l,
+    api::{labels as l, metadata::Metadata},
     mirror::{
         Key, Owner, Report, Reported, Write,
         claims::{Holder, holder},
         federated_name, member,
-        metadata::{annotation, is_managed},
+        metadata::is_managed,
         owner, plan,
         service::mirrorable,
-        store::version,
     },
 };
 
 impl Lab {
     /// A federated Service loses no cluster that cannot be seen, and none that has a member.
-    pub(super) fn names_stay(&self, before: &ObjectMeta, after: Option<&ObjectMeta>) {
+    pub(super) fn names_stay(&self, before: &Metadata, after: Option<&Metadata>) {
         if owner(before) != Owner::Federated {
             return;
         }
-        let tokens = |metadata: &ObjectMeta| -> BTreeSet<String> {
-            let list = annotation(metadata, l::REMOTE_DISCOVERY).unwrap_or_default();
+        let tokens = |metadata: &Metadata| -> BTreeSet<String> {
+            let list = metadata
+                .annotations
+                .get(l::REMOTE_DISCOVERY)
+                .unwrap_or_default();
             list.split(',').map(str::to_owned).collect()
         };
         let after = after.map(tokens).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Lab {
                 member(target, s)
                     && !s.is_headless()
                     && mirrorable(s).is_ok()
-                    && known.is_none_or(|known| version(known.as_ref()) == version(s))
+                    && known.is_none_or(|known| known.metadata.version() == s.metadata.version())
             });
             assert!(!joins, "{token} lost, and it is a member");
         }
@@ -80,7 +80,9 @@ impl Lab {
             services,
             ..
         } = &mut anew.cluster;
-        services.retain(|_, service| strangers.contains(&service.uid().unwrap_or_default()));
+        services.retain(|_, service| {
+            strangers.contains(service.metadata.uid.as_deref().unwrap_or_default())
+        });
         anew.cluster.slices.clear();
         anew.cluster.endpoints.clear();
         anew.restart();
@@ -102,7 +104,7 @@ impl Lab {
                     Holder::Foreign => self
                         .cluster
                         .strangers
-                        .contains(&service.uid().unwrap_or_default()),
+                        .contains(service.metadata.uid.as_deref().unwrap_or_default()),
                 }
             })
     }

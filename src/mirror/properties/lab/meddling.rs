@@ -1,8 +1,6 @@
 //! What happens in the local cluster without the controller: namespaces come and go, people make, change and
 //! delete things, Linkerd's own service mirror has been there.
 
-use kube::{ResourceExt as _, core::ObjectMeta};
-
 use super::{
     super::{
         super::fixtures::{LINKS, port, svc},
@@ -12,11 +10,8 @@ use super::{
     Lab,
 };
 use crate::{
-    api::{k8s::Service, labels as l},
-    mirror::{
-        NamespacePhase, federated_name,
-        metadata::{is_managed, label},
-    },
+    api::{k8s::Service, labels as l, metadata::Metadata},
+    mirror::{NamespacePhase, federated_name, metadata::is_managed},
 };
 
 impl Lab {
@@ -51,14 +46,14 @@ impl Lab {
         let theirs = self.cluster.services.get(&id).is_some_and(|service| {
             self.cluster
                 .strangers
-                .contains(&service.uid().unwrap_or_default())
+                .contains(service.metadata.uid.as_deref().unwrap_or_default())
         });
         if on {
             let service = svc(name).within(namespace).0;
             if let Ok((service, changed)) = self.cluster.create_service(service) {
                 self.cluster
                     .strangers
-                    .insert(service.uid().unwrap_or_default());
+                    .insert(service.metadata.uid.clone().unwrap_or_default().into());
                 self.watched(changed);
             }
         } else if theirs {
@@ -109,15 +104,15 @@ impl Lab {
             .cluster
             .slices
             .iter()
-            .filter(|(_, slice)| label(&slice.metadata, l::MIRRORED_SERVICE).is_some())
+            .filter(|(_, slice)| slice.metadata.labels.contains_key(l::MIRRORED_SERVICE))
             .map(|(id, _)| id.clone())
             .collect();
         let nth = |ids: &[Id]| (!ids.is_empty()).then(|| ids[pick % ids.len()].clone());
         let changed = match edit {
             Edit::SliceEndpoints => nth(&slices).map(|id| {
                 self.cluster.edit_slice(&id, |slice| {
-                    slice.endpoints.clear();
-                    slice.ports.clear();
+                    slice.endpoints = Box::default();
+                    slice.ports = Box::default();
                 })
             }),
             Edit::SliceLabels => nth(&slices).map(|id| {
@@ -127,8 +122,8 @@ impl Lab {
             }),
             Edit::SliceOwner => nth(&slices).map(|id| {
                 self.cluster.edit_slice(&id, |slice| {
-                    for owner in slice.metadata.owner_references.iter_mut().flatten() {
-                        "somebody-else".clone_into(&mut owner.uid);
+                    for owner in &mut slice.metadata.owner_references {
+                        owner.uid = "somebody-else".into();
                     }
                 })
             }),
@@ -141,10 +136,8 @@ impl Lab {
     }
 }
 
-fn drop_label(metadata: &mut ObjectMeta, key: &str) {
-    if let Some(labels) = &mut metadata.labels {
-        labels.remove(key);
-    }
+fn drop_label(metadata: &mut Metadata, key: &str) {
+    metadata.labels.remove(key);
 }
 
 fn edit_service(service: &mut Service, edit: Edit) {
@@ -152,32 +145,26 @@ fn edit_service(service: &mut Service, edit: Edit) {
     match edit {
         Edit::StripCluster => drop_label(metadata, l::CLUSTER_NAME),
         Edit::MoveCluster(cluster) => {
-            let labels = metadata.labels.get_or_insert_default();
-            labels.insert(l::CLUSTER_NAME.to_owned(), CLUSTERS[cluster].to_owned());
+            metadata.labels.insert(l::CLUSTER_NAME, CLUSTERS[cluster]);
         }
         Edit::StripMirrored => drop_label(metadata, l::MIRRORED_SERVICE),
         Edit::StripHeadless => drop_label(metadata, l::HEADLESS_MIRROR),
         Edit::Unmanage => {
-            metadata
-                .annotations
-                .get_or_insert_default()
-                .remove(l::MANAGED_BY);
+            metadata.annotations.remove(l::MANAGED_BY);
         }
-        Edit::Junk => {
-            let annotations = metadata.annotations.get_or_insert_default();
-            annotations.insert(JUNK.to_owned(), "1".to_owned());
-        }
+        Edit::Junk => metadata.annotations.insert(JUNK, "1"),
         Edit::Relabel => {
             // Only one that we have set: others may add labels.
-            if let Some(team) = metadata.labels.get_or_insert_default().get_mut("team") {
-                "somebody".clone_into(team);
+            if metadata.labels.contains_key("team") {
+                metadata.labels.insert("team", "somebody");
             }
         }
-        Edit::Ports => service.spec.ports = vec![port("odd", 1)],
+        Edit::Ports => service.spec.ports = [port("odd", 1)].into(),
         Edit::Tokens => {
-            let annotations = metadata.annotations.get_or_insert_default();
-            if let Some(tokens) = annotations.get_mut(l::REMOTE_DISCOVERY) {
-                *tokens = format!("x@gone, {tokens},,");
+            let annotations = &mut metadata.annotations;
+            if let Some(tokens) = annotations.get(l::REMOTE_DISCOVERY) {
+                let tokens = format!("x@gone, {tokens},,");
+                annotations.insert(l::REMOTE_DISCOVERY, tokens);
             }
         }
         Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceOwner => {}

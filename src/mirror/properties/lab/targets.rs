@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube::ResourceExt as _;
-
 use super::{
     super::{
         super::fixtures::{GATEWAY, entry, ip},
@@ -17,10 +15,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
     },
-    mirror::{
-        GatewayState, InvalidLink, Key, LinkEntry, Liveness, Objects, Remote, Target,
-        metadata::label,
-    },
+    mirror::{GatewayState, InvalidLink, Key, LinkEntry, Liveness, Objects, Remote, Target},
 };
 
 impl Lab {
@@ -119,12 +114,12 @@ impl Lab {
         let before = far.services.remove(id);
         if let Some(made) = made {
             let mut service = made.service(&id.0, &id.1);
-            service.metadata.resource_version = Some(self.versions.to_string());
+            service.metadata.resource_version = Some(self.versions.to_string().into());
             if let Some(before) = &before {
                 service.metadata.uid.clone_from(&before.metadata.uid);
                 // Whether a Service is headless is for life.
                 if before.is_headless() != service.is_headless() {
-                    service.metadata.uid = Some(format!("far-{}", self.versions));
+                    service.metadata.uid = Some(format!("far-{}", self.versions).into());
                 }
             }
             far.services.insert(id.clone(), service);
@@ -141,7 +136,7 @@ impl Lab {
                 (_, true) => Seen::Apply(Arc::new(after.clone().unwrap())),
                 (true, false) => {
                     let mut gone = before.clone().unwrap();
-                    gone.metadata.resource_version = Some(self.versions.to_string());
+                    gone.metadata.resource_version = Some(self.versions.to_string().into());
                     Seen::Delete(Arc::new(gone))
                 }
                 (false, false) => continue,
@@ -153,7 +148,7 @@ impl Lab {
 
     pub(super) fn remote_slice(&mut self, cluster: &str, mut slice: EndpointSlice, stands: bool) {
         self.versions += 1;
-        slice.metadata.resource_version = Some(self.versions.to_string());
+        slice.metadata.resource_version = Some(self.versions.to_string().into());
         let id = id(&slice.metadata);
         let far = self.far.entry(cluster.to_owned()).or_default();
         let before = far.slices.remove(&id);
@@ -162,7 +157,7 @@ impl Lab {
             Seen::Apply(Arc::new(slice))
         } else {
             let Some(mut gone) = before else { return };
-            gone.metadata.resource_version = Some(self.versions.to_string());
+            gone.metadata.resource_version = Some(self.versions.to_string().into());
             Seen::Delete(Arc::new(gone))
         };
         for (link, linked) in &self.links {
@@ -179,18 +174,18 @@ impl Lab {
         let taken = |service: &Option<Service>| {
             service
                 .as_ref()
-                .is_some_and(|s| label(&s.metadata, l::FEDERATED) == Some("member"))
+                .is_some_and(|s| s.metadata.labels.get(l::FEDERATED) == Some("member"))
         };
         let after = made.map(|made| {
             let mut service = made.service(&id.0, &id.1);
-            service.metadata.resource_version = Some(self.versions.to_string());
+            service.metadata.resource_version = Some(self.versions.to_string().into());
             service
         });
         let event = match (taken(&before), taken(&after)) {
             (_, true) => Seen::Apply(Arc::new(after.clone().unwrap())),
             (true, false) => {
                 let mut gone = before.clone().unwrap();
-                gone.metadata.resource_version = Some(self.versions.to_string());
+                gone.metadata.resource_version = Some(self.versions.to_string().into());
                 Seen::Delete(Arc::new(gone))
             }
             (false, false) => return,
@@ -224,7 +219,7 @@ impl Linked {
     }
 
     fn watches(&self, link: &str, service: &Service) -> bool {
-        let labels = service.labels();
+        let labels = &service.metadata.labels;
         self.target(link).is_ok_and(|target| {
             target
                 .service_selectors()
@@ -237,7 +232,7 @@ impl Linked {
         let mut services = Objects::default();
         let mut slices = Objects::default();
         for service in far.iter().flat_map(|far| far.services.values()) {
-            let beyond = self.limited && service.name_any() != "a";
+            let beyond = self.limited && service.metadata.name() != "a";
             if self.watches(link, service) && !beyond {
                 services.put(Arc::new(service.clone()));
             }

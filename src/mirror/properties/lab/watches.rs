@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use kube::Resource;
-
 use super::{
     super::{
         super::fixtures::{LINKS, world},
@@ -13,8 +11,8 @@ use super::{
     Event, Lab, Seen,
 };
 use crate::{
-    api::labels as l,
-    mirror::{Grouped, Inserted, Key, Links, Objects, Remote, World, metadata::label},
+    api::{labels as l, metadata::Metadata, wire::Kept},
+    mirror::{Grouped, Inserted, Key, Links, Objects, Remote, World},
 };
 
 impl Lab {
@@ -29,19 +27,19 @@ impl Lab {
                 Changed::Namespace(name) => self.push("namespaces", Event::Namespace(name)),
                 Changed::Service(before, after) => {
                     let (before, after) = (before.as_deref(), after.as_deref());
-                    if let Some(seen) = seen(before, after, is_mirror) {
+                    if let Some(seen) = seen(before, after, is_mirror, |o| &mut o.metadata) {
                         self.push("mirrors", Event::Mirror(seen));
                     }
-                    if let Some(seen) = seen(before, after, is_probe) {
+                    if let Some(seen) = seen(before, after, is_probe, |o| &mut o.metadata) {
                         self.push("probes", Event::Probe(seen));
                     }
                 }
                 Changed::Slice(before, after) => {
                     let (before, after) = (before.as_deref(), after.as_deref());
-                    if let Some(seen) = seen(before, after, is_mirror) {
+                    if let Some(seen) = seen(before, after, is_mirror, |o| &mut o.metadata) {
                         self.push("slices", Event::Slice(seen));
                     }
-                    if let Some(seen) = seen(before, after, is_probe) {
+                    if let Some(seen) = seen(before, after, is_probe, |o| &mut o.metadata) {
                         self.push("probe slices", Event::ProbeSlice(seen));
                     }
                 }
@@ -208,20 +206,21 @@ impl Lab {
     }
 }
 
-pub(super) fn is_mirror(object: &impl Resource) -> bool {
-    label(object.meta(), l::MIRRORED_SERVICE) == Some("true")
+pub(super) fn is_mirror(object: &impl Kept) -> bool {
+    object.metadata().labels.get(l::MIRRORED_SERVICE) == Some("true")
 }
 
-pub(super) fn is_probe(object: &impl Resource) -> bool {
-    label(object.meta(), l::MIRRORED_GATEWAY) == Some("true")
-        && object.meta().namespace.as_deref() == Some(LINKS)
+pub(super) fn is_probe(object: &impl Kept) -> bool {
+    object.metadata().labels.get(l::MIRRORED_GATEWAY) == Some("true")
+        && object.metadata().namespace.as_deref() == Some(LINKS)
 }
 
 /// What a watch with a label selector says of a change.
-fn seen<T: Resource + Clone>(
+fn seen<T: Kept>(
     before: Option<&T>,
     after: Option<&T>,
     watched: fn(&T) -> bool,
+    metadata: fn(&mut T) -> &mut Metadata,
 ) -> Option<Seen<T>> {
     let was = before.filter(|before| watched(before));
     match (was, after) {
@@ -230,9 +229,8 @@ fn seen<T: Resource + Clone>(
             // Kubernetes sends the last state that matched, with the version of the change.
             let mut gone = was.clone();
             if let Some(after) = after {
-                gone.meta_mut()
-                    .resource_version
-                    .clone_from(&after.meta().resource_version);
+                let version = &after.metadata().resource_version;
+                metadata(&mut gone).resource_version.clone_from(version);
             }
             Some(Seen::Delete(Arc::new(gone)))
         }

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::ResourceExt as _;
-
 use super::{
     super::cluster::{Id, Refusal, id},
     Lab,
@@ -15,8 +13,7 @@ use crate::{
     },
     mirror::{
         Key, Kind, Object, Owner, Patch, Plan, RemoteRef, Report, Reported, Write, member,
-        metadata::{annotation, is_managed},
-        mode, owner, plan,
+        metadata::is_managed, mode, owner, plan,
     },
 };
 
@@ -114,16 +111,20 @@ impl Lab {
                 self.watched(changed);
             }
             Write::Create(Object::Service(service)) => {
-                let name = service.name_any();
+                let name = service.metadata.name().to_owned();
                 let (service, changed) = self.cluster.create_service(*service)?;
-                uids.insert(name, service.uid().unwrap_or_default());
+                uids.insert(
+                    name,
+                    service.metadata.uid.clone().unwrap_or_default().into(),
+                );
                 self.watched(changed);
                 self.absorb_service(service);
             }
             Write::Create(Object::EndpointSlice(mut slice)) => {
-                for owner in slice.metadata.owner_references.iter_mut().flatten() {
+                for owner in &mut slice.metadata.owner_references {
                     if owner.uid.is_empty() {
-                        owner.uid = uids.get(&owner.name).ok_or(Refusal::Conflict)?.clone();
+                        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
+                        owner.uid = uid.as_str().into();
                     }
                 }
                 let (slice, changed) = self.cluster.create_slice(*slice)?;
@@ -259,8 +260,10 @@ impl Lab {
     /// A Service that we did not know of has the name.
     fn name_taken(&mut self, key: &Key, wanted: &Service, id: Id) {
         let live = self.cluster.services[&id].clone();
-        let fq = |metadata| annotation(metadata, l::REMOTE_FQ_NAME);
-        let same_origin = is_managed(&live.metadata) && fq(&live.metadata) == fq(&wanted.metadata);
+        let (found, wanted) = (&live.metadata, &wanted.metadata);
+        let same_origin = is_managed(found)
+            && found.annotations.get(l::REMOTE_FQ_NAME)
+                == wanted.annotations.get(l::REMOTE_FQ_NAME);
         if owner(&live.metadata) != Owner::Foreign || same_origin {
             self.look_at(live);
             self.failed.insert(key.clone());
@@ -296,7 +299,7 @@ impl Lab {
     }
 
     fn absorb_slice(&mut self, slice: EndpointSlice) {
-        let probe = slice.labels().contains_key(l::MIRRORED_GATEWAY);
+        let probe = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
         let store = if probe {
             &mut self.world.probe_slices
         } else {

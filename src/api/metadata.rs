@@ -1,0 +1,153 @@
+//! Metadata of the objects that the stores keep: what is read or written here, and nothing else.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{map::Map, null_is_default, word::Word};
+
+/// Metadata of an object that is kept. `k8s_openapi`'s takes 400 bytes before it holds anything, and a copy of the whole
+/// object in `managedFields`.
+///
+/// All fields are optional, as they are for Kubernetes: an object that is yet to be made has no UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Box<str>>,
+    /// Namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Box<str>>,
+    /// UID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Box<str>>,
+    /// Version of this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<Box<str>>,
+    /// Labels.
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub labels: Map,
+    /// Annotations, without those that are never kept.
+    #[serde(
+        default,
+        deserialize_with = "worth_keeping",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub annotations: Map,
+    /// Objects that this one belongs to.
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "<[_]>::is_empty"
+    )]
+    pub owner_references: Box<[OwnerReference]>,
+}
+
+/// An object that another one belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// API group and version.
+    #[serde(default)]
+    pub api_version: Word,
+    /// Kind.
+    #[serde(default)]
+    pub kind: Word,
+    /// Name.
+    #[serde(default)]
+    pub name: Box<str>,
+    /// UID.
+    #[serde(default)]
+    pub uid: Box<str>,
+    /// Whether it is the one that controls this object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    /// Whether it waits to be deleted until this object is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+/// Annotations that are not kept: nobody here reads them, and one is as large as the whole object.
+pub const NEVER_KEPT: [&str; 2] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+];
+
+fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
+    let mut annotations: Map = null_is_default(deserializer)?;
+    for key in NEVER_KEPT {
+        if annotations.contains_key(key) {
+            annotations.remove(key);
+        }
+    }
+    Ok(annotations)
+}
+
+impl Metadata {
+    /// The name; empty if there is none.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The namespace; empty if there is none.
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Namespace and name.
+    pub fn id(&self) -> (String, String) {
+        (self.namespace().to_owned(), self.name().to_owned())
+    }
+
+    /// The resource version as a number; 0 if there is none.
+    ///
+    /// Kubernetes: resource versions of one object can be compared as numbers (KEP-5504).
+    pub fn version(&self) -> u64 {
+        let version = self.resource_version.as_deref();
+        version.and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_or_written_here_is_kept_and_nothing_else() {
+        let kept = json!({
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+            "labels": { "a": "1" }, "annotations": { "other": "x" },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "Service", "name": "b", "uid": "v",
+                "controller": true, "blockOwnerDeletion": false,
+            }],
+        });
+        let mut sent = kept.clone();
+        sent["managedFields"] = json!([{ "manager": "kubectl", "operation": "Update" }]);
+        sent["creationTimestamp"] = json!("2026-01-02T03:04:05Z");
+        for key in NEVER_KEPT {
+            sent["annotations"][key] = json!("{}");
+        }
+        let metadata: Metadata = serde_json::from_value(sent).unwrap();
+        assert_eq!(json!(metadata), kept);
+        assert_eq!(metadata.version(), 7);
+    }
+
+    #[test]
+    fn null_and_absent_mean_the_same() {
+        let null = json!({
+            "name": null, "labels": null, "annotations": null, "ownerReferences": null,
+        });
+        for sent in [null, json!({}), json!({ "labels": {}, "annotations": {} })] {
+            let metadata: Metadata = serde_json::from_value(sent).unwrap();
+            assert_eq!(metadata, Metadata::default());
+            assert_eq!(json!(metadata), json!({}));
+            assert_eq!((metadata.name(), metadata.version()), ("", 0));
+        }
+    }
+}
