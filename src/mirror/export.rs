@@ -43,12 +43,12 @@ pub fn member(target: &Target, service: &Service) -> bool {
 }
 
 /// Whether a selector takes a Service. What a service mirror made is never taken, nor what a remote API server claims to
-/// be in a namespace that cannot be.
+/// have under a name or in a namespace that cannot be.
 pub(super) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
-    let namespace = service.metadata.namespace();
     selector.is_some_and(|selector| selector.matches(&service.metadata.labels))
         && !is_mirror(service)
-        && is_dns_label(namespace)
+        && is_dns_label(service.metadata.namespace())
+        && is_dns_label(service.metadata.name())
 }
 
 #[cfg(test)]

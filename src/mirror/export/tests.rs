@@ -45,6 +45,16 @@ fn labels_decide_how_a_service_takes_part() {
             svc("web").exported().annotation(l::MANAGED_BY, l::MANAGER),
             (None, false),
         ),
+        (
+            "a name that no API server would take",
+            svc("a\u{1b}[2J").exported().member(),
+            (None, false),
+        ),
+        (
+            "a namespace that no API server would take",
+            svc("web").within("a b").exported().member(),
+            (None, false),
+        ),
     ] {
         let target = target("east");
         assert_eq!(
