@@ -101,16 +101,16 @@ pub async fn create(client: Client, service: Service, with_slice: bool) {
     }
 }
 
-/// Deletes a Service and its slice.
+/// Deletes a Service's slice, and then the Service: the other way round Kubernetes would delete the slice, too.
 pub async fn delete(client: Client, namespace: String, service: String, slice: String) {
-    let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
-    services
-        .delete(&service, &DeleteParams::background())
-        .await
-        .unwrap();
-    let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
+    let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &namespace);
     slices
         .delete(&slice, &DeleteParams::background())
+        .await
+        .unwrap();
+    let services: Api<Wire<Service>> = Api::namespaced(client, &namespace);
+    services
+        .delete(&service, &DeleteParams::background())
         .await
         .unwrap();
 }
