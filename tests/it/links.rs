@@ -6,7 +6,10 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use linkerd_mc::api::link::{Link, LinkStatus, ServiceCondition, ServiceStatus};
+use linkerd_mc::api::{
+    labels as l,
+    link::{Link, LinkStatus, ServiceCondition, ServiceStatus},
+};
 use serde_json::{Value, json};
 
 use crate::fleet::{NAMESPACE, SOON, link_gen};
@@ -177,7 +180,7 @@ pub(crate) async fn member_is(
         .clone()
 }
 
-/// Events that name this object.
+/// Our Events that name this object.
 pub(crate) async fn events(
     plane: &ControlPlane,
     namespace: &str,
@@ -188,5 +191,10 @@ pub(crate) async fn events(
     let found = Api::<Event>::namespaced(plane.client(), namespace)
         .list(&ListParams::default().fields(&fields))
         .await?;
-    Ok(found.items)
+    let is_ours = |event: &Event| {
+        let source = event.source.as_ref().and_then(|s| s.component.as_deref());
+        source.is_some_and(|source| source.starts_with(l::EVENT_SOURCE_PREFIX))
+    };
+    // Kubernetes has its own news of Services, as when two of its controllers write slices at once.
+    Ok(found.items.into_iter().filter(is_ours).collect())
 }
