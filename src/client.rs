@@ -21,7 +21,7 @@ pub use self::credentials::{
     watcher_from_credentials,
 };
 pub use self::multiplexed::multiplexed;
-use crate::hint::{HintExt as _, fail};
+use crate::hint::{HintExt as _, fail, one_line};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -246,14 +246,6 @@ pub fn explain(error: &kube::Error) -> String {
         None if line == "deadline has elapsed" => "no answer in time".to_owned(),
         None => line,
     }
-}
-
-/// A text on one line that does nothing to a terminal: a server of unknown origin may have written it.
-fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]

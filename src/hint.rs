@@ -33,6 +33,14 @@ pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     })
 }
 
+/// A text on one line that does nothing to a terminal: a server, or a file, of unknown origin may have written it.
+pub fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// Adds what failed, and what to do about it, to an error.
 pub trait HintExt<T> {
     /// Like [`anyhow::Context::with_context`], with a hint.

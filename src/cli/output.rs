@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
 
-use crate::hint::hint_of;
+use crate::hint::{hint_of, one_line};
 
 /// Writes data to stdout, whole.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
@@ -91,12 +91,4 @@ fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
     // Nothing can be done, and nobody told, when stderr is gone.
     let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
-}
-
-/// A text on one line that does nothing to the terminal: a server of unknown origin may have written it.
-fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }

@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::hint::one_line;
+
 /// Writes a value as one YAML document that ends in a newline.
 pub fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let options = serde_saphyr::ser_options! {
@@ -58,26 +60,18 @@ pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
 /// Reads one YAML document. The error has no excerpt of `text`.
 pub fn from_yaml<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
     serde_saphyr::from_str_with_options(text, quiet())
-        .map_err(|error| anyhow::anyhow!("{}", without_control(&error.to_string())))
+        .map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))
 }
 
 /// Reads all documents of a YAML stream, empty ones left out. The error has no excerpt of `text`.
 pub fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, quiet())
-        .map_err(|error| anyhow::anyhow!("{}", without_control(&error.to_string())))?;
+        .map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))?;
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
 }
 
 fn quiet() -> serde_saphyr::Options {
     serde_saphyr::options! { with_snippet: false }
-}
-
-/// A message on one line that does nothing to a terminal: a key of the text may be in it.
-fn without_control(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]
