@@ -136,7 +136,9 @@ async fn serve(listener: std::net::TcpListener, mut state: watch::Receiver<State
         tokio::select! {
             changed = state.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
-                if let Ok((client, _)) = accepted {
+                // What holds by now: a cut that came first is not meant for this connection.
+                let now = *state.borrow();
+                if let Ok((client, _)) = accepted && now.fault != Fault::Refuse {
                     tokio::spawn(connection(client, state.clone(), now));
                 }
             }
