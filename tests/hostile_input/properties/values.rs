@@ -239,12 +239,15 @@ fn replace(tree: &mut Value, all: &[(String, String)]) {
     }
 }
 
-/// Characters that YAML 1.1, which kubectl reads, has no place for outside of escapes, or takes for line breaks.
+/// Characters that YAML 1.1, which kubectl reads, has no place for outside of escapes, or takes for line breaks. A tab has
+/// one, inside of a line.
 fn is_printable(manifest: &Manifest) {
     let text = manifest.to_yaml();
     let odd = text.chars().find(|c| {
         let breaks = matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
-        breaks || matches!(c, '\u{fffe}' | '\u{ffff}') || (c.is_control() && *c != '\n')
+        breaks
+            || matches!(c, '\u{fffe}' | '\u{ffff}')
+            || (c.is_control() && !matches!(c, '\n' | '\t'))
     });
     assert_eq!(odd, None, "{text}");
     assert_eq!(manifest.to_json().lines().count(), manifest.objects().len());
