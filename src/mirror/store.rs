@@ -197,17 +197,18 @@ impl<T: Grouped> Objects<T> {
     /// Takes an object in, unless a newer state of it is known. Returns what was known before, if it was taken.
     ///
     /// Our own write's answer can overtake the watch: then the watch's older event must not undo it. And the watch can
-    /// overtake the answer: an object that was seen to go does not come back with it.
+    /// overtake the answer: an object that was seen to go does not come back with it, nor in place of its successor.
     pub fn insert(&mut self, object: Arc<T>) -> Inserted<T> {
         let new = object.metadata();
         let known = self.get(new.namespace(), new.name());
-        let stale = known.is_some_and(|known| {
-            let known = known.metadata();
-            let seen = known.version();
-            known.uid == new.uid && seen > 0 && seen >= new.version()
-        });
-        let gone = known.is_none() && self.is_gone(new);
-        if stale || gone {
+        let stale = match known.map(|known| known.metadata()) {
+            Some(known) if known.uid == new.uid => {
+                known.version() > 0 && known.version() >= new.version()
+            }
+            // Nothing is known, or another object that has taken the name.
+            _ => self.is_gone(new),
+        };
+        if stale {
             Inserted::Stale
         } else {
             Inserted::Taken(self.put(object))

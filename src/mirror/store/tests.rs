@@ -60,6 +60,20 @@ fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
 }
 
 #[test]
+fn what_was_seen_to_go_does_not_take_the_place_of_its_successor() {
+    let mut objects = Objects::default();
+    objects.insert(service("a", "old", 9));
+    objects.remove(&service("a", "old", 10)).unwrap();
+    objects.insert(service("a", "new", 11));
+    assert!(matches!(
+        objects.insert(service("a", "old", 9)),
+        Inserted::Stale
+    ));
+    let known = objects.get("ns", "a").unwrap();
+    assert_eq!(known.metadata.uid.as_deref(), Some("new"));
+}
+
+#[test]
 fn no_more_of_what_went_is_remembered_than_is_good_for_something() {
     let mut objects = Objects::<Service>::default();
     for number in 0..2 * REMEMBERED {
