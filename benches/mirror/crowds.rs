@@ -83,13 +83,8 @@ impl Bench {
         let took = started.elapsed();
         self.mirrored(count * EACH).await;
         let sockets = connections(self.controller().pid());
-        let metrics = self.controller().get("/metrics").await;
-        let tasks = metrics
-            .iter()
-            .flat_map(|(_, text)| text.lines())
-            .find_map(|line| line.strip_prefix("linkerd_mc_tasks "))
-            .unwrap_or("?")
-            .to_owned();
+        let tasks = self.controller().metric("linkerd_mc_tasks").await;
+        let tasks: usize = tasks.unwrap().unwrap();
         let mut row = self.row(&format!("{count} Links"), Some(took), None);
         row.objects = count * EACH;
         row.note = format!(

@@ -167,14 +167,10 @@ impl Bench {
         // By what the controller says, at first: lists of everything, again and again, would take the machine's time.
         let controller = self.controller.as_ref().unwrap();
         self.until("the controller", async || {
-            let metrics = controller.get("/metrics").await.map(|(_, text)| text);
-            let slices = metrics
-                .iter()
-                .flat_map(|text| text.lines())
-                .find_map(|line| {
-                    let number = line.strip_prefix(r#"endpoints_cache_size{cluster="local"} "#)?;
-                    number.parse::<usize>().ok()
-                });
+            let slices = controller
+                .metric(r#"endpoints_cache_size{cluster="local"}"#)
+                .await;
+            let slices: Option<usize> = slices.ok().flatten();
             slices.is_some_and(|slices| slices == expected || (expected > 0 && slices > expected))
         })
         .await;

@@ -102,6 +102,16 @@ impl Metadata {
         (self.namespace().to_owned(), self.name().to_owned())
     }
 
+    /// A label; empty if there is none.
+    pub fn label(&self, key: &str) -> &str {
+        self.labels.get(key).unwrap_or_default()
+    }
+
+    /// An annotation; empty if there is none.
+    pub fn annotation(&self, key: &str) -> &str {
+        self.annotations.get(key).unwrap_or_default()
+    }
+
     /// The resource version as a number; 0 if there is none.
     ///
     /// Kubernetes: resource versions of one object can be compared as numbers (KEP-5504).

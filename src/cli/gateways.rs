@@ -122,13 +122,7 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for mirror in mirrors {
         *services
-            .entry(
-                mirror
-                    .metadata
-                    .labels
-                    .get(labels::CLUSTER_NAME)
-                    .unwrap_or_default(),
-            )
+            .entry(mirror.metadata.label(labels::CLUSTER_NAME))
             .or_default() += 1;
     }
     let mut gateways: Vec<_> = links

@@ -173,6 +173,16 @@ impl Controller {
         Ok((status, String::from_utf8(body.to_vec())?))
     }
 
+    /// The value of one of its metrics, by name and labels; `None` if it has no such series.
+    pub(crate) async fn metric<T: std::str::FromStr>(
+        &self,
+        series: &str,
+    ) -> anyhow::Result<Option<T>> {
+        let (_, text) = self.get("/metrics").await?;
+        let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
+        Ok(text.lines().find_map(value))
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -115,10 +115,7 @@ pub(crate) async fn condition_is(
     status: &str,
     reason: &str,
 ) -> Condition {
-    let found = status_that(plane, link, |now| {
-        condition(now, type_).is_some_and(|c| c.status == status && c.reason == reason)
-    });
-    condition(&found.await, type_).unwrap().clone()
+    condition_says(plane, link, type_, (status, reason), "").await
 }
 
 /// Waits until a Link has a condition with this status and reason whose message holds this.
@@ -128,12 +125,12 @@ pub(crate) async fn condition_says(
     type_: &str,
     (status, reason): (&str, &str),
     text: &str,
-) {
-    status_that(plane, link, |now| {
+) -> Condition {
+    let found = status_that(plane, link, |now| {
         condition(now, type_)
             .is_some_and(|c| c.status == status && c.reason == reason && c.message.contains(text))
-    })
-    .await;
+    });
+    condition(&found.await, type_).unwrap().clone()
 }
 
 /// What a list of a Link's status says of a Service.

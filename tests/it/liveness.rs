@@ -30,19 +30,10 @@ async fn probed(hub: &Hub, cluster: &str, path: &str) {
     apply(&hub.west, &printed).await;
 }
 
-/// The value of a metric of the controller.
-async fn metric(hub: &Hub, series: &str) -> anyhow::Result<Option<f64>> {
-    let (_, text) = hub.controller.get("/metrics").await?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-    Ok(value)
-}
-
 /// Waits until a metric has a value.
 async fn metric_is(hub: &Hub, series: &str, is: impl Fn(Option<f64>) -> bool) {
     eventually(series, SOON, async || {
-        Ok(is(metric(hub, series).await?).then_some(()))
+        Ok(is(hub.controller.metric(series).await?).then_some(()))
     })
     .await
     .unwrap();

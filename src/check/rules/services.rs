@@ -67,14 +67,9 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
         Err(why) => return Some(format!("cannot list probe Services: {why}")),
         Ok(probes) => probes,
     };
-    let mut probes = probes.iter().filter(|probe| {
-        probe
-            .metadata
-            .labels
-            .get(labels::CLUSTER_NAME)
-            .unwrap_or_default()
-            == link.cluster()
-    });
+    let mut probes = probes
+        .iter()
+        .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster());
     let Some(probe) = probes.next() else {
         return Some("its probe Service is not there".to_owned());
     };
@@ -114,24 +109,13 @@ pub(super) fn endpoints(facts: &Facts) -> Verdict {
 
 /// Whether a mirror has EndpointSlices; that of a Service in discovery mode has its endpoints elsewhere.
 fn has_own_endpoints(mirror: &Service) -> bool {
-    mirror
-        .metadata
-        .labels
-        .get(labels::REMOTE_DISCOVERY)
-        .is_none_or(str::is_empty)
-        && !is_federated(mirror)
+    mirror.metadata.label(labels::REMOTE_DISCOVERY).is_empty() && !is_federated(mirror)
 }
 
 fn is_federated(mirror: &Service) -> bool {
     [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
         .iter()
-        .any(|key| {
-            mirror
-                .metadata
-                .annotations
-                .get(key)
-                .is_some_and(|value| !value.is_empty())
-        })
+        .any(|key| !mirror.metadata.annotation(key).is_empty())
 }
 
 pub(super) fn orphans(facts: &Facts) -> Verdict {
@@ -143,11 +127,7 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
     let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
     let mut problems = Vec::new();
     for mirror in mirrors {
-        let cluster = mirror
-            .metadata
-            .labels
-            .get(labels::CLUSTER_NAME)
-            .unwrap_or_default();
+        let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
         if !cluster.is_empty() && !clusters.contains(cluster) {
             problems.push(format!(
                 "Service {} is mirrored from {cluster}, which has no Link",
@@ -156,9 +136,7 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
         }
         let members = mirror
             .metadata
-            .annotations
-            .get(labels::REMOTE_DISCOVERY)
-            .unwrap_or_default()
+            .annotation(labels::REMOTE_DISCOVERY)
             .split(',');
         for (_, cluster) in members.filter_map(|member| member.split_once('@')) {
             if !clusters.contains(cluster) {

@@ -81,13 +81,7 @@ impl Mode {
     }
 
     fn of(mirror: &Service) -> Self {
-        let has = |key| {
-            mirror
-                .metadata
-                .labels
-                .get(key)
-                .is_some_and(|value| !value.is_empty())
-        };
+        let has = |key| !mirror.metadata.label(key).is_empty();
         if !members(mirror).is_empty() {
             Self::Federated
         } else if has(labels::REMOTE_DISCOVERY) {
@@ -148,27 +142,15 @@ pub(super) fn rows(
 
 /// What a mirror stands for.
 fn from(mirror: &Service, mode: Mode) -> Vec<String> {
-    let cluster = mirror
-        .metadata
-        .labels
-        .get(labels::CLUSTER_NAME)
-        .unwrap_or_default();
-    let remote = mirror
-        .metadata
-        .labels
-        .get(labels::REMOTE_SERVICE)
-        .unwrap_or_default();
+    let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
+    let remote = mirror.metadata.label(labels::REMOTE_SERVICE);
     if mode == Mode::Federated {
         return members(mirror);
     }
     if !remote.is_empty() {
         return vec![format!("{remote}@{cluster}")];
     }
-    let fq_name = mirror
-        .metadata
-        .annotations
-        .get(labels::REMOTE_FQ_NAME)
-        .unwrap_or_default();
+    let fq_name = mirror.metadata.annotation(labels::REMOTE_FQ_NAME);
     let namespace = mirror.metadata.namespace.as_deref().unwrap_or_default();
     let remote = fq_name
         .split_once(&format!(".{namespace}.svc."))
@@ -179,12 +161,7 @@ fn from(mirror: &Service, mode: Mode) -> Vec<String> {
 /// Members of a federated Service; none of any other.
 fn members(service: &Service) -> Vec<String> {
     let list = |key| {
-        let list = service
-            .metadata
-            .annotations
-            .get(key)
-            .unwrap_or_default()
-            .split(',');
+        let list = service.metadata.annotation(key).split(',');
         list.filter(|member| !member.is_empty())
     };
     let local = list(labels::LOCAL_DISCOVERY).map(|name| format!("{name}@(local)"));

@@ -18,17 +18,17 @@ impl Vitals {
         let process = format!("/proc/{}", controller.pid());
         let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
         let files = std::fs::read_dir(format!("{process}/fd")).unwrap().count();
-        let (_, metrics) = controller.get("/metrics").await.unwrap();
-        let number = |text: &str, name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name));
+        let tasks = controller.metric("linkerd_mc_tasks").await.unwrap();
+        let number = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
             let value = value.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             value.unwrap_or_else(|| panic!("there is no {name}"))
         };
         Self([
-            number(&status, "VmRSS:"),
-            number(&metrics, "linkerd_mc_tasks "),
+            number("VmRSS:"),
+            tasks.expect("a metric of tasks"),
             files as u64,
-            number(&status, "Threads:"),
+            number("Threads:"),
         ])
     }
 
