@@ -16,7 +16,7 @@ use crate::{
     objects::{all, count, create, namespace, service},
     process::{connections, cost},
     program::run,
-    scenarios::Bench,
+    scenarios::{Bench, settled},
 };
 
 /// Exported Services of `noise`.
@@ -40,7 +40,7 @@ impl Bench {
         let flags = ["--selector=mirror.linkerd.io/exported=heard"];
         let yaml = self.link_yaml("heard", &way.url(), &flags);
         for noise in [0, self.args.noise] {
-            self.export("noise", noise, json!({})).await;
+            self.others(noise).await;
             self.stop();
             self.writes();
             let before = way.received();
@@ -171,6 +171,19 @@ impl Bench {
             create(self.remote.clone(), service, true)
         }))
         .await;
+    }
+
+    /// Makes Services that are not exported, and waits until Kubernetes has made their slices. They are headless: what
+    /// it takes to allocate a ClusterIP grows with the number of those there are.
+    async fn others(&self, count: usize) {
+        all((0..count).map(|index| {
+            let name = format!("noise-{index}");
+            let mut service = service(&namespace("bench", index), &name, json!({}));
+            service.spec.cluster_ip = Some("None".into());
+            create(self.remote.clone(), service, true)
+        }))
+        .await;
+        settled(&self.remote, self.args.services + HEARD + count).await;
     }
 
     fn link_yaml(&self, name: &str, url: &str, flags: &[&str]) -> String {

@@ -93,13 +93,13 @@ pub async fn all_of(args: &Args) -> Report {
 }
 
 /// Waits until Kubernetes has made its own slice for each exported Service: that work is nobody's.
-async fn settled(client: &Client, services: usize) {
+pub async fn settled(client: &Client, services: usize) {
     let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let ours = ListParams::default().labels("endpointslice.kubernetes.io/managed-by!=bench,app");
     let started = Instant::now();
     while slices.list_metadata(&ours).await.unwrap().items.len() < services {
         assert!(started.elapsed() < Duration::from_secs(600), "no slices");
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
 }
 
