@@ -152,6 +152,18 @@ impl Metrics {
             .set(at.as_duration().as_secs_f64());
     }
 
+    /// When the token that a Link's target cluster is watched with expires; `None` if it never does, or if there is
+    /// none in use.
+    pub fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
+        let gauges = &self.0.credentials_expiry;
+        match at {
+            Some(at) => gauges
+                .with_label_values(&[link])
+                .set(at.as_duration().as_secs_f64()),
+            None => drop_series(gauges, &[link]),
+        }
+    }
+
     /// Whether a Link is ready.
     pub fn link_ready(&self, link: &str, ready: bool) {
         self.0
@@ -177,10 +189,22 @@ impl Metrics {
         self.0.leader.set(leads.into());
     }
 
-    /// Drops every series of a Link and of its target cluster.
-    ///
-    /// `cluster` must not be the target of another living Link.
-    pub fn remove_link(&self, link: &str, cluster: &str) {
+    /// Drops every series of a Link.
+    pub fn remove_link(&self, link: &str) {
+        let families = &self.0;
+        for gauges in [
+            &families.link_ready,
+            &families.mirrored,
+            &families.federated,
+            &families.unhealthy,
+        ] {
+            drop_series(gauges, &[link]);
+        }
+        drop_series(&families.credentials_expiry, &[link]);
+    }
+
+    /// Drops every series of a target cluster. It must not be the target of a living Link.
+    pub fn remove_cluster(&self, cluster: &str) {
         let families = &self.0;
         self.drop_gateway_state(cluster);
         for gauges in [
@@ -197,14 +221,6 @@ impl Metrics {
         drop_series(&families.last_contact, &[cluster]);
         for kind in Kind::ALL {
             drop_series(&families.watch_restarts, &[cluster, kind.as_str()]);
-        }
-        for gauges in [
-            &families.link_ready,
-            &families.mirrored,
-            &families.federated,
-            &families.unhealthy,
-        ] {
-            drop_series(gauges, &[link]);
         }
     }
 
@@ -270,6 +286,7 @@ pub(crate) mod tests {
             m.watch_restarted(cluster, kind);
         }
         m.last_contact(cluster, Timestamp::from_millisecond(1_500).unwrap());
+        m.credentials_expire(link, Some(Timestamp::from_second(2_500).unwrap()));
         m.link_ready(link, true);
         let counts = LinkCounts {
             mirrored: 1,
@@ -302,6 +319,7 @@ pub(crate) mod tests {
             r#"service_cache_size{cluster="c"} 3"#,
             r#"endpoints_cache_size{cluster="c"} 4"#,
             r#"linkerd_mc_last_contact_timestamp_seconds{cluster="c"} 1.5"#,
+            r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="l"} 2500"#,
             r#"linkerd_mc_writes_total{kind="Service",result="ok",verb="create"} 1"#,
             r#"linkerd_mc_unhealthy{link="l"} 3"#,
             "linkerd_mc_leader 1",
@@ -316,13 +334,16 @@ pub(crate) mod tests {
         let before = m.render();
         fill_link(&m, "gone-link", "gone-cluster");
         assert!(m.render().contains("gone-cluster"));
-        m.remove_link("gone-link", "gone-cluster");
+        m.remove_link("gone-link");
+        assert!(!m.render().contains("gone-link"));
+        m.remove_cluster("gone-cluster");
         let without_process = |text: &str| -> Vec<String> {
             let ours = |line: &&str| !line.contains("process_");
             text.lines().filter(ours).map(str::to_owned).collect()
         };
         assert_eq!(without_process(&m.render()), without_process(&before));
-        m.remove_link("gone-link", "gone-cluster");
+        m.remove_link("gone-link");
+        m.remove_cluster("gone-cluster");
     }
 
     #[test]

@@ -139,11 +139,15 @@ async fn while_credentials_are_broken_the_old_connection_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rotated_credentials_are_taken_up() {
-    let (east, west) = hub().await.pair();
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    let expiry = r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="rotated"}"#;
     namespace("rotated", &[east, west]).await;
     own_link(west, east, "rotated", &[]).await;
     export(east, "rotated", &web("web", "rotated")).await;
     let before = service(west, "rotated", "web-rotated", |_| true).await;
+    // This token never expires.
+    hub.controller.metric_is(expiry, |at| at.is_none()).await;
 
     let allow = run(
         east.kubeconfig(),
@@ -166,6 +170,13 @@ async fn rotated_credentials_are_taken_up() {
     .await
     .unwrap();
     condition_is(west, "rotated", "Ready", "True", "Mirroring").await;
+    let day = 24.0 * 3600.0;
+    let tomorrow = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64() + day;
+    hub.controller
+        .metric_is(expiry, |at| {
+            at.is_some_and(|at| (at - tomorrow).abs() < 600.0)
+        })
+        .await;
     export(east, "rotated", &web("more", "rotated")).await;
     service(west, "rotated", "more-rotated", |_| true).await;
     let after = services(west, "rotated").get("web-rotated").await.unwrap();

@@ -183,6 +183,15 @@ impl Controller {
         Ok(text.lines().find_map(value))
     }
 
+    /// Waits until a metric has a value.
+    pub(crate) async fn metric_is(&self, series: &str, is: impl Fn(Option<f64>) -> bool) {
+        eventually(series, SOON, async || {
+            Ok(is(self.metric(series).await?).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -169,6 +169,15 @@ async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
     gone(west, "twins", "from-north-twin-a").await;
     condition_is(west, "twin-a", "Ready", "True", "Mirroring").await;
 
+    // One that never had the cluster leaves nothing.
+    younger[2]["metadata"]["name"] = json!("twin-c");
+    apply(west, &younger[2..]).await;
+    condition_is(west, "twin-c", "Ready", "False", "DuplicateCluster").await;
+    let ready = r#"linkerd_mc_link_ready{link="twin-c"}"#;
+    hub.controller.metric_is(ready, |v| v == Some(0.0)).await;
+    unlink(west, "twin-c").await;
+    hub.controller.metric_is(ready, |v| v.is_none()).await;
+
     unlink(west, "twin-a").await;
     condition_is(west, "twin-b", "Ready", "True", "Mirroring").await;
     service(west, "twins", "from-north-twin-a", |_| true).await;

@@ -30,15 +30,6 @@ async fn probed(hub: &Hub, cluster: &str, path: &str) {
     apply(&hub.west, &printed).await;
 }
 
-/// Waits until a metric has a value.
-async fn metric_is(hub: &Hub, series: &str, is: impl Fn(Option<f64>) -> bool) {
-    eventually(series, SOON, async || {
-        Ok(is(hub.controller.metric(series).await?).then_some(()))
-    })
-    .await
-    .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
     let hub = hub().await;
@@ -73,10 +64,16 @@ async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
     eprintln!("not ready {took:?} after the gateway died, the limit is {limit:?}");
     condition_is(west, "pulse", "GatewayAlive", "False", "ProbeFailed").await;
     let series = |name: &str| format!("{name}{{target_cluster_name=\"pulse\"}}");
-    metric_is(hub, &series("gateway_alive"), |v| v == Some(0.0)).await;
-    metric_is(hub, &series("gateway_enabled"), |v| v == Some(1.0)).await;
+    hub.controller
+        .metric_is(&series("gateway_alive"), |v| v == Some(0.0))
+        .await;
+    hub.controller
+        .metric_is(&series("gateway_enabled"), |v| v == Some(1.0))
+        .await;
     let failed = "gateway_probes{probe_successful=\"false\",target_cluster_name=\"pulse\"}";
-    metric_is(hub, failed, |v| v >= Some(f64::from(THRESHOLD))).await;
+    hub.controller
+        .metric_is(failed, |v| v >= Some(f64::from(THRESHOLD)))
+        .await;
     // A mirror that changes meanwhile, or is made, has no ready endpoints either, nor has one that refills.
     export(east, "pulse", &web("late", "pulse")).await;
     endpoints(east, "pulse", "web", 0).await;
@@ -99,16 +96,22 @@ async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
         }
     }
     condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
-    metric_is(hub, &series("gateway_alive"), |v| v == Some(1.0)).await;
-    metric_is(hub, &series("gateway_latency"), |v| v.is_some()).await;
-    metric_is(hub, &series("gateway_probe_latency_ms_count"), |v| {
-        v >= Some(1.0)
-    })
-    .await;
-    metric_is(hub, &series("service_mirror_endpoint_repairs"), |v| {
-        v >= Some(2.0)
-    })
-    .await;
+    hub.controller
+        .metric_is(&series("gateway_alive"), |v| v == Some(1.0))
+        .await;
+    hub.controller
+        .metric_is(&series("gateway_latency"), |v| v.is_some())
+        .await;
+    hub.controller
+        .metric_is(&series("gateway_probe_latency_ms_count"), |v| {
+            v >= Some(1.0)
+        })
+        .await;
+    hub.controller
+        .metric_is(&series("service_mirror_endpoint_repairs"), |v| {
+            v >= Some(2.0)
+        })
+        .await;
 
     unlink(west, "pulse").await;
     for name in [
@@ -117,9 +120,11 @@ async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
         "gateway_latency",
         "gateway_probe_latency_ms_count",
     ] {
-        metric_is(hub, &series(name), |v| v.is_none()).await;
+        hub.controller
+            .metric_is(&series(name), |v| v.is_none())
+            .await;
     }
-    metric_is(hub, failed, |v| v.is_none()).await;
+    hub.controller.metric_is(failed, |v| v.is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,10 +203,11 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     )
     .await;
     gone(west, NAMESPACE, "probe-probe").await;
-    metric_is(hub, "gateway_enabled{target_cluster_name=\"probe\"}", |v| {
-        v == Some(0.0)
-    })
-    .await;
+    hub.controller
+        .metric_is("gateway_enabled{target_cluster_name=\"probe\"}", |v| {
+            v == Some(0.0)
+        })
+        .await;
     edit(
         west,
         "probe",

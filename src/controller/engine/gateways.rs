@@ -156,7 +156,7 @@ impl Engine {
     /// Takes in what a gateway's tasks report.
     pub(super) fn signal(&mut self, name: &str, id: u64, signal: Signal) {
         if let Signal::Ended(cluster) = &signal {
-            self.forget_metrics(name, cluster);
+            self.forget_cluster(cluster);
             return;
         }
         let entry = self

@@ -202,10 +202,16 @@ impl Engine {
         self.mark_all(keys);
     }
 
+    /// Drops the series of a Link, and those of a cluster that no Link names any more.
+    fn forget_metrics(&self, link: &str, cluster: &str) {
+        self.metrics.remove_link(link);
+        self.forget_cluster(cluster);
+    }
+
     /// Drops the series of a cluster that no Link names any more.
-    pub(super) fn forget_metrics(&self, link: &str, cluster: &str) {
+    pub(super) fn forget_cluster(&self, cluster: &str) {
         if self.world.link(cluster).is_none() {
-            self.metrics.remove_link(link, cluster);
+            self.metrics.remove_cluster(cluster);
         }
     }
 
@@ -248,6 +254,7 @@ impl Engine {
             state.status.touch();
             if idle {
                 state.end_sessions();
+                self.metrics.credentials_expire(&name, None);
                 state.watched = None;
                 state.ledger = Ledger::default();
                 state.carried = false;

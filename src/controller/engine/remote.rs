@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     api::k8s::Service,
+    client::credentials_expiry,
     controller::{
         clock,
         metrics::{Cache, Kind},
@@ -149,6 +150,9 @@ impl Engine {
             return;
         };
         state.current = state.pending.take().map(|pending| pending.session);
+        let in_use = state.current.as_ref().map(|session| &session.spec);
+        let expiry = in_use.and_then(|spec| credentials_expiry(&spec.kubeconfig));
+        self.metrics.credentials_expire(link, expiry);
         state.set_credentials(Some(Ok(())));
         state.troubles.clear();
         state.set_contact(0, Contact::Alive);

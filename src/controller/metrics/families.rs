@@ -25,6 +25,7 @@ pub(super) struct Families {
     pub(super) writes: IntCounterVec,
     pub(super) watch_restarts: IntCounterVec,
     pub(super) last_contact: GaugeVec,
+    pub(super) credentials_expiry: GaugeVec,
     pub(super) link_ready: IntGaugeVec,
     pub(super) mirrored: IntGaugeVec,
     pub(super) federated: IntGaugeVec,
@@ -140,16 +141,17 @@ impl Families {
                 "Times that a watch failed and was started again",
                 &["cluster", "kind"],
             ),
-            last_contact: register(
+            last_contact: times(
                 &r,
-                GaugeVec::new(
-                    Opts::new(
-                        "linkerd_mc_last_contact_timestamp_seconds",
-                        "When the cluster's API server last answered, Unix time",
-                    ),
-                    cluster,
-                )
-                .expect(VALID),
+                "linkerd_mc_last_contact_timestamp_seconds",
+                "When the cluster's API server last answered, Unix time",
+                cluster,
+            ),
+            credentials_expiry: times(
+                &r,
+                "linkerd_mc_credentials_expiry_timestamp_seconds",
+                "When the token in use for the Link's target cluster expires, Unix time; absent if it never does",
+                link,
             ),
             link_ready: gauges(
                 &r,
@@ -204,6 +206,11 @@ fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     let opts = Opts::new(name, help);
     register(registry, IntGaugeVec::new(opts, labels).expect(VALID))
+}
+
+fn times(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    let opts = Opts::new(name, help);
+    register(registry, GaugeVec::new(opts, labels).expect(VALID))
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
