@@ -220,6 +220,7 @@ impl Engine {
         self.leading = true;
         let names: Vec<String> = self.links.keys().cloned().collect();
         for name in &names {
+            self.take_over(name);
             self.watch_gateway(name);
         }
         self.check_duplicates();

@@ -8,8 +8,9 @@ use kube::Api;
 
 use crate::{
     fleet::{Controller, NAMESPACE, SOON, namespace, signal},
+    gateways::Gateways,
     hub::alone,
-    links::{own_link, unlink},
+    links::{condition_is, own_link, status_that, unlink},
     objects::{export, gone, service, services, web},
 };
 
@@ -58,14 +59,16 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
     namespace("leader", &[source, far]).await;
     own_link(source, far, "leader", &[]).await;
     let since = source.audit().unwrap().len();
-    let mut first = replica(source, "first", &[]);
+    let gateways = Gateways::start();
+    let probed = ["--probe-address", &gateways.address()];
+    let mut first = replica(source, "first", &probed);
     holder_is(source, "first").await;
     export(far, "leader", &web("one", "leader")).await;
     service(source, "leader", "one-leader", |_| true).await;
 
     // The other is ready to take over at once, and leaves the target cluster alone until then.
     let before = watches(far);
-    let second = replica(source, "second", &[]);
+    let second = replica(source, "second", &probed);
     let answers = [
         ("/ready", 200, "ok\n"),
         ("/live", 200, "ok\n"),
@@ -87,6 +90,9 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
     assert_eq!((leads(&first).await, leads(&second).await), (true, false));
     export(far, "leader", &web("two", "leader")).await;
     service(source, "leader", "two-leader", |_| true).await;
+    status_that(source, "leader", |s| s.mirrored == Some(2)).await;
+    gateways.kill("/ready");
+    condition_is(source, "leader", "GatewayAlive", "False", "ProbeFailed").await;
     assert_eq!(watches(far), before);
     assert_eq!(writes(source, "second", since), []);
 
@@ -102,6 +108,16 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
         "it took {handover:?} to hand over"
     );
     eprintln!("stopped after {took:?}, handed over after {handover:?}");
+    // What the first one found out and said while the other stood by is as good as found out and said by itself.
+    eventually("the other to catch up", SOON, async || {
+        let log = second.log();
+        Ok(log
+            .contains("in step with its target cluster")
+            .then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(writes(source, "second", since), []);
     export(far, "leader", &web("three", "leader")).await;
     service(source, "leader", "three-leader", |_| true).await;
     assert!(leads(&second).await);

@@ -1,5 +1,6 @@
 //! What `kubectl` shows of Links, and what Linkerd's own tools read from their status.
 
+use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
@@ -7,8 +8,8 @@ use crate::{
     fleet::{Controller, NAMESPACE, namespace},
     hub::{alone, hub},
     links::{
-        apply, condition, condition_is, events, mirror_is, objects, own_link, said, status_that,
-        unlink,
+        apply, condition, condition_is, events, links, mirror_is, objects, own_link, said,
+        status_that, unlink,
     },
     objects::{delete, export, gone, relabel, service, web},
 };
@@ -213,4 +214,28 @@ async fn a_cluster_that_does_not_answer_concerns_its_own_link_only() {
     apply(west, &objects(east, "silence", &[])).await;
     condition_is(west, "silence", "Ready", "True", "Mirroring").await;
     unlink(west, "silence").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_somebody_else_changed_is_put_right() {
+    let (east, west) = hub().await.pair();
+    namespace("defaced", &[east, west]).await;
+    own_link(west, east, "defaced", &[]).await;
+    export(east, "defaced", &web("web", "defaced")).await;
+    condition_is(west, "defaced", "GatewayAlive", "True", "ProbeSucceeded").await;
+    status_that(west, "defaced", |s| s.mirrored == Some(1)).await;
+    let before = condition_is(west, "defaced", "Ready", "True", "Mirroring").await;
+    let other = json!({ "status": { "conditions": [], "mirrored": 7, "gateway": null } });
+    links(west)
+        .patch_status("defaced", &PatchParams::default(), &Patch::Merge(other))
+        .await
+        .unwrap();
+    let after = condition_is(west, "defaced", "Ready", "True", "Mirroring").await;
+    assert_eq!(after, before);
+    status_that(west, "defaced", |s| {
+        let alive = s.gateway.as_ref().and_then(|gateway| gateway.alive);
+        s.mirrored == Some(1) && alive == Some(true)
+    })
+    .await;
+    unlink(west, "defaced").await;
 }

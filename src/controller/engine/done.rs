@@ -30,12 +30,12 @@ pub(super) enum Done {
         written: Vec<Written>,
         ended: Result<(), Failure>,
     },
-    /// A Link's status was written, or not.
+    /// A Link's status was written, and what it is now; or not.
     Status {
         link: String,
         uid: Option<String>,
         sent: Box<LinkStatus>,
-        ended: Result<(), String>,
+        ended: Result<Box<LinkStatus>, String>,
     },
     /// A name that belonged to somebody else was looked at.
     Looked {
@@ -125,7 +125,7 @@ impl Engine {
                 uid,
                 sent,
                 ended,
-            } => self.status_written(&link, uid.as_deref(), *sent, ended),
+            } => self.status_written(&link, uid.as_deref(), *sent, ended.map(|stored| *stored)),
             Done::Looked {
                 namespace,
                 name,

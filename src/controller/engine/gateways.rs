@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Engine;
+use super::{Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
     mirror::{Gateway, GatewayState, Key, Liveness, probe_name, status::GatewayFacts},
@@ -38,6 +38,19 @@ impl Drop for GatewayWatch {
 const RESOLVE_EVERY: Duration = gateway::PERIOD;
 
 impl Engine {
+    /// What was said of a Link while another replica led is what is known of it.
+    pub(super) fn take_over(&mut self, name: &str) {
+        let gateway = self.remembered(name);
+        let links = self.world.links.as_mut();
+        if let Some(entry) = links.and_then(|links| links.get_mut(name)) {
+            *entry.gateway = gateway;
+        }
+        if let Some(state) = self.links.get_mut(name) {
+            state.status = StatusState::seeded(&state.link);
+            state.status.touch();
+        }
+    }
+
     /// What the Link's status says of the gateway: after a restart that is what is known, until it is probed.
     pub(super) fn remembered(&self, name: &str) -> GatewayState {
         let status = self

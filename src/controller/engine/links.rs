@@ -148,6 +148,7 @@ impl Engine {
         let news = entries
             .get(&name)
             .is_none_or(|entry| entry.target != target);
+        state.status.seen(&link);
         if state.facts.generation != link.metadata.generation {
             state.facts.generation = link.metadata.generation;
             state.status.touch();

@@ -1,4 +1,5 @@
 //! The one writer of Link status: compares with what it sent last, and writes at most every two seconds.
+//! What somebody else made of it is put right, at most once a minute.
 
 use std::time::Duration;
 
@@ -29,11 +30,17 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Latency alone is a reason to write after this time, if it moved by more than half.
 const LATENCY_EVERY: Duration = Duration::from_secs(600);
 
+/// Time between two writes of what somebody else overwrote: who does so again and again must not make us.
+const RESTORE_EVERY: Duration = Duration::from_secs(60);
+
 /// Where the status of one Link stands.
 pub(super) struct StatusState {
     /// What was sent last; at first what the Link had. Never what is read back: a CRD that does not know our
     /// fields prunes them, and must not make us write for ever.
     last: LinkStatus,
+    /// What the API server made of that. What a Link has instead was written by somebody else.
+    stored: LinkStatus,
+    restored: Option<Instant>,
     /// When news are due to be written.
     due: Option<Instant>,
     not_before: Instant,
@@ -44,8 +51,11 @@ pub(super) struct StatusState {
 
 impl StatusState {
     pub(super) fn seeded(link: &Link) -> Self {
+        let has = link.status.clone().unwrap_or_default();
         Self {
-            last: link.status.clone().unwrap_or_default(),
+            stored: has.clone(),
+            last: has,
+            restored: None,
             due: None,
             not_before: Instant::now(),
             writing: false,
@@ -58,6 +68,18 @@ impl StatusState {
     pub(super) fn touch(&mut self) {
         let at = (Instant::now() + GATHER).max(self.not_before);
         self.due.get_or_insert(at);
+    }
+
+    /// Takes in what a Link has. It may be our own last write, or an older one; it is compared when there was time.
+    pub(super) fn seen(&mut self, link: &Link) {
+        if link.status.as_ref() != Some(&self.stored) {
+            self.touch();
+        }
+    }
+
+    /// Whether somebody else wrote what a Link has, in place of what was sent.
+    fn is_overwritten(&self, has: &LinkStatus) -> bool {
+        *has != self.stored && *has != self.last
     }
 
     /// Takes in a latency, milliseconds: told if it moved by more than half and the last one was told long
@@ -126,8 +148,20 @@ impl Engine {
             };
             self.metrics.link_counts(name, counts);
             self.metrics.link_ready(name, ready);
-            if sent == state.status.last {
-                continue;
+            let has = state.link.status.clone().unwrap_or_default();
+            let mut before = state.status.last.clone();
+            if sent == before {
+                if !state.status.is_overwritten(&has) {
+                    continue;
+                }
+                let again = state.status.restored.map(|at| at + RESTORE_EVERY);
+                if let Some(again) = again.filter(|again| *again > now) {
+                    state.status.due = Some(again);
+                    continue;
+                }
+                tracing::warn!(link = name, "somebody else changed the status of the Link");
+                state.status.restored = Some(now);
+                before = has;
             }
             if !self.writer.fence.holds() {
                 return;
@@ -136,7 +170,6 @@ impl Engine {
             let api: Api<Link> = Api::namespaced(client.clone(), &namespace);
             let (link, metrics) = (name.clone(), self.metrics.clone());
             let uid = state.link.uid();
-            let before = state.status.last.clone();
             self.tasks.spawn(async move {
                 let body = body(&before, &sent);
                 let patch = Patch::Merge(&body);
@@ -149,9 +182,9 @@ impl Engine {
                 };
                 metrics.write(Verb::Patch, Kind::Link, outcome);
                 let ended = match answer {
-                    Ok(_) => Ok(()),
+                    Ok(link) => Ok(link.status.unwrap_or_default()),
                     // The Link is gone, or its CRD has no status: either way there is nothing to write to.
-                    Err(Answer::Status(status)) if status.code == 404 => Ok(()),
+                    Err(Answer::Status(status)) if status.code == 404 => Ok(LinkStatus::default()),
                     Err(Answer::Status(status)) => Err(status.message.clone()),
                     Err(Answer::None(message)) => Err(message),
                 };
@@ -159,7 +192,7 @@ impl Engine {
                     link,
                     uid,
                     sent: Box::new(sent),
-                    ended,
+                    ended: ended.map(Box::new),
                 }
             });
         }
@@ -171,7 +204,7 @@ impl Engine {
         link: &str,
         uid: Option<&str>,
         sent: LinkStatus,
-        ended: Result<(), String>,
+        ended: Result<LinkStatus, String>,
     ) {
         // A Link of this name that was made since has a status of its own.
         let state = self.links.get_mut(link);
@@ -181,8 +214,9 @@ impl Engine {
         let status = &mut state.status;
         status.writing = false;
         let delay = match ended {
-            Ok(()) => {
+            Ok(stored) => {
                 status.last = sent;
+                status.stored = stored;
                 status.failures = 0;
                 EVERY
             }
