@@ -7,6 +7,7 @@
 
 mod done;
 mod gateways;
+mod link_state;
 mod links;
 mod local;
 mod remote;
@@ -26,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
-use self::{done::Done, gateways::Signal, links::LinkState};
+use self::{done::Done, gateways::Signal, link_state::LinkState};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,

@@ -1,91 +1,21 @@
 //! Links come, change and go; so do their sessions, their probes and all that is known through them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube::{ResourceExt as _, core::DeserializeGuard};
+
+use super::{
+    Engine,
+    link_state::{LinkState, Pending},
 };
-
-use kube::{Client, ResourceExt as _, core::DeserializeGuard};
-
-use super::{Engine, gateways::GatewayWatch, status::StatusState};
 use crate::{
     api::link::Link,
     controller::{
         session::{Session, Spec},
-        watch::{Change, Contact},
+        watch::Change,
     },
-    mirror::{
-        GatewayState, Key, LinkEntry, Objects, Remote, Selector, Target,
-        status::{Facts, Ledger},
-    },
+    mirror::{GatewayState, Key, LinkEntry, Selector, Target, status::Ledger},
 };
-
-/// What the controller knows of a Link besides what the core has to know.
-pub(super) struct LinkState {
-    pub(super) link: Arc<Link>,
-    pub(super) facts: Facts,
-    pub(super) ledger: Ledger,
-    pub(super) status: StatusState,
-    /// The session whose view is the world's.
-    pub(super) current: Option<Session>,
-    /// A session that is still listing, to take the place of the current one.
-    pub(super) pending: Option<Pending>,
-    /// What the sessions meet, by source.
-    pub(super) troubles: BTreeMap<usize, String>,
-    /// Keys of the first sync that have not been worked on yet.
-    pub(super) outstanding: BTreeSet<Key>,
-    /// Until its first sync is worked off: what the status said of Services before this process stands.
-    pub(super) carried: bool,
-    /// A spec that proved useless; not tried again as it is.
-    pub(super) rejected: Option<Spec>,
-    /// Resolves and probes the gateway.
-    pub(super) watched: Option<GatewayWatch>,
-}
-
-/// A session whose lists are not complete.
-pub(super) struct Pending {
-    pub(super) session: Session,
-    pub(super) services: Vec<Option<Objects<crate::api::k8s::Service>>>,
-    pub(super) slices: Vec<Option<Objects<crate::api::k8s::EndpointSlice>>>,
-    pub(super) over_limit: bool,
-}
-
-impl LinkState {
-    fn new(link: Arc<Link>) -> Self {
-        Self {
-            status: StatusState::seeded(&link),
-            link,
-            facts: Facts::default(),
-            ledger: Ledger::default(),
-            current: None,
-            pending: None,
-            troubles: BTreeMap::new(),
-            outstanding: BTreeSet::new(),
-            carried: true,
-            rejected: None,
-            watched: None,
-        }
-    }
-
-    /// A client of the target cluster.
-    pub(super) fn client(&self) -> Option<Client> {
-        self.current.as_ref()?.client.clone()
-    }
-
-    /// A client of the target cluster, if it is this one.
-    pub(super) fn client_of(&self, cluster: &str) -> Option<Client> {
-        (self.link.spec.target_cluster_name == cluster).then(|| self.client())?
-    }
-
-    fn end_sessions(&mut self) {
-        self.current = None;
-        self.pending = None;
-        self.troubles.clear();
-        self.facts.connected = None;
-        self.facts.credentials = None;
-        self.facts.settled = false;
-    }
-}
 
 impl Engine {
     /// Takes in a change of Links. Links that differ only in status or metadata restart nothing.
@@ -340,69 +270,4 @@ impl Engine {
             });
         }
     }
-}
-
-impl LinkState {
-    /// The credentials that were tried are no longer those of the Link. What is connected stays connected.
-    fn withdraw(&mut self) {
-        self.pending = None;
-        self.rejected = None;
-    }
-
-    /// A new session meets trouble. If it has other credentials than the present one, these may be the cause.
-    pub(super) fn not_taken(&mut self, message: &str) {
-        let kubeconfig = |session: &Session| session.spec.kubeconfig.clone();
-        let new = self.pending.as_ref().map(|p| kubeconfig(&p.session));
-        if new != self.current.as_ref().map(kubeconfig) {
-            let what =
-                format!("the new credentials do not work, the old ones stay in use: {message}");
-            self.set_credentials(Some(Err(("CredentialsFail", what))));
-        }
-    }
-
-    /// Takes down what is known of the credentials.
-    pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
-        if self.facts.credentials != now {
-            self.facts.credentials = now;
-            self.status.touch();
-        }
-    }
-
-    /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
-    /// again, after it was not.
-    pub(super) fn set_contact(&mut self, source: usize, contact: Contact) -> bool {
-        match contact {
-            Contact::Alive => self.troubles.remove(&source),
-            Contact::Lost(message) => self.troubles.insert(source, message),
-        };
-        let now = match self.troubles.values().next() {
-            None => Ok(()),
-            Some(message) => Err(message.clone()),
-        };
-        let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
-        if self.facts.connected.as_ref() != Some(&now) {
-            match &now {
-                Ok(()) => tracing::info!(link = self.link.name_any(), "connected"),
-                Err(why) => tracing::warn!(link = self.link.name_any(), "not connected: {why}"),
-            }
-            self.facts.connected = Some(now);
-            self.status.touch();
-        }
-        again
-    }
-}
-
-/// The remote view that a complete session gives.
-pub(super) fn complete(pending: &mut Pending) -> Option<Remote> {
-    let complete =
-        pending.services.iter().all(Option::is_some) && pending.slices.iter().all(Option::is_some);
-    complete.then(|| Remote {
-        services: pending
-            .services
-            .iter_mut()
-            .filter_map(Option::take)
-            .collect(),
-        slices: pending.slices.iter_mut().filter_map(Option::take).collect(),
-        over_limit: pending.over_limit,
-    })
 }

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 
 use super::{
     Engine, Names,
-    links::{LinkState, complete},
+    link_state::{LinkState, complete},
     local::absorb,
 };
 use crate::{

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Engine, done::Done, links::LinkState};
+use super::{Engine, done::Done, link_state::LinkState};
 use crate::{
     api::link::{Link, LinkStatus},
     controller::{
