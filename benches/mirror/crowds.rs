@@ -53,7 +53,7 @@ impl Bench {
             let mut row = self.row(&format!("noise {noise}"), Some(took), None);
             row.objects = HEARD;
             row.note = format!("{bytes} KiB came from the target cluster");
-            self.report.add(&row);
+            self.report.add(row);
             self.unlink().await;
         }
     }
@@ -91,7 +91,7 @@ impl Bench {
             "all Ready; {sockets} connections; {tasks} tasks; {:.1} MiB before the first Link",
             idle.rss
         );
-        self.report.add(&row);
+        self.report.add(row);
 
         let first = name(0);
         let subjects: Vec<Subject> = (0..EACH)
@@ -122,7 +122,7 @@ impl Bench {
             );
             row.objects = subjects.len();
             row.note = outcome.to_string();
-            self.report.add(&row);
+            self.report.add(row);
         }
         self.unlink().await;
     }
@@ -159,7 +159,7 @@ impl Bench {
         let mut row = self.row(&format!("federated, {MEMBERS} members"), Some(took), None);
         row.objects = FEDERATED;
         "all Links Ready".clone_into(&mut row.note);
-        self.report.add(&row);
+        self.report.add(row);
         self.unlink().await;
     }
 

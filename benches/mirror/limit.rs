@@ -12,19 +12,25 @@ use serde_json::json;
 
 use crate::objects::{all, client, delete, namespace, namespaces};
 
-/// Time to create, and time to delete, `count` Services with a slice each.
+/// What the limit is a limit of.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    Create,
+    Delete,
+}
+
+/// Time to create, and time to delete, Services with a slice each.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    pub create: Duration,
-    pub delete: Duration,
+    create: Duration,
+    delete: Duration,
 }
 
 impl Limit {
-    /// The mean of two measurements: before what is compared with it, and after.
-    pub fn mean(self, other: Self) -> Self {
-        Self {
-            create: (self.create + other.create) / 2,
-            delete: (self.delete + other.delete) / 2,
+    pub fn of(&self, work: Work) -> Duration {
+        match work {
+            Work::Create => self.create,
+            Work::Delete => self.delete,
         }
     }
 }

@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use comfy_table::Table;
 use serde_json::{Value, json};
 
+use crate::limit::{Limit, Work};
+
 /// What was measured.
 #[derive(Debug, Default)]
 pub struct Report {
-    rows: Vec<BTreeMap<&'static str, String>>,
-    values: Vec<Value>,
+    rows: Vec<Row>,
+    limits: Vec<Limit>,
 }
 
 /// One measurement.
@@ -18,7 +20,8 @@ pub struct Row {
     pub scenario: String,
     pub objects: usize,
     pub took: Option<Duration>,
-    pub limit: Option<Duration>,
+    /// What it is compared with.
+    pub limit: Option<Work>,
     pub writes: Option<usize>,
     pub status: Option<usize>,
     pub rss: Option<f64>,
@@ -40,13 +43,36 @@ const COLUMNS: [&str; 9] = [
 ];
 
 impl Report {
+    /// Adds a measurement of the limit: rows are compared with the mean of all.
+    pub fn limit(&mut self, limit: Limit) {
+        eprintln!("{limit:?}");
+        self.limits.push(limit);
+    }
+
     /// Adds a measurement, and tells of it at once.
-    pub fn add(&mut self, row: &Row) {
+    pub fn add(&mut self, row: Row) {
+        eprintln!("{}: {:?}", row.scenario, self.cells(&row));
+        self.rows.push(row);
+    }
+
+    /// The limit of a row, and the ratio to it.
+    fn compared(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
+        let count = u32::try_from(self.limits.len()).unwrap_or(u32::MAX);
+        let mean = |work| {
+            let all = self.limits.iter().map(|limit| limit.of(work));
+            all.sum::<Duration>().checked_div(count)
+        };
+        let limit = row.limit.and_then(mean);
+        let ratio = row.took.zip(limit);
+        (
+            limit,
+            ratio.map(|(took, limit)| took.as_secs_f64() / limit.as_secs_f64()),
+        )
+    }
+
+    fn cells(&self, row: &Row) -> BTreeMap<&'static str, String> {
         let seconds = |d: Option<Duration>| d.map(|d| format!("{:.2} s", d.as_secs_f64()));
-        let ratio = row
-            .took
-            .zip(row.limit)
-            .map(|(t, l)| t.as_secs_f64() / l.as_secs_f64());
+        let (limit, ratio) = self.compared(row);
         let writes = row
             .writes
             .map(|w| format!("{w}+{}", row.status.unwrap_or(0)));
@@ -57,26 +83,28 @@ impl Report {
             Some(row.scenario.clone()),
             Some(row.objects.to_string()),
             seconds(row.took),
-            seconds(row.limit),
+            seconds(limit),
             ratio.map(|ratio| format!("{ratio:.2}")),
             writes,
             rss,
             seconds(row.cpu),
             Some(row.note.clone()),
         ];
-        let cells: BTreeMap<_, _> = COLUMNS
+        COLUMNS
             .into_iter()
             .zip(cells.map(Option::unwrap_or_default))
-            .collect();
-        eprintln!("{}: {cells:?}", row.scenario);
-        self.rows.push(cells);
-        self.values.push(json!({
+            .collect()
+    }
+
+    fn value(&self, row: &Row) -> Value {
+        let seconds = |d: Option<Duration>| d.map(|d| d.as_secs_f64());
+        let (limit, ratio) = self.compared(row);
+        json!({
             "scenario": row.scenario, "objects": row.objects,
-            "seconds": row.took.map(|d| d.as_secs_f64()), "limitSeconds": row.limit.map(|d| d.as_secs_f64()),
-            "ratio": ratio, "writes": row.writes, "statusWrites": row.status,
-            "rssMiB": row.rss, "peakMiB": row.peak, "cpuSeconds": row.cpu.map(|d| d.as_secs_f64()),
-            "note": row.note,
-        }));
+            "seconds": seconds(row.took), "limitSeconds": seconds(limit), "ratio": ratio,
+            "writes": row.writes, "statusWrites": row.status,
+            "rssMiB": row.rss, "peakMiB": row.peak, "cpuSeconds": seconds(row.cpu), "note": row.note,
+        })
     }
 
     /// Prints the table.
@@ -85,7 +113,7 @@ impl Report {
         table
             .load_style(comfy_table::presets::ASCII_MARKDOWN)
             .set_header(COLUMNS);
-        for row in &self.rows {
+        for row in self.rows.iter().map(|row| self.cells(row)) {
             table.add_row(COLUMNS.map(|column| row[column].clone()));
         }
         println!("{table}");
@@ -93,6 +121,7 @@ impl Report {
 
     /// All measurements as JSON.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(&self.values).unwrap()
+        let values: Vec<Value> = self.rows.iter().map(|row| self.value(row)).collect();
+        serde_json::to_string_pretty(&values).unwrap()
     }
 }
