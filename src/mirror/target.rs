@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::{
     metadata::Exclusions,
+    names::{fits, probe_name},
     selector::{Selector, SelectorError},
 };
 use crate::api::{
@@ -211,7 +212,13 @@ fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
         hosts,
         port,
         identity,
-        probe: probe(&spec.probe_spec),
+        probe: probe(&spec.probe_spec).and_then(|probe| match fits(probe_name(&link.name_any())) {
+            Err(problem) if probe.is_some() => Err(format!(
+                "the Link cannot have a probe Service: {}",
+                problem.message
+            )),
+            _ => Ok(probe),
+        }),
     }))
 }
 

@@ -150,6 +150,17 @@ fn a_bad_probe_field_stops_probing_and_says_why() {
 }
 
 #[test]
+fn a_link_whose_name_gives_no_service_name_is_not_probed_and_says_why() {
+    let mut made = link("east");
+    made.metadata.name = Some("east.eu".into());
+    let probe = |made: &Link| Target::parse(made, false).unwrap().gateway.unwrap().probe;
+    let sentence = "the Link cannot have a probe Service: \"probe-east.eu\" is no Service name";
+    assert_eq!(probe(&made), Err(sentence.to_owned()));
+    made.spec.probe_spec.path.clear();
+    assert_eq!(probe(&made), Ok(None));
+}
+
+#[test]
 fn a_probe_has_the_defaults_of_the_crd_and_waits_no_longer_than_its_period() {
     let probe = probe_of(|_| {}).unwrap().unwrap();
     assert_eq!(
