@@ -15,7 +15,7 @@ const REVIEWS_AT_ONCE: usize = 8;
 
 /// What our controller does: API group, resource, verbs, and whether only in its own namespace.
 ///
-/// As in `templates/controller.yaml.hbs` (a test compares), without the creation of namespaces, which is optional.
+/// As in `templates/controller-access.yaml.hbs` (a test compares), without the creation of namespaces, which is optional.
 #[rustfmt::skip]
 const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 9] = [
     ("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),

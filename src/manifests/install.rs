@@ -21,6 +21,10 @@ const GATEWAY: Template = (
     "gateway.yaml",
     include_str!("../../templates/gateway.yaml.hbs"),
 );
+const GATEWAY_SERVICE: Template = (
+    "gateway-service.yaml",
+    include_str!("../../templates/gateway-service.yaml.hbs"),
+);
 const GATEWAY_POLICY: Template = (
     "gateway-policy.yaml",
     include_str!("../../templates/gateway-policy.yaml.hbs"),
@@ -32,6 +36,10 @@ const REMOTE_ACCESS: Template = (
 const ADMIN_POLICY: Template = (
     "admin-policy.yaml",
     include_str!("../../templates/admin-policy.yaml.hbs"),
+);
+const CONTROLLER_ACCESS: Template = (
+    "controller-access.yaml",
+    include_str!("../../templates/controller-access.yaml.hbs"),
 );
 const CONTROLLER: Template = (
     "controller.yaml",
@@ -110,12 +118,12 @@ struct NodePorts {
 pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     let mut templates = vec![NAMESPACE, LINK_CRD];
     if values.gateway.enabled {
-        templates.extend([GATEWAY, GATEWAY_POLICY]);
+        templates.extend([GATEWAY, GATEWAY_SERVICE, GATEWAY_POLICY]);
     }
     if values.remote_mirror_service_account {
         templates.push(REMOTE_ACCESS);
     }
-    templates.extend([ADMIN_POLICY, CONTROLLER]);
+    templates.extend([ADMIN_POLICY, CONTROLLER_ACCESS, CONTROLLER]);
     let context = context(
         namespace,
         values,
