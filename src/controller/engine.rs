@@ -14,7 +14,7 @@ mod remote;
 mod status;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -77,7 +77,7 @@ pub(super) struct Engine {
     secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
     tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen that has not been worked off yet.
-    changed: HashMap<Key, Instant>,
+    changed: BTreeMap<Key, Instant>,
     look_again: BTreeMap<(String, String), Instant>,
     /// Until then the API server wants to be left alone: nothing is written.
     left_alone: Instant,
@@ -136,7 +136,7 @@ pub(super) async fn run(
         links: BTreeMap::new(),
         secrets: None,
         tasks: JoinSet::new(),
-        changed: HashMap::new(),
+        changed: BTreeMap::new(),
         look_again: BTreeMap::new(),
         left_alone: Instant::now(),
         sessions: 0,

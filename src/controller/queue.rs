@@ -5,7 +5,7 @@
 //! much to do does not keep others waiting. A key that failed comes again after a delay that doubles.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -18,17 +18,17 @@ const FIRST: Duration = Duration::from_millis(100);
 /// Longest delay after a failure.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Keys to work on.
+/// Keys to work on. Trees and not hash tables: they give back what a first sync took.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     lanes: BTreeMap<String, VecDeque<Key>>,
     turns: VecDeque<String>,
-    queued: HashSet<Key>,
-    running: HashSet<Key>,
-    again: HashSet<Key>,
-    failures: HashMap<Key, u32>,
+    queued: BTreeSet<Key>,
+    running: BTreeSet<Key>,
+    again: BTreeSet<Key>,
+    failures: BTreeMap<Key, u32>,
     delayed: BTreeSet<(Instant, Key)>,
-    due: HashMap<Key, Instant>,
+    due: BTreeMap<Key, Instant>,
 }
 
 impl Queue {
