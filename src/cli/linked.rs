@@ -28,8 +28,9 @@ pub(super) struct Linked {
 /// Services that are there because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Mirrors {
-    /// The probe Service and mirrors.
     pub(super) own: Vec<Identity>,
+    /// The Service that its gateway is probed through.
+    pub(super) probes: Vec<Identity>,
     /// Federated Services that have no other member.
     pub(super) federated: Vec<Identity>,
     /// Federated Services that have other members too.
@@ -86,10 +87,11 @@ impl Linked {
     }
 
     pub(super) fn all(self) -> impl Iterator<Item = Identity> {
-        let Mirrors { own, federated, .. } = self.mirrors;
-        [self.links, self.secrets, self.leftovers, own, federated]
+        let services = self.mirrors.into_own();
+        [self.links, self.secrets, self.leftovers]
             .into_iter()
             .flatten()
+            .chain(services)
     }
 }
 
@@ -134,16 +136,18 @@ impl Mirrors {
         let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
             map.as_ref().is_some_and(|map| map.contains_key(key))
         };
+        // A Service with the cluster's label alone is somebody else's.
+        let (probes, others): (Vec<_>, Vec<_>) = own
+            .iter()
+            .partition(|meta| has(&meta.labels, labels::MIRRORED_GATEWAY));
+        let of_mirrors = |meta: &&ObjectMeta| has(&meta.labels, labels::MIRRORED_SERVICE);
         let mut mirrors = Self {
-            // A Service with the cluster's label alone is somebody else's.
-            own: own
-                .iter()
-                .filter(|meta| {
-                    has(&meta.labels, labels::MIRRORED_SERVICE)
-                        || has(&meta.labels, labels::MIRRORED_GATEWAY)
-                })
+            own: others
+                .into_iter()
+                .filter(of_mirrors)
                 .map(identity)
                 .collect(),
+            probes: probes.into_iter().map(identity).collect(),
             ..Default::default()
         };
         for meta in federated {
@@ -168,7 +172,14 @@ impl Mirrors {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.own.len() + self.federated.len() + self.shared.len()
+        self.own.len() + self.probes.len() + self.federated.len() + self.shared.len()
+    }
+
+    /// Those that go with the cluster.
+    pub(super) fn into_own(self) -> impl Iterator<Item = Identity> {
+        [self.probes, self.own, self.federated]
+            .into_iter()
+            .flatten()
     }
 }
 
@@ -242,11 +253,13 @@ mod tests {
         ]));
         let Mirrors {
             own,
+            probes,
             federated,
             shared,
         } = Mirrors::sort("east", &own, &federated);
         let paths = |all: &[Identity]| all.iter().map(path).collect::<Vec<_>>();
-        assert_eq!(paths(&own), ["shop/web-east", "mc/probe-east"]);
+        assert_eq!(paths(&own), ["shop/web-east"]);
+        assert_eq!(paths(&probes), ["mc/probe-east"]);
         assert_eq!(paths(&federated), ["shop/only-east"]);
         assert_eq!(paths(&shared), ["shop/with-north", "shop/with-local"]);
     }

@@ -106,10 +106,8 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 }
 
 async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
-    let (name, count) = (&args.cluster_name, linked.mirrors.len());
-    let mirrors = counted(count);
-    let question = format!("Delete the link to {name}, and its {mirrors}?");
-    if !args.yes && !confirmed(&question)? {
+    let name = &args.cluster_name;
+    if !args.yes && !confirmed(&question(name, &linked.mirrors))? {
         return Err(fail("nothing was deleted", "--yes deletes without asking"));
     }
     let had_link = !linked.links.is_empty();
@@ -127,17 +125,17 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     }
     // Without a Link no controller knows that these mirrors are to go.
     if !had_link {
-        for object in linked.mirrors.own.iter().chain(&linked.mirrors.federated) {
-            delete(cluster, object).await?;
+        for object in linked.mirrors.into_own() {
+            delete(cluster, &object).await?;
         }
     }
-    let waiting = format!("waiting until the {mirrors} of {name} are gone");
+    let waiting = format!("waiting until the mirrors of {name} are gone");
     let left = spin(&waiting, mirrors_left(cluster, name, args.wait)).await?;
     if left > 0 {
         return Err(fail(
             format!(
                 "{} of {name} {} still there",
-                counted(left),
+                counted(left, "mirror"),
                 if left == 1 { "is" } else { "are" }
             ),
             format!(
@@ -151,8 +149,32 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     Ok(())
 }
 
-fn counted(mirrors: usize) -> String {
-    format!("{mirrors} mirror{}", if mirrors == 1 { "" } else { "s" })
+/// What a person is asked: what will be gone, by kinds that matter to people.
+fn question(name: &ClusterName, mirrors: &Mirrors) -> String {
+    let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
+    let mut losses = Vec::new();
+    if !own.is_empty() {
+        losses.push(counted(own.len(), "mirror"));
+    }
+    if !federated.is_empty() {
+        let services = counted(federated.len(), "federated Service");
+        losses.push(format!("{services} without another member"));
+    }
+    if !shared.is_empty() {
+        let services = counted(shared.len(), "federated Service");
+        losses.push(format!("its part in {services}"));
+    }
+    if losses.is_empty() {
+        return format!("Delete the link to {name}?");
+    }
+    format!(
+        "Delete the link to {name}, and with it {}?",
+        losses.join(", ")
+    )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Waits until no mirror is left, at most for `wait`. Returns how many are.
@@ -207,4 +229,36 @@ fn confirmed(question: &str) -> anyhow::Result<bool> {
         .allow_empty(true)
         .interact()?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::inventory::SERVICE;
+
+    #[test]
+    fn a_person_is_asked_about_what_will_be_gone() {
+        let services = |count| vec![SERVICE.named(Some("shop".into()), "web".into()); count];
+        let mirrors = |own, federated, shared| Mirrors {
+            own: services(own),
+            probes: services(1),
+            federated: services(federated),
+            shared: services(shared),
+        };
+        let name = "east".parse().unwrap();
+        for (mirrors, expected) in [
+            (mirrors(0, 0, 0), "Delete the link to east?"),
+            (
+                mirrors(1, 0, 0),
+                "Delete the link to east, and with it 1 mirror?",
+            ),
+            (
+                mirrors(3, 1, 2),
+                "Delete the link to east, and with it 3 mirrors, 1 federated Service without another member, \
+                 its part in 2 federated Services?",
+            ),
+        ] {
+            assert_eq!(question(&name, &mirrors), expected);
+        }
+    }
 }
