@@ -5,10 +5,10 @@
 FROM rust:1-bookworm AS build
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked --package linkerd-mc --bin linkerd-mc
+RUN cargo build --profile dist --locked --package linkerd-mc --bin linkerd-mc
 
 # The same Debian as above, for its libc.
 FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /source/target/release/linkerd-mc /linkerd-mc
+COPY --from=build /source/target/dist/linkerd-mc /linkerd-mc
 USER 65532:65532
 ENTRYPOINT ["/linkerd-mc"]
