@@ -7,7 +7,7 @@ mod bounds;
 mod credentials;
 mod multiplexed;
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, error::Error as _, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use http::header::{HeaderValue, USER_AGENT};
@@ -247,6 +247,41 @@ pub fn explain(error: &kube::Error) -> String {
         None => line,
     }
 }
+
+/// Whether a request that failed got an answer, though not the one that was asked for.
+pub fn has_answered(error: &kube::Error) -> bool {
+    let mut cause = match error {
+        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => return true,
+        error => error.source(),
+    };
+    while let Some(error) = cause {
+        if error.is::<bounds::BrokenAnswer>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A client of a server that a test makes up, held to the bounds of [`multiplexed`].
+#[cfg(test)]
+pub(crate) fn of_test_server<F>(
+    send: impl Fn(http::Request<kube::client::Body>) -> F + Clone + Send + Sync + 'static,
+) -> Client
+where
+    F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
+{
+    multiplexed::bounded(bounds::Connections::default(), "default", send)
+}
+
+/// The body of an answer of such a server.
+#[cfg(test)]
+pub(crate) type TestBody = http_body_util::StreamBody<
+    futures::stream::BoxStream<
+        'static,
+        Result<hyper::body::Frame<hyper::body::Bytes>, tower::BoxError>,
+    >,
+>;
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,9 @@
 #[path = "../../tests/it/fleet.rs"]
 #[allow(dead_code)]
 mod fleet;
+#[path = "../../tests/it/gateways.rs"]
+#[allow(dead_code)]
+mod gateways;
 #[path = "../../tests/it/program.rs"]
 #[allow(dead_code)]
 mod program;

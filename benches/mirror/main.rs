@@ -22,6 +22,9 @@ mod crowds;
 #[path = "../../tests/it/fleet.rs"]
 #[allow(dead_code)]
 mod fleet;
+#[path = "../../tests/it/gateways.rs"]
+#[allow(dead_code)]
+mod gateways;
 mod limit;
 mod objects;
 mod process;

@@ -225,11 +225,7 @@ impl Bench {
         }
         let took = started.elapsed();
         // In step again: the first sync of the Link is worked through.
-        while !self
-            .controller()
-            .log()
-            .contains("in step with its target cluster")
-        {
+        while !self.controller().is_in_step() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let settled = started.elapsed();

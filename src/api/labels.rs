@@ -56,6 +56,9 @@ pub const REMOTE_FQ_NAME: &str = "mirror.linkerd.io/remote-svc-fq-name";
 pub const REMOTE_GATEWAY_IDENTITY: &str = "mirror.linkerd.io/remote-gateway-identity";
 /// Annotation (ours) of every object that this controller has written; the value is [`MANAGER`].
 pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
+/// Annotation (ours) of every object that this controller has written: the installation that it belongs to, as the
+/// namespace of its Links. Only that installation changes or collects the object.
+pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the content that this controller wants the object to have.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
 /// Value of [`MANAGED_BY`] and of [`SLICE_MANAGED_BY`].

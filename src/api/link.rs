@@ -3,11 +3,14 @@
 //! Shapes are those of Linkerd's CRD. `status` has optional fields of ours beside Linkerd's two lists;
 //! `templates/link-crd.yaml.hbs` is the schema, and a test keeps both in step on a real API server.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
-use kube::CustomResource;
-use serde::{Deserialize, Serialize};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time},
+};
+use kube::{CustomResource, Resource, core::ObjectMeta};
+use serde::{Deserialize, Serialize, de::Error as _};
 
 /// Specification of a Link: how a source cluster reaches a target cluster, and what it mirrors from it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,6 +68,78 @@ pub struct LinkSpec {
     pub excluded_labels: Vec<String>,
 }
 
+/// A Link as the API server has it, whether or not it can be decoded.
+///
+/// Linkerd's CRD lets values in that a Link cannot have, such as a boolean in `matchLabels`. One such Link must neither
+/// end the watch of all Links nor be taken for deleted.
+#[derive(Clone, Debug)]
+pub struct LinkObject {
+    /// The Link. If it cannot be decoded: its metadata, its status and the name of its target cluster, as far as these
+    /// can be decoded, and nothing else.
+    pub link: Link,
+    /// Why it cannot be decoded: the path of the field and what is wrong with it.
+    pub unreadable: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for LinkObject {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = serde_json::Value::deserialize(deserializer)?;
+        let error = match serde_path_to_error::deserialize(&raw) {
+            Ok(link) => {
+                return Ok(Self {
+                    link,
+                    unreadable: None,
+                });
+            }
+            Err(error) => error.to_string(),
+        };
+        let metadata = ObjectMeta::deserialize(&raw["metadata"]).map_err(D::Error::custom)?;
+        let name = &raw["spec"]["targetClusterName"];
+        let spec = LinkSpec {
+            target_cluster_name: name.as_str().unwrap_or_default().to_owned(),
+            ..LinkSpec::default()
+        };
+        let link = Link {
+            metadata,
+            spec,
+            status: LinkStatus::deserialize(&raw["status"]).ok(),
+        };
+        Ok(Self {
+            link,
+            unreadable: Some(error),
+        })
+    }
+}
+
+impl Resource for LinkObject {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Link::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Link::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Link::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Link::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.link.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.link.meta_mut()
+    }
+}
+
 /// How a gateway is probed. All values are text on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,6 +186,10 @@ pub struct LinkStatus {
     /// Number of Services that should be mirrored or federated and are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy: Option<i64>,
+    /// Name of the target cluster whose Services were listed last: the mirrors in this cluster are of this one, until
+    /// the cluster that `spec.targetClusterName` names has been listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_cluster_name: Option<String>,
     /// Generation of the Link that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -203,4 +282,18 @@ pub struct LinkerdConfig {
     /// Everything else, unread.
     #[serde(flatten)]
     pub rest: BTreeMap<String, serde_json::Value>,
+}
+
+/// What it means that Linkerd reads no EndpointSlices.
+pub const NO_ENDPOINT_SLICES: &str = "enableEndpointSlices is off: Linkerd reads Endpoints, and mirrors have EndpointSlices only, so to Linkerd they have no endpoints";
+/// What helps against [`NO_ENDPOINT_SLICES`].
+pub const READ_ENDPOINT_SLICES: &str =
+    "switch it on: `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`";
+
+impl LinkerdConfig {
+    /// Whether Linkerd's control plane reads EndpointSlices. If not it reads Endpoints, which mirrors do not have. It
+    /// does unless `enableEndpointSlices: false` says otherwise.
+    pub fn reads_endpoint_slices(&self) -> bool {
+        self.rest.get("enableEndpointSlices") != Some(&serde_json::Value::Bool(false))
+    }
 }

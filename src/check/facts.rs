@@ -36,6 +36,8 @@ pub struct Survey {
 pub struct LinkFacts {
     /// The Link.
     pub link: Link,
+    /// Why it cannot be decoded, if it cannot; then little of it is known.
+    pub unreadable: Option<String>,
     /// Its credentials Secret; `None` when nobody asked for it.
     pub credentials: Option<Known<Credentials>>,
     /// What its target cluster said; `None` when it was not asked.

@@ -164,6 +164,7 @@ pub(crate) mod tests {
     /// A Link to `cluster` with this status.
     pub(crate) fn link(cluster: &str, status: &Value) -> LinkFacts {
         LinkFacts {
+            unreadable: None,
             link: serde_json::from_value(json!({
                 "apiVersion": "multicluster.linkerd.io/v1alpha3",
                 "kind": "Link",

@@ -7,7 +7,7 @@ use std::{fmt::Debug, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client, Config, api::ListParams};
+use kube::{Api, Client, Config, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::{
         labels,
-        link::{Link, LinkerdConfig},
+        link::{Link, LinkObject, LinkerdConfig},
     },
     client::{Access, Identity, build, credentials_expiry, credentials_identity, explain},
     manifests::yaml,
@@ -98,10 +98,10 @@ pub async fn survey(source: &Source, depth: Depth) -> Survey {
 }
 
 async fn links(source: &Source, depth: Depth) -> Known<Vec<LinkFacts>> {
-    let mut links: Vec<Link> = list(&Api::all(source.client.clone()), "")
+    let mut links: Vec<LinkObject> = list(&Api::all(source.client.clone()), "")
         .await
         .map_err(|error| explain(&error))?;
-    links.sort_by_cached_key(|link| (link.metadata.namespace.clone(), link.metadata.name.clone()));
+    links.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
     // Unordered, so that a target that does not answer holds up nobody but itself.
     let mut facts: Vec<_> = stream::iter(links.into_iter().enumerate())
         .map(async |(at, link)| (at, link_facts(source, depth, link).await))
@@ -112,13 +112,15 @@ async fn links(source: &Source, depth: Depth) -> Known<Vec<LinkFacts>> {
     Ok(facts.into_iter().map(|(_, facts)| facts).collect())
 }
 
-async fn link_facts(source: &Source, depth: Depth, link: Link) -> LinkFacts {
+async fn link_facts(source: &Source, depth: Depth, object: LinkObject) -> LinkFacts {
+    let LinkObject { link, unreadable } = object;
     let mut facts = LinkFacts {
         link,
+        unreadable,
         credentials: None,
         remote: None,
     };
-    if depth == Depth::Links {
+    if depth == Depth::Links || facts.unreadable.is_some() {
         return facts;
     }
     match kubeconfig_of(source, &facts.link).await {

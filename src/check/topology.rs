@@ -225,6 +225,7 @@ pub(crate) mod tests {
         });
         let identity = identity(server, authority);
         LinkFacts {
+            unreadable: None,
             credentials: Some(Ok(Credentials {
                 identity,
                 expiry: None,

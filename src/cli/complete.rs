@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::cluster::block_on;
-use crate::{api::link::Link, client::Access};
+use crate::{api::link::LinkObject, client::Access};
 
 /// Variable by which a script of [`script`] asks; it holds the shell's name.
 const VARIABLE: &str = "LINKERD_MC_COMPLETE";
@@ -80,8 +80,8 @@ pub(crate) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(
         current,
         from_cluster(async |client, page| {
-            let found = Api::<Link>::all(client).list(page).await?.items;
-            let clusters = found.into_iter().map(|link| link.spec.target_cluster_name);
+            let found = Api::<LinkObject>::all(client).list(page).await?.items;
+            let clusters = found.into_iter().map(|o| o.link.spec.target_cluster_name);
             Ok(clusters.collect())
         }),
     )
@@ -92,7 +92,7 @@ pub(crate) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(
         current,
         from_cluster(async |client, page| {
-            let found = Api::<Link>::all(client).list_metadata(page).await?;
+            let found = Api::<LinkObject>::all(client).list_metadata(page).await?;
             Ok(found.iter().map(ResourceExt::name_any).collect())
         }),
     )

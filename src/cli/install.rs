@@ -12,7 +12,10 @@ use super::{
     values::ValueArgs,
 };
 use crate::{
-    api::{labels, link::LinkerdConfig},
+    api::{
+        labels,
+        link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
+    },
     manifests::{install::install, values::Values},
 };
 
@@ -108,6 +111,12 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     } else {
         Some(block_on(linkerd_config(global, args.wait))?)
     };
+    if config
+        .as_ref()
+        .is_some_and(|config| !config.reads_endpoint_slices())
+    {
+        output::warning(&format!("{NO_ENDPOINT_SLICES}; {READ_ENDPOINT_SLICES}"));
+    }
     let mut values = args.values.over(&values(global, args, config.as_ref()))?;
     if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
         values.use_registry(registry);
@@ -188,9 +197,9 @@ mod tests {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|arg| arg.as_str().unwrap());
-            let parsed = Cli::try_parse_from(std::iter::once("linkerd-mc").chain(args));
-            assert!(parsed.is_ok(), "{parsed:?}");
+                .map(|arg| arg.as_str().unwrap().to_owned());
+            let parsed = crate::cli::controller(args).unwrap();
+            assert_eq!(parsed.original.warnings(), [""; 0]);
         }
     }
 

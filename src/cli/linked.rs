@@ -11,7 +11,10 @@ use kube::{
 
 use super::{cluster::Cluster, inventory as objects};
 use crate::{
-    api::{labels, link::Link},
+    api::{
+        labels,
+        link::{Link, LinkObject},
+    },
     manifests::{identity::Identity, link::ClusterName},
 };
 
@@ -50,7 +53,7 @@ impl Linked {
             links(cluster, namespace),
             leftovers(cluster, namespace, name, &of_cluster),
             objects::SECRET.list(cluster, Some(linkerd), &credentials),
-            Mirrors::gather(cluster, name),
+            Mirrors::gather(cluster, name, namespace),
         )?;
         let links: Vec<Link> = links
             .into_iter()
@@ -96,7 +99,12 @@ impl Linked {
 }
 
 impl Mirrors {
-    pub(super) async fn gather(cluster: &Cluster, name: &ClusterName) -> anyhow::Result<Self> {
+    /// Those of the installation whose Links are in `namespace`, and those that say nothing of installations.
+    pub(super) async fn gather(
+        cluster: &Cluster,
+        name: &ClusterName,
+        namespace: &str,
+    ) -> anyhow::Result<Self> {
         let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
         let list = async |selector: String| {
             let params = ListParams::default().labels(&selector);
@@ -112,16 +120,15 @@ impl Mirrors {
                 labels::CLUSTER_NAME
             )),
         )?;
-        let own: Vec<ObjectMeta> = own
-            .items
-            .into_iter()
-            .map(|object| object.metadata)
-            .collect();
-        let federated: Vec<ObjectMeta> = federated
-            .items
-            .into_iter()
-            .map(|object| object.metadata)
-            .collect();
+        let of_installation = |metadata: &ObjectMeta| {
+            let annotations = metadata.annotations.as_ref();
+            let known = annotations.and_then(|all| all.get(labels::INSTALLATION));
+            known.is_none_or(|known| known == namespace)
+        };
+        let [own, federated] = [own, federated].map(|list| {
+            let all = list.items.into_iter().map(|object| object.metadata);
+            all.filter(of_installation).collect::<Vec<ObjectMeta>>()
+        });
         Ok(Self::sort(&name.to_string(), &own, &federated))
     }
 
@@ -184,12 +191,15 @@ impl Mirrors {
 }
 
 /// Links of a namespace; none where there is no such kind.
+///
+/// Of those that cannot be decoded there is at least the name, and mostly that of the target cluster.
 pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
-    let api = Api::<Link>::namespaced(cluster.client.clone(), namespace);
+    let api = Api::<LinkObject>::namespaced(cluster.client.clone(), namespace);
     let found = cluster
         .request_opt("list Links", api.list(&ListParams::default()))
         .await?;
-    Ok(found.map(|list| list.items).unwrap_or_default())
+    let objects = found.map(|list| list.items).unwrap_or_default();
+    Ok(objects.into_iter().map(|object| object.link).collect())
 }
 
 /// What Linkerd's own `link` and `controllers` made for this link. We make nothing with this label but Services.

@@ -1,38 +1,53 @@
 //! What is mirrored, and how: flags that `run-controller` and `plan` share, so that one foretells the other.
 
-use clap::Args;
+use clap::{ArgAction, Args, builder::BoolishValueParser};
 use clap_complete::ArgValueCompleter;
 
-use super::{args, complete};
+use kube::Client;
+
+use super::{args, complete, output};
 use crate::{
     api::labels,
+    controller::preview,
     hint::HintExt as _,
     manifests::selector::parse_selector,
     mirror::{Config, Exclusions, Selector},
 };
 
-/// What the controller is told about mirroring.
+/// What the controller is told about mirroring. What is not given is `None`, so that `plan` can take it from the
+/// controller that runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Mirroring {
     /// Namespace of Links and their credentials
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) namespace: String,
+    /// Adopt the mirrors of the installation whose Links are in this namespace, once Links here name their clusters
+    #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace)]
+    take_over_from: Option<String>,
     /// Create namespaces that exported Services need
-    #[arg(long)]
-    enable_namespace_creation: bool,
-    /// Mirror headless Services as headless ones, where a Link does not say otherwise
-    #[arg(long)]
-    enable_headless_services: bool,
-    /// Which Services of this cluster are members of federated Services
     #[arg(
-        long,
-        value_name = "SELECTOR",
-        default_value = "mirror.linkerd.io/federated=member"
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
-    federated_service_selector: String,
+    enable_namespace_creation: Option<bool>,
+    /// Mirror headless Services as headless ones, where a Link does not say otherwise
+    #[arg(
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
+    )]
+    enable_headless_services: Option<bool>,
+    /// Services of one target cluster that are mirrored, at most [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_services_per_link: Option<u32>,
+    /// Which Services of this cluster are members of federated Services [default: mirror.linkerd.io/federated=member]
+    #[arg(long, value_name = "SELECTOR")]
+    federated_service_selector: Option<String>,
     /// Leave Services of this cluster out of federated Services
-    #[arg(long)]
-    no_local_federation: bool,
+    #[arg(
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
+    )]
+    no_local_federation: Option<bool>,
     /// Labels of local members that federated Services do not get, such as a,example.com/*
     #[arg(
         long,
@@ -40,7 +55,7 @@ pub(crate) struct Mirroring {
         value_delimiter = ',',
         alias = "exclude-labels"
     )]
-    excluded_labels: Vec<String>,
+    excluded_labels: Option<Vec<String>>,
     /// Annotations of local members that federated Services do not get
     #[arg(
         long,
@@ -48,33 +63,137 @@ pub(crate) struct Mirroring {
         value_delimiter = ',',
         alias = "exclude-annotations"
     )]
-    excluded_annotations: Vec<String>,
+    excluded_annotations: Option<Vec<String>>,
 }
 
+/// Services of one Link that are mirrored, at most, unless told otherwise.
+const MAX_SERVICES: u32 = 10_000;
+/// Members of federated Services, unless told otherwise.
+const MEMBERS: &str = "mirror.linkerd.io/federated=member";
+
 impl Mirroring {
+    /// These settings, and those of `others` where these say nothing.
+    pub(crate) fn or(self, others: Self) -> Self {
+        Self {
+            namespace: self.namespace,
+            take_over_from: self.take_over_from.or(others.take_over_from),
+            enable_namespace_creation: self
+                .enable_namespace_creation
+                .or(others.enable_namespace_creation),
+            enable_headless_services: self
+                .enable_headless_services
+                .or(others.enable_headless_services),
+            max_services_per_link: self.max_services_per_link.or(others.max_services_per_link),
+            federated_service_selector: self
+                .federated_service_selector
+                .or(others.federated_service_selector),
+            no_local_federation: self.no_local_federation.or(others.no_local_federation),
+            excluded_labels: self.excluded_labels.or(others.excluded_labels),
+            excluded_annotations: self.excluded_annotations.or(others.excluded_annotations),
+        }
+    }
+
+    /// These settings, and those of the controller that runs where these say nothing. Where they cannot be found out
+    /// a note says so.
+    pub(crate) async fn or_of_deployment(&self, client: &Client) -> Self {
+        let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
+        let why = match preview::controller_args(client, namespace).await {
+            Ok(Some(containers)) => {
+                let parse = |args: Vec<String>| super::controller(args).ok();
+                if let Some(controller) = containers.into_iter().find_map(parse) {
+                    return self.clone().or(controller.mirroring);
+                }
+                format!("failed to read the arguments of Deployment {namespace}/{name}")
+            }
+            Ok(None) => format!("there is no Deployment {namespace}/{name}"),
+            Err(error) => format!("{error:#}"),
+        };
+        output::note(&format!(
+            "{why}: planning with the defaults of run-controller, and the flags given here"
+        ));
+        self.clone()
+    }
+
     /// What the core has to know. Fails on a selector that is none.
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
+        let text = self
+            .federated_service_selector
+            .as_deref()
+            .unwrap_or(MEMBERS);
         let selector = || -> anyhow::Result<Option<Selector>> {
-            let parsed = parse_selector(&self.federated_service_selector)?;
+            let parsed = parse_selector(text)?;
             Ok(Selector::parse(Some(&parsed))?)
         };
         let members = selector().hint(
-            || {
-                let text = &self.federated_service_selector;
-                format!("--federated-service-selector {text:?} is no selector")
-            },
+            || format!("--federated-service-selector {text:?} is no selector"),
             || "selectors look like mirror.linkerd.io/federated=member".into(),
         )?;
+        let keys = |keys: &Option<Vec<String>>| keys.clone().unwrap_or_default();
         Ok(Config {
             namespace: self.namespace.clone(),
-            create_namespaces: self.enable_namespace_creation,
-            local_members: members.filter(|_| !self.no_local_federation),
-            local_exclusions: Exclusions::new(&self.excluded_labels, &self.excluded_annotations),
+            take_over_from: self.take_over_from.clone(),
+            create_namespaces: self.enable_namespace_creation.unwrap_or_default(),
+            local_members: members.filter(|_| self.no_local_federation != Some(true)),
+            local_exclusions: Exclusions::new(
+                &keys(&self.excluded_labels),
+                &keys(&self.excluded_annotations),
+            ),
         })
     }
 
     /// Whether headless Services are mirrored as such where a Link does not say.
     pub(crate) fn headless(&self) -> bool {
-        self.enable_headless_services
+        self.enable_headless_services.unwrap_or_default()
+    }
+
+    /// Services of one Link that are mirrored, at most.
+    pub(crate) fn max_services(&self) -> usize {
+        let most = self.max_services_per_link.unwrap_or(MAX_SERVICES);
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::controller;
+
+    #[test]
+    fn flags_win_over_the_settings_of_the_controller_that_runs() {
+        let parse = |flags: &[&str]| {
+            let args = ["run-controller"].iter().chain(flags);
+            controller(args.map(|arg| (*arg).to_owned()))
+                .unwrap()
+                .mirroring
+        };
+        let runs = parse(&[
+            "--enable-headless-services",
+            "--enable-namespace-creation",
+            "--max-services-per-link=7",
+            "--excluded-labels=a",
+            "--federated-service-selector=a=b",
+        ]);
+        let same = parse(&[]).or(runs.clone());
+        assert!(same.headless());
+        assert_eq!(same.max_services(), 7);
+        let config = same.config().unwrap();
+        assert!(config.create_namespaces);
+        assert_eq!(config.local_members.unwrap().query(), "a in (b)");
+        let other = parse(&[
+            "--enable-headless-services=false",
+            "--max-services-per-link=8",
+            "--no-local-federation",
+        ])
+        .or(runs);
+        assert!(!other.headless());
+        assert_eq!(other.max_services(), 8);
+        assert!(other.config().unwrap().local_members.is_none());
+        let defaults = parse(&[]);
+        assert!(!defaults.headless());
+        assert_eq!(defaults.max_services(), 10_000);
+        let config = defaults.config().unwrap();
+        assert_eq!(
+            config.local_members.unwrap().query(),
+            "mirror.linkerd.io/federated in (member)"
+        );
     }
 }

@@ -16,6 +16,7 @@ mod link;
 mod link_gen;
 mod linked;
 mod mirroring;
+mod original;
 mod output;
 mod plan;
 mod progress;
@@ -47,6 +48,7 @@ enum Command {
     Link(Box<link::Link>),
     LinkGen(Box<link_gen::LinkGen>),
     Plan(Box<plan::Plan>),
+    #[command(alias = original::SERVICE_MIRROR)]
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
@@ -73,7 +75,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ) {
         (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
         (None, Ok(true)) => Ok(ExitCode::SUCCESS),
-        (None, Ok(false)) => run(&Cli::parse_from(args)),
+        (None, Ok(false)) => run(&Cli::parse_from(original::with_two_dashes(
+            args,
+            Cli::command,
+        ))),
         (None, Err(error)) => Err(error),
     };
     match result {
@@ -83,6 +88,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             output::error(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The arguments of a container that runs the controller, as its own process parses them. Fails on wrong usage, and
+/// on arguments of another command.
+fn controller(
+    args: impl IntoIterator<Item = String>,
+) -> anyhow::Result<run_controller::RunController> {
+    let program = std::iter::once("linkerd-mc".to_owned());
+    let args = program.chain(args).map(OsString::from).collect();
+    match Cli::try_parse_from(original::with_two_dashes(args, Cli::command))?.command {
+        Command::RunController(controller) => Ok(*controller),
+        _ => anyhow::bail!("these are not the arguments of run-controller"),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     api::{labels as l, link::Link},
-    controller::preview::{self, Proposed},
+    controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
     mirror::{self, Object, Report, World, Write},
@@ -43,7 +43,8 @@ const PENDING: u8 = 2;
 
 /// Show what the controller would create, change and delete for a Link
 ///
-/// Reads both clusters and writes nothing.
+/// Reads both clusters and writes nothing. Settings are those of the controller that runs, as its Deployment gives
+/// them; flags win.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Plan {
@@ -103,18 +104,15 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
         (None, Some(proposed)) => proposed.link.name_any(),
         (None, None) => return Err(fail("which Link?", "--link names one")),
     };
-    let config = args.mirroring.config()?;
     let world = block_on(async {
         let client = global.access().client(args.request_timeout).await?;
-        let headless = args.mirroring.headless();
-        let world = preview::world(
-            &client,
-            config,
-            headless,
-            &name,
-            proposed,
-            args.request_timeout,
-        );
+        let mirroring = args.mirroring.or_of_deployment(&client).await;
+        let settings = Settings {
+            config: mirroring.config()?,
+            headless: mirroring.headless(),
+            max_services: mirroring.max_services(),
+        };
+        let world = preview::world(&client, settings, &name, proposed, args.request_timeout);
         spin("reading both clusters", Box::pin(world)).await
     })?;
     let preview = preview(&world, &name);
@@ -171,7 +169,7 @@ fn preview(world: &World, link: &str) -> Preview {
         .links
         .as_ref()
         .and_then(|links| links.get(link))
-        .map(|e| e.cluster.clone());
+        .and_then(|e| e.cluster.clone());
     for key in cluster
         .map(|cluster| world.keys_of_cluster(&cluster))
         .unwrap_or_default()

@@ -1,6 +1,10 @@
 //! `run-controller`: the mirroring loop, in the cluster or on a desk.
 
-use std::{io::IsTerminal as _, net::SocketAddr, time::Duration};
+use std::{
+    io::IsTerminal as _,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -11,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 use super::{
     args::{self, Global},
     mirroring::Mirroring,
+    original::Original,
 };
 use crate::{
     client::multiplexed,
@@ -21,17 +26,14 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RunController {
-    /// Where to serve /metrics, /ready, /live and /ping
-    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:9999")]
-    admin_addr: SocketAddr,
+    /// Where to serve /metrics, /ready, /live and /ping [default: 0.0.0.0:9999]
+    #[arg(long, value_name = "IP:PORT")]
+    admin_addr: Option<SocketAddr>,
     /// Objects that are written at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_in_flight_writes: u16,
-    /// Services of one target cluster that are mirrored, at most
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    max_services_per_link: u32,
     #[command(flatten)]
-    mirroring: Mirroring,
+    pub(super) mirroring: Mirroring,
     /// Probe gateways at this address instead of at their probe Services
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
@@ -56,7 +58,12 @@ pub(crate) struct RunController {
     /// How to log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Plain)]
     log_format: LogFormat,
+    #[command(flatten)]
+    pub(super) original: Original,
 }
+
+/// Where the admin server listens unless told otherwise: the port of the original's controllers.
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9999);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -86,6 +93,9 @@ enum LogFormat {
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     log(args);
+    for warning in args.original.warnings() {
+        tracing::warn!("{warning}");
+    }
     let settings = settings(args)?;
     // One thread: the engine is one task, the rest is I/O. Others would bring nothing, and a heap each.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -108,7 +118,10 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         });
         let options = Options {
             settings,
-            admin: args.admin_addr,
+            admin: args
+                .admin_addr
+                .or_else(|| args.original.admin_addr())
+                .unwrap_or(ADMIN),
             lease,
         };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
@@ -126,7 +139,7 @@ fn settings(args: &RunController) -> anyhow::Result<Settings> {
         config: args.mirroring.config()?,
         headless: args.mirroring.headless(),
         max_in_flight: args.max_in_flight_writes.into(),
-        max_services: usize::try_from(args.max_services_per_link).unwrap_or(usize::MAX),
+        max_services: args.mirroring.max_services(),
         probe_address: args.probe_address.clone(),
     })
 }

@@ -130,7 +130,11 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
         }
     }
     let waiting = format!("waiting until the mirrors of {name} are gone");
-    let left = spin(&waiting, mirrors_left(cluster, name, args.wait)).await?;
+    let left = spin(
+        &waiting,
+        mirrors_left(cluster, name, &args.namespace, args.wait),
+    )
+    .await?;
     if left > 0 {
         return Err(fail(
             format!(
@@ -181,11 +185,14 @@ fn counted(count: usize, what: &str) -> String {
 async fn mirrors_left(
     cluster: &Cluster,
     name: &ClusterName,
+    namespace: &str,
     wait: Duration,
 ) -> anyhow::Result<usize> {
     let started = Instant::now();
     loop {
-        let left = Box::pin(Mirrors::gather(cluster, name)).await?.len();
+        let left = Box::pin(Mirrors::gather(cluster, name, namespace))
+            .await?
+            .len();
         if left == 0 || started.elapsed() >= wait {
             return Ok(left);
         }

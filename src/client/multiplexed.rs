@@ -2,11 +2,15 @@
 //!
 //! A watch may be silent for hours and a peer may vanish without a word, so no read deadline can tell the
 //! two apart. HTTP/2 pings can: a connection whose peer does not answer one is closed, and all that waited
-//! on it fails at once. Requests that should end have deadlines of their own.
+//! on it fails at once. Requests that should end have deadlines of their own. Where HTTP/1.1 is spoken, watches are
+//! short instead ([`bounds`]), and TCP asks whether the peer is there.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Bytes;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
@@ -17,7 +21,7 @@ use kube::{
     client::{Body, ConfigExt as _},
 };
 use rustls_pki_types::ServerName;
-use tower::ServiceBuilder;
+use tower::{BoxError, Service, ServiceBuilder};
 
 use super::{CONNECT, bounds, build, check, introduce};
 
@@ -25,14 +29,25 @@ use super::{CONNECT, bounds, build, check, introduce};
 const PING_EVERY: Duration = Duration::from_secs(15);
 /// Time that a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// With a proxy in between, where HTTP/1.1 is used and there are no pings, a watch that is silent for longer is
-/// opened again. API servers send a bookmark about once a minute.
-const SILENCE: Duration = Duration::from_secs(90);
+/// Time between two unanswered questions of TCP, after which the first one was [`PING_EVERY`].
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
+/// Unanswered questions of TCP after which a connection is closed: as soon as one with pings.
+const KEEPALIVE_TRIES: u32 = 3;
 
 /// A client for watches that never end and many requests at once.
 pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
     if config.proxy_url.is_some() {
-        return build(config, SILENCE);
+        let namespace = config.default_namespace.clone();
+        // What reads the connection gives up after what is read from it.
+        let client = build(config, bounds::SHORT_SILENCE + KEEPALIVE_AGAIN)?;
+        return Ok(bounded(
+            bounds::Connections::without_pings(),
+            &namespace,
+            move |request| {
+                let client = client.clone();
+                async move { client.send(request).await }
+            },
+        ));
     }
     check(&config)?;
     introduce(&mut config);
@@ -40,6 +55,8 @@ pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_keepalive(Some(PING_EVERY));
+    http.set_keepalive_interval(Some(KEEPALIVE_AGAIN));
+    http.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     let tls = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(
             config
@@ -76,8 +93,47 @@ pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
                 .extra_headers_layer()
                 .context("failed to set up headers")?,
         )
-        .service(tower::service_fn(move |request| {
-            bounds::ask(client.clone(), request)
+        .service(hold(bounds::Connections::default(), move |request| {
+            client.request(request)
         }));
     Ok(Client::new(service, namespace))
+}
+
+/// A client whose answers, from wherever, are held to the bounds.
+pub(super) fn bounded<B, E, F>(
+    connections: bounds::Connections,
+    namespace: &str,
+    send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+) -> Client
+where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<BoxError> + Send,
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    Client::new(hold(connections, send), namespace)
+}
+
+fn hold<B, E, F>(
+    connections: bounds::Connections,
+    send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+) -> impl Service<
+    Request<Body>,
+    Response = Response<UnsyncBoxBody<Bytes, BoxError>>,
+    Error = BoxError,
+    Future: Send,
+> + Clone
++ Send
++ 'static
+where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<BoxError> + Send,
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    let connections = Arc::new(connections);
+    tower::service_fn(move |request| {
+        let (connections, send) = (connections.clone(), send.clone());
+        async move { connections.ask(request, send).await }
+    })
 }

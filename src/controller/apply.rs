@@ -1,20 +1,21 @@
 //! The one place that changes the cluster: executes plans, write by write.
 
+mod answer;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions},
-    core::{ObjectMeta, PartialObjectMeta, Status},
+    core::{ObjectMeta, PartialObjectMeta},
 };
 use serde_json::Value;
-use tokio::time::timeout;
 
+pub(super) use self::answer::{Answer, request};
 use super::{
     lease::Fence,
     metrics::{Kind as MetricKind, Metrics, Outcome, Verb},
-    watch::explain,
 };
 use crate::{
     api::{
@@ -23,11 +24,8 @@ use crate::{
         metadata::OwnerReference,
         wire::Wire,
     },
-    mirror::{Kind, Object, Owner, Patch, Write, owner},
+    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, owner},
 };
-
-/// Longest time that one request may take.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Writes to the local cluster, as long as the lease is held.
 #[derive(Clone)]
@@ -47,7 +45,25 @@ pub(super) enum Written {
     /// A namespace that was created.
     Namespace(String),
     /// An object that is gone.
-    Gone(Kind, String, String),
+    Gone(Gone),
+}
+
+/// An object that is gone; another one may have its name by now.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    pub(super) kind: Kind,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl Gone {
+    /// Takes it out of a store, unless its name is that of another object there.
+    pub(super) fn forget<T: Grouped>(&self, store: &mut Objects<T>) -> Option<Arc<T>> {
+        let known = store.get(&self.namespace, &self.name)?;
+        let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());
+        same.then(|| store.forget(&self.namespace, &self.name))?
+    }
 }
 
 /// Why a plan was not executed to its end.
@@ -186,7 +202,7 @@ impl Writer {
                 uid,
             } => {
                 let parameters = DeleteParams::background().preconditions(Preconditions {
-                    uid: Some(uid),
+                    uid: Some(uid.clone()),
                     resource_version: None,
                 });
                 let client = self.client.clone();
@@ -205,7 +221,12 @@ impl Writer {
                     Err(Answer::Status(status)) if status.code == 404 => {}
                     Err(answer) => return Err(answer.failure("delete mirror")),
                 }
-                Ok(Some(Written::Gone(kind, namespace, name)))
+                Ok(Some(Written::Gone(Gone {
+                    kind,
+                    namespace,
+                    name,
+                    uid,
+                })))
             }
             Write::RetireEndpoints {
                 namespace,
@@ -231,6 +252,8 @@ impl Writer {
             name,
             body,
         } = patch;
+        let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
+        let uid = uid.to_owned();
         let parameters = PatchParams::default();
         let client = self.client.clone();
         let answer = match kind {
@@ -251,7 +274,13 @@ impl Writer {
         };
         answer.map_err(|answer| match answer {
             Answer::Status(status) if status.code == 404 => {
-                Failure::Outdated(Some(Box::new(Written::Gone(kind, namespace, name))))
+                let gone = Gone {
+                    kind,
+                    namespace,
+                    name,
+                    uid,
+                };
+                Failure::Outdated(Some(Box::new(Written::Gone(gone))))
             }
             Answer::Status(status) if status.code == 409 => Failure::Outdated(None),
             answer => answer.failure(match kind {
@@ -314,7 +343,12 @@ fn own(references: &mut [OwnerReference], uids: &Uids) -> Result<(), Failure> {
 }
 
 /// What a Service found under the name of one to be created means.
-fn judge(namespace: String, name: String, live: Option<Service>, wanted: &Service) -> Failure {
+pub(super) fn judge(
+    namespace: String,
+    name: String,
+    live: Option<Service>,
+    wanted: &Service,
+) -> Failure {
     let Some(live) = live else {
         return Failure::Outdated(None); // gone again
     };
@@ -345,58 +379,38 @@ fn series(write: &Write) -> (Verb, MetricKind) {
     }
 }
 
-/// What came instead of the answer that was asked for.
-pub(super) enum Answer {
-    /// The API server said no.
-    Status(Box<Status>),
-    /// There was no answer.
-    None(String),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Answer {
-    fn failure(self, what: &str) -> Failure {
-        match self {
-            Self::Status(status) if is_no_namespace(&status) => Failure::NoNamespace,
-            Self::Status(status) if status.code == 409 => Failure::Outdated(None),
-            Self::Status(status) => {
-                let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
-                let wait = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-                Failure::Refused {
-                    message: format!("Failed to {what}: {}", status.message),
-                    wait,
-                }
-            }
-            Self::None(message) => Failure::Refused {
-                message: format!("Failed to {what}: {message}"),
-                wait: None,
-            },
-        }
+    fn service(uid: &str) -> Arc<Service> {
+        let metadata = crate::api::metadata::Metadata {
+            name: Some("web-east".into()),
+            namespace: Some("ns".into()),
+            uid: Some(uid.into()),
+            resource_version: Some("7".into()),
+            ..Default::default()
+        };
+        Arc::new(Service {
+            metadata,
+            ..Service::default()
+        })
     }
-}
 
-/// Kubernetes answers so when a namespace is missing (404) or being deleted (403 with this cause).
-fn is_no_namespace(status: &Status) -> bool {
-    let details = status.details.as_ref();
-    let terminating = details.is_some_and(|details| {
-        details
-            .causes
-            .iter()
-            .any(|cause| cause.reason == "NamespaceTerminating")
-    });
-    terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
-}
-
-/// Waits for an answer, but not for ever.
-pub(super) async fn request<T>(
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Answer> {
-    match timeout(DEADLINE, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(Answer::Status(status)),
-        Ok(Err(error)) => Err(Answer::None(explain(&error))),
-        Err(_) => Err(Answer::None(format!(
-            "no answer within {} s",
-            DEADLINE.as_secs()
-        ))),
+    #[test]
+    fn deleted_object_leaves_its_successor_in_the_store() {
+        let gone = Gone {
+            kind: Kind::Service,
+            namespace: "ns".to_owned(),
+            name: "web-east".to_owned(),
+            uid: "old".to_owned(),
+        };
+        let mut store = Objects::default();
+        store.put(service("new"));
+        assert!(gone.forget(&mut store).is_none());
+        assert_eq!(store.len(), 1);
+        store.put(service("old"));
+        assert!(gone.forget(&mut store).is_some());
+        assert!(store.is_empty());
     }
 }

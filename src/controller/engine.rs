@@ -3,20 +3,22 @@
 //!
 //! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
 //! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
-//! time, and never two for one key.
+//! time, and never two for one key; what target clusters have to confirm first takes no place among them.
 
+mod confirm;
+mod custom;
 mod done;
+mod foreign;
 mod gateways;
 mod link_state;
 mod links;
 mod local;
+mod problems;
 mod remote;
 mod status;
+mod wake;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::Client;
 use tokio::{
@@ -27,14 +29,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
-use self::{done::Done, gateways::Signal, link_state::LinkState};
+use self::{
+    confirm::Confirmations, done::Done, foreign::Lookups, gateways::Signal, link_state::LinkState,
+    problems::Problems, wake::Timers,
+};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
     events::{self, News},
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
-    queue::Queue,
+    queue::{self, Queue},
     session,
 };
 use crate::mirror::{self, Config, Key, Objects, World};
@@ -59,8 +64,6 @@ const INBOX: usize = 1024;
 const BATCH: usize = 256;
 /// Events that wait to be written, at most; more are dropped.
 const NEWS: usize = 256;
-/// Time between two looks at names that were found to belong to others.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// The loop goes round at least so often: it is what the liveness probe sees.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -72,13 +75,15 @@ pub(super) struct Engine {
     leading: bool,
     world: World,
     queue: Queue,
+    confirmations: Confirmations,
     links: BTreeMap<String, LinkState>,
     /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
     secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
     tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen that has not been worked off yet.
     changed: BTreeMap<Key, Instant>,
-    look_again: BTreeMap<(String, String), Instant>,
+    lookups: Lookups,
+    problems: Problems,
     /// Until then the API server wants to be left alone: nothing is written.
     left_alone: Instant,
     sessions: u64,
@@ -133,11 +138,13 @@ pub(super) async fn run(
         writer,
         leading: false,
         queue: Queue::default(),
+        confirmations: Confirmations::default(),
         links: BTreeMap::new(),
         secrets: None,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
-        look_again: BTreeMap::new(),
+        lookups: Lookups::default(),
+        problems: Problems::default(),
         left_alone: Instant::now(),
         sessions: 0,
         outbox,
@@ -170,12 +177,11 @@ impl Engine {
     ) -> anyhow::Result<()> {
         loop {
             health.alive.beat();
-            let complete = self.world.is_complete() && self.secrets.is_some();
-            health.ready.set(complete);
-            if complete && self.leading && self.left_alone <= Instant::now() {
+            health.ready.set(self.is_complete());
+            if self.works() && self.left_alone <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
-                self.look_at_foreign();
+                self.look_up_names();
             }
             self.measure();
             let wake = self.next_wake();
@@ -223,10 +229,10 @@ impl Engine {
         for name in &names {
             self.take_over(name);
             self.watch_gateway(name);
+            self.tell_invalid(name);
         }
-        self.check_duplicates();
-        self.check_sessions();
-        self.mark_all(self.world.keys());
+        self.check_links(&names);
+        self.mark_all(queue::LOCAL, self.world.keys());
     }
 
     /// Starts work on keys, as many as may be under way.
@@ -238,6 +244,7 @@ impl Engine {
             };
             self.work(key);
         }
+        self.ask_clusters();
     }
 
     fn work(&mut self, key: Key) {
@@ -245,92 +252,74 @@ impl Engine {
         let plan = mirror::plan(&self.world, &key);
         self.metrics.planned(started.elapsed());
         if plan.writes.is_empty() {
+            self.confirmations.forget(&key);
+            self.problems.recovered(&key);
             self.said(&plan.report);
             self.settle(&key);
             self.changed.remove(&key);
             self.queue.done(&key);
             return;
         }
-        let mut asked = Vec::new();
-        for remote in &plan.confirm {
-            let client = self
-                .links
-                .values()
-                .find_map(|link| link.client_of(&remote.cluster));
-            let target = self
-                .world
-                .link(&remote.cluster)
-                .map(|(target, _)| target.clone());
-            let (Some(client), Some(target)) = (client, target) else {
-                // Nobody to ask: the session was just replaced. Its successor marks the key again.
-                self.queue.failed(&key, started, None);
-                return;
-            };
-            asked.push((client, target, remote.clone()));
+        if !self.is_confirmed(&key, &plan.confirm) {
+            self.queue.release(&key);
+            return;
         }
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            let done = done::execute(&writer, key, plan, asked).await;
+            let done = done::execute(&writer, key, plan).await;
             metrics.applied(started.elapsed());
             done
         });
     }
 
+    /// Whether the local cluster was listed whole.
+    fn is_complete(&self) -> bool {
+        self.world.is_complete() && self.secrets.is_some()
+    }
+
+    /// Whether this replica works on keys: it leads, and knows its cluster.
+    fn works(&self) -> bool {
+        self.leading && self.is_complete()
+    }
+
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         let statuses = self.links.values().filter_map(LinkState::next_status);
-        let foreign = self.look_again.values().copied();
-        let keys = self.queue.next_due().filter(|_| self.world.is_complete());
-        if !self.leading {
-            return now + HEARTBEAT;
-        }
-        statuses
-            .chain(foreign)
-            .chain(keys)
-            .fold(now + HEARTBEAT, Instant::min)
-            .max(self.left_alone)
-            .min(now + HEARTBEAT)
+        let timers = Timers {
+            now,
+            latest: now + HEARTBEAT,
+            works: self.works(),
+            throttled: self.left_alone,
+            free_slot: self.queue.running() < self.settings.max_in_flight,
+            key: self.queue.next_due(),
+            // Without the lease none is written, and the process is about to end.
+            status: statuses.min().filter(|_| self.writer.fence.holds()),
+            lookup: self.lookups.next_due(),
+        };
+        timers.next()
     }
 
-    /// Looks whether names that belonged to others are free now. Reads, not writes.
-    fn look_at_foreign(&mut self) {
-        let now = Instant::now();
-        let due: Vec<_> = self
-            .look_again
-            .iter()
-            .filter(|(_, at)| **at <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for (namespace, name) in due {
-            self.look_again
-                .insert((namespace.clone(), name.clone()), now + LOOK_AGAIN);
-            let writer = self.writer.clone();
-            self.tasks.spawn(async move {
-                let found = writer.look(&namespace, &name).await;
-                Done::Looked {
-                    namespace,
-                    name,
-                    found: found.map(|found| found.map(Box::new)),
-                }
-            });
-        }
-    }
-
-    /// Marks keys that a change in a target cluster concerns, and takes the time.
-    fn mark_changed(&mut self, keys: Vec<Key>) {
+    /// Marks keys that a change in this target cluster concerns, and takes the time.
+    fn mark_changed(&mut self, cluster: &str, keys: Vec<Key>) {
         let now = Instant::now();
         for key in &keys {
             self.changed.entry(key.clone()).or_insert(now);
         }
-        self.mark_all(keys);
+        self.mark_all(cluster, keys);
     }
 
-    fn mark_all(&mut self, keys: impl IntoIterator<Item = Key>) {
-        keys.into_iter().for_each(|key| self.queue.mark(key));
+    /// Marks keys. `by` is the target cluster that brought it about, or [`queue::LOCAL`]. A replica that stands by
+    /// marks none: all there are then are marked when it is elected.
+    fn mark_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
+        if !self.leading {
+            return;
+        }
+        keys.into_iter().for_each(|key| self.queue.mark(key, by));
     }
 
     fn measure(&self) {
-        self.metrics.queue_depth(self.queue.len());
+        let waiting = self.queue.len() + self.confirmations.len();
+        self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
         let services = self.world.mirrors.as_ref().map_or(0, Objects::len);
         let slices = self.world.slices.as_ref().map_or(0, Objects::len);
@@ -353,6 +342,3 @@ async fn elected(receiver: &mut Option<oneshot::Receiver<Fence>>) -> Option<Fenc
         None => std::future::pending().await,
     }
 }
-
-/// Names of Services whose slices no watch sees.
-type Names = BTreeSet<(String, String)>;

@@ -1,5 +1,5 @@
-//! Kubernetes Events about Services that are not mirrored: on the Link, and on the Service itself where its
-//! cluster allows that. De-duplicated and rationed: they are a courtesy, the status is the record.
+//! Kubernetes Events about Links that cannot be worked with, and about Services that are not mirrored: on the Link, and
+//! on the Service itself where its cluster allows that. De-duplicated and rationed: they are a courtesy, the status is the record.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,14 +22,25 @@ pub(super) struct News {
     pub(super) link: (String, String),
     /// UID of the Link: without it `kubectl describe` does not find the Event.
     pub(super) link_uid: Option<String>,
-    /// The Service in the target cluster, and its UID.
-    pub(super) remote: RemoteRef,
-    /// UID of that Service.
-    pub(super) remote_uid: Option<String>,
-    /// Client of the target cluster.
-    pub(super) remote_client: Option<Client>,
     /// What is wrong.
-    pub(super) problem: Problem,
+    pub(super) what: What,
+}
+
+/// What is wrong.
+pub(super) enum What {
+    /// The Link cannot be worked with; one sentence says why.
+    InvalidLink(String),
+    /// A Service is not mirrored.
+    Skipped {
+        /// The Service in the target cluster.
+        remote: RemoteRef,
+        /// UID of that Service.
+        uid: Option<String>,
+        /// Client of the target cluster.
+        client: Option<Client>,
+        /// Why.
+        problem: Problem,
+    },
 }
 
 /// The same is not told again within this time.
@@ -38,8 +49,10 @@ const REPEAT_AFTER: Duration = Duration::from_secs(3600);
 const BURST: u32 = 50;
 /// So many things are remembered as told; beyond that all are forgotten.
 const REMEMBERED: usize = 10_000;
-/// Linkerd's reason.
-const REASON: &str = "ServiceMirroringSkipped";
+/// Linkerd's reason for Services that are not mirrored.
+const SKIPPED: &str = "ServiceMirroringSkipped";
+/// As in the Link's condition.
+pub(super) const INVALID_LINK: &str = "InvalidLink";
 
 /// Whether a Link's status says it already: a restart is no news.
 pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Problem) -> bool {
@@ -58,7 +71,7 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
 
 /// Tells what comes in, until nobody sends any more.
 pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
-    let mut told: HashMap<(RemoteRef, String), Instant> = HashMap::new();
+    let mut told: HashMap<((String, String), String), Instant> = HashMap::new();
     let (mut tokens, mut filled) = (BURST, Instant::now());
     while let Some(news) = news.recv().await {
         let now = Instant::now();
@@ -66,8 +79,18 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
         if gained > 0 {
             (tokens, filled) = (tokens.saturating_add(gained).min(BURST), now);
         }
-        let message = message(&news.problem);
-        let key = (news.remote.clone(), message.clone());
+        let message = match &news.what {
+            What::InvalidLink(message) => message.clone(),
+            What::Skipped {
+                remote, problem, ..
+            } => {
+                let RemoteRef {
+                    namespace, service, ..
+                } = remote;
+                format!("{namespace}/{service}: {}", message(problem))
+            }
+        };
+        let key = (news.link.clone(), message.clone());
         let fresh = told
             .get(&key)
             .is_none_or(|at| now.duration_since(*at) > REPEAT_AFTER);
@@ -79,11 +102,6 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
             told.clear();
         }
         told.insert(key, now);
-        let RemoteRef {
-            cluster,
-            namespace,
-            service,
-        } = &news.remote;
         let on_link = ObjectReference {
             api_version: Some("multicluster.linkerd.io/v1alpha3".to_owned()),
             kind: Some("Link".to_owned()),
@@ -92,25 +110,50 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
             uid: news.link_uid.clone(),
             ..ObjectReference::default()
         };
-        tell(
-            &local,
-            on_link,
-            cluster,
-            format!("{namespace}/{service}: {message}"),
-        )
-        .await;
-        if let Some(client) = &news.remote_client {
-            let on_service = ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Service".to_owned()),
-                namespace: Some(namespace.clone()),
-                name: Some(service.clone()),
-                uid: news.remote_uid.clone(),
-                ..ObjectReference::default()
-            };
-            tell(client, on_service, cluster, message).await;
+        match news.what {
+            What::InvalidLink(_) => {
+                let told = Told {
+                    source: &news.link.1,
+                    type_: "Warning",
+                    reason: INVALID_LINK,
+                };
+                tell(&local, on_link, told, message).await;
+            }
+            What::Skipped {
+                remote,
+                uid,
+                client,
+                problem,
+            } => {
+                let told = Told {
+                    source: &remote.cluster,
+                    type_: "Normal",
+                    reason: SKIPPED,
+                };
+                tell(&local, on_link, told, message).await;
+                let Some(client) = client else { continue };
+                let on_service = ObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Service".to_owned()),
+                    namespace: Some(remote.namespace.clone()),
+                    name: Some(remote.service.clone()),
+                    uid,
+                    ..ObjectReference::default()
+                };
+                tell(&client, on_service, told, self::message(&problem)).await;
+            }
         }
     }
+}
+
+/// How an Event is told, besides what it says.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    /// Last part of the source's name: the target cluster, or the Link where it names none.
+    source: &'a str,
+    /// Kubernetes' type: `Normal` or `Warning`.
+    type_: &'static str,
+    reason: &'static str,
 }
 
 /// The first two are Linkerd's words.
@@ -122,7 +165,7 @@ fn message(problem: &Problem) -> String {
     format!("Skipped mirroring service: {why}")
 }
 
-async fn tell(client: &Client, about: ObjectReference, cluster: &str, message: String) {
+async fn tell(client: &Client, about: ObjectReference, told: Told<'_>, message: String) {
     let namespace = about.namespace.clone().unwrap_or_default();
     let now = clock::now();
     let event = Event {
@@ -135,12 +178,12 @@ async fn tell(client: &Client, about: ObjectReference, cluster: &str, message: S
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
         message: Some(message),
-        reason: Some(REASON.to_owned()),
+        reason: Some(told.reason.to_owned()),
         source: Some(EventSource {
-            component: Some(format!("{}-{cluster}", l::EVENT_SOURCE_PREFIX)),
+            component: Some(format!("{}-{}", l::EVENT_SOURCE_PREFIX, told.source)),
             host: None,
         }),
-        type_: Some("Normal".to_owned()),
+        type_: Some(told.type_.to_owned()),
         involved_object: about,
         ..Event::default()
     };

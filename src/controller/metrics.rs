@@ -172,6 +172,14 @@ impl Metrics {
             .set(ready.into());
     }
 
+    /// Whether a Link cannot be worked with.
+    pub fn link_invalid(&self, link: &str, invalid: bool) {
+        self.0
+            .link_invalid
+            .with_label_values(&[link])
+            .set(invalid.into());
+    }
+
     /// How many Services of a Link are in which state.
     pub fn link_counts(&self, link: &str, counts: LinkCounts) {
         let families = &self.0;
@@ -194,6 +202,7 @@ impl Metrics {
         let families = &self.0;
         for gauges in [
             &families.link_ready,
+            &families.link_invalid,
             &families.mirrored,
             &families.federated,
             &families.unhealthy,
@@ -288,6 +297,7 @@ pub(crate) mod tests {
         m.last_contact(cluster, Timestamp::from_millisecond(1_500).unwrap());
         m.credentials_expire(link, Some(Timestamp::from_second(2_500).unwrap()));
         m.link_ready(link, true);
+        m.link_invalid(link, false);
         let counts = LinkCounts {
             mirrored: 1,
             federated: 2,

@@ -1,20 +1,35 @@
 //! A look at the clusters as they are, for the core to plan with: what the controller would see at its start.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Secret},
+};
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use super::gateway::{Resolution, Resolver, fixed};
+use super::{
+    apply::{Failure, Written, judge},
+    gateway::{Resolution, Resolver, fixed},
+};
 use crate::{
-    api::{labels as l, link::Link, wire::Wire},
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        link::{Link, LinkObject},
+        wire::Wire,
+    },
     client::from_credentials,
     hint::{HintExt as _, fail},
     mirror::{
-        Config, GatewayState, Grouped, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote,
-        Selector, Target, World,
+        self, Config, GatewayState, Grouped, LinkEntry, Links, Liveness, Names, NamespacePhase,
+        Object, Objects, Queries, Remote, Target, World, Write, slices_of,
     },
 };
 
@@ -29,26 +44,65 @@ pub struct Proposed {
     pub credentials: BTreeMap<String, Vec<u8>>,
 }
 
+/// What the controller is told that decides what it plans.
+pub struct Settings {
+    /// What the core has to know.
+    pub config: Config,
+    /// Whether headless Services are mirrored as such where a Link does not say.
+    pub headless: bool,
+    /// Services of one Link that are mirrored, at most.
+    pub max_services: usize,
+}
+
+/// The arguments of the controller that runs in a namespace: of each container of its Deployment. `None` if there is no
+/// such Deployment.
+pub async fn controller_args(
+    client: &Client,
+    namespace: &str,
+) -> anyhow::Result<Option<Vec<Vec<String>>>> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let found = deployments
+        .get_opt(l::CONTROLLER_NAME)
+        .await
+        .with_context(|| format!("cannot read Deployment {namespace}/{}", l::CONTROLLER_NAME))?;
+    let Some(found) = found else { return Ok(None) };
+    let pod = found.spec.and_then(|spec| spec.template.spec);
+    let containers = pod.map(|pod| pod.containers).unwrap_or_default();
+    Ok(Some(
+        containers
+            .into_iter()
+            .map(|container| container.args.unwrap_or_default())
+            .collect(),
+    ))
+}
+
 /// Everything that is known when one Link is looked at: its target cluster is, those of other Links are not.
 ///
 /// `deadline` bounds each request to the target cluster. Fails when a cluster cannot be listed, and when there
 /// is no such Link or it cannot be worked with.
 pub async fn world(
     client: &Client,
-    config: Config,
-    headless: bool,
+    settings: Settings,
     name: &str,
     proposed: Option<Proposed>,
     deadline: Duration,
 ) -> anyhow::Result<World> {
+    let Settings {
+        config,
+        headless,
+        max_services,
+    } = settings;
     let namespace = config.namespace.clone();
     let mirrored = format!("{}=true", l::MIRRORED_SERVICE);
     let gateways = format!("{}=true", l::MIRRORED_GATEWAY);
     let ours = || Api::namespaced(client.clone(), &namespace);
-    let (mut known, mut credentials) = (list::<Link>(&ours(), None).await?, BTreeMap::new());
+    let (mut known, mut credentials) = (list::<LinkObject>(&ours(), None).await?, BTreeMap::new());
     if let Some(proposed) = proposed {
         known.retain(|link| link.name_any() != proposed.link.name_any());
-        known.push(proposed.link);
+        known.push(LinkObject {
+            link: proposed.link,
+            unreadable: None,
+        });
         credentials = proposed.credentials;
     }
     let link = known
@@ -66,14 +120,14 @@ pub async fn world(
             )
         })?;
     let target =
-        Target::parse(link, headless).with_context(|| format!("Link {name} is invalid"))?;
-    let secret = &link.spec.cluster_credentials_secret;
+        Target::parse_object(link, headless).with_context(|| format!("invalid Link {name}"))?;
+    let secret = &link.link.spec.cluster_credentials_secret;
     let kubeconfig = match credentials.remove(secret) {
         Some(kubeconfig) => kubeconfig,
         None => read_credentials(client, &namespace, secret).await?,
     };
     let there = from_credentials(&kubeconfig, deadline).await?;
-    let remote = remote(&there, &target).await.hint(
+    let remote = remote(&there, &target, max_services).await.hint(
         || format!("cannot list what {} exports", target.cluster),
         || "`linkerd-mc check` says whether its credentials are good".into(),
     )?;
@@ -85,6 +139,7 @@ pub async fn world(
     let mut links = Links::default();
     for other in &known {
         let remembered = other
+            .link
             .status
             .as_ref()
             .and_then(|s| s.gateway.as_ref())
@@ -98,13 +153,12 @@ pub async fn world(
         links.insert(
             other.name_any(),
             LinkEntry {
-                cluster: other.spec.target_cluster_name.clone(),
-                target: Target::parse(other, headless),
                 remote: this.then(|| remote.clone()),
                 gateway: GatewayState {
                     addresses: addresses.clone().filter(|_| this),
                     liveness,
                 },
+                ..LinkEntry::new(other, headless)
             },
         );
     }
@@ -113,7 +167,7 @@ pub async fn world(
         Some(_) => NamespacePhase::Terminating,
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    Ok(World {
+    let mut world = World {
         namespaces: Some(
             namespaces
                 .iter()
@@ -144,7 +198,57 @@ pub async fn world(
         links: Some(links),
         foreign: BTreeMap::new(),
         config,
-    })
+    };
+    find_taken_names(client, &mut world, &target.cluster).await?;
+    Ok(world)
+}
+
+/// Finds out which names that would be created are taken. The controller learns that from the API server's answers.
+async fn find_taken_names(client: &Client, world: &mut World, cluster: &str) -> anyhow::Result<()> {
+    let mut looked: BTreeMap<String, BTreeMap<String, Service>> = BTreeMap::new();
+    let mut judged: BTreeSet<(String, String)> = BTreeSet::new();
+    loop {
+        let plans = world.keys_of_cluster(cluster);
+        let created: Vec<Service> = plans
+            .iter()
+            .flat_map(|key| mirror::plan(world, key).writes)
+            .filter_map(|write| match write {
+                Write::Create(Object::Service(service)) => Some(*service),
+                _ => None,
+            })
+            .filter(|service| !judged.contains(&service.metadata.id()))
+            .collect();
+        if created.is_empty() {
+            return Ok(());
+        }
+        for wanted in created {
+            let (namespace, name) = wanted.metadata.id();
+            judged.insert((namespace.clone(), name.clone()));
+            if !looked.contains_key(&namespace) {
+                let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
+                let there = list(&api, None).await?.into_iter().map(Service::from);
+                let there = there.map(|service| (service.metadata.name().to_owned(), service));
+                looked.insert(namespace.clone(), there.collect());
+            }
+            let live = looked.get(&namespace).and_then(|there| there.get(&name));
+            let Some(live) = live.cloned() else { continue };
+            match judge(namespace, name, Some(live), &wanted) {
+                Failure::Foreign {
+                    namespace,
+                    name,
+                    who,
+                } => {
+                    world.foreign.insert((namespace, name), who);
+                }
+                Failure::Outdated(Some(standing)) => {
+                    if let Written::Service(service) = *standing {
+                        world.mirrors.get_or_insert_default().put(service);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 async fn read_credentials(
@@ -168,21 +272,36 @@ async fn read_credentials(
         })
 }
 
-async fn remote(client: &Client, target: &Target) -> anyhow::Result<Remote> {
-    let mut services = Vec::new();
-    for selector in target.service_selectors() {
-        services.push(objects(
-            list(&Api::all(client.clone()), Some(&selector.query())).await?,
-        ));
+/// Asks the target cluster for what a session of the controller watches.
+async fn remote(client: &Client, target: &Target, limit: usize) -> anyhow::Result<Remote> {
+    let Queries { services, slices } = target.queries();
+    let (mut known, mut over_limit) = (Vec::new(), false);
+    for selector in services {
+        let mut listed = list(&Api::all(client.clone()), Some(&selector)).await?;
+        over_limit |= listed.len() > limit;
+        listed.truncate(limit);
+        known.push(objects::<Service>(listed));
     }
-    let slices = match target.gateway_selector.as_ref().map(Selector::query) {
+    let slices = match slices {
         Some(query) => objects(list(&Api::all(client.clone()), Some(&query)).await?),
         None => Objects::default(),
     };
+    let services = known.iter().flat_map(Objects::iter);
+    let unselected: Names = target.unselected(services.map(AsRef::as_ref)).collect();
+    let mut custom = Vec::new();
+    for query in slices_of(&unselected) {
+        let found: Vec<Wire<EndpointSlice>> = list(&Api::all(client.clone()), Some(&query)).await?;
+        custom.extend(found.into_iter().filter(|slice| {
+            let slice = &slice.object;
+            let service = slice.group().unwrap_or_default();
+            unselected.contains(&(slice.metadata.namespace().to_owned(), service.to_owned()))
+        }));
+    }
     Ok(Remote {
-        services,
-        slices: vec![slices],
-        over_limit: false,
+        services: known,
+        slices: vec![slices, objects(custom)],
+        over_limit,
+        ..Remote::default()
     })
 }
 

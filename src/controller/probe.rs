@@ -4,6 +4,8 @@
 //! - The first probe is sent at once, not after a period. The original takes an unprobed gateway for alive;
 //!   here it is unknown, and an unknown gateway cannot change readiness, so knowing early matters.
 //! - A gateway that is dead from the start becomes dead; in the original it never does.
+//! - It connects to the probe Service's ClusterIP, and names the Service in the header `Host` only: where DNS fails,
+//!   gateways live on.
 //! - Failures below the threshold are counted too, and a stop ends a probe that is under way.
 
 use std::time::Duration;
@@ -16,7 +18,10 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
@@ -28,10 +33,14 @@ const BODY: usize = 16 * 1024;
 const BODY_TIME: Duration = Duration::from_millis(100);
 
 /// Where probes go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ProbeTarget {
-    /// `host:port`; in a cluster the probe Service, which leads to the gateway through the mesh.
-    pub address: String,
+    /// `host:port` to connect to; in a cluster the ClusterIP of the probe Service, which leads to the gateway through
+    /// the mesh. While there is none nothing is probed, and what is known of the gateway stays. Where it changes,
+    /// failures at the former address do not count any more.
+    pub address: watch::Receiver<Option<String>>,
+    /// The header `Host`, if it is not the address.
+    pub host: Option<String>,
     /// Path, with its leading slash.
     pub path: String,
 }
@@ -75,6 +84,11 @@ impl Tracker {
         self.liveness = next;
         changed.then_some(next)
     }
+
+    /// Forgets failures that were no reason yet to call the gateway dead: they happened at another address.
+    pub fn on_new_address(&mut self) {
+        self.failures = 0;
+    }
 }
 
 /// Probes a gateway until `stop`, which also ends a probe that is under way.
@@ -84,20 +98,19 @@ impl Tracker {
 /// `threshold × max(period, timeout)`.
 pub async fn run(
     cluster: &str,
-    target: &ProbeTarget,
+    target: ProbeTarget,
     settings: &Probe,
     metrics: &Metrics,
     sink: impl Fn(ProbeReport),
     stop: CancellationToken,
 ) {
-    metrics.gateway_enabled(cluster, true);
     let work = work(cluster, target, settings, metrics, sink);
     stop.run_until_cancelled(work).await;
 }
 
 async fn work(
     cluster: &str,
-    target: &ProbeTarget,
+    mut target: ProbeTarget,
     settings: &Probe,
     metrics: &Metrics,
     sink: impl Fn(ProbeReport),
@@ -106,11 +119,27 @@ async fn work(
     let mut tracker = Tracker::default();
     let mut trouble = Trouble::new(format!("probe the gateway of {cluster}"));
     let mut next = Instant::now();
+    let mut former = None;
     loop {
         sleep_until(next).await;
+        let known = target.address.wait_for(Option::is_some).await;
+        let Some(address) = known.ok().and_then(|known| known.clone()) else {
+            return; // nobody will ever tell
+        };
+        if former.as_ref() != Some(&address) {
+            tracker.on_new_address();
+            former = Some(address.clone());
+        }
         let start = Instant::now();
         next = start + settings.period + jitter(settings.period / 10);
-        let result = timeout(settings.timeout, probe(&client, target)).await;
+        let probed = probe(&client, &address, target.host.as_deref(), &target.path);
+        let result = tokio::select! {
+            result = timeout(settings.timeout, probed) => result,
+            Ok(()) = target.address.changed() => {
+                next = start; // what the former address answers does not matter any more
+                continue;
+            }
+        };
         let latency = start.elapsed();
         let result = result.unwrap_or_else(|_| {
             let limit = settings.timeout;
@@ -151,15 +180,18 @@ fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
 /// One probe. Alive is who answers with status 200 exactly; the body is left to be read.
 async fn probe(
     client: &Client<HttpConnector, Empty<Bytes>>,
-    target: &ProbeTarget,
+    address: &str,
+    host: Option<&str>,
+    path: &str,
 ) -> anyhow::Result<hyper::body::Incoming> {
     let uri = Uri::builder()
         .scheme("http")
-        .authority(target.address.as_str())
-        .path_and_query(target.path.as_str())
+        .authority(address)
+        .path_and_query(path)
         .build()
         .context("its address or path is wrong")?;
     let request = Request::get(uri)
+        .header(http::header::HOST, host.unwrap_or(address))
         .header(http::header::CONNECTION, "close")
         .header(http::header::USER_AGENT, "linkerd-mc")
         .body(Empty::new())

@@ -2,27 +2,30 @@
 //!
 //! A session only reports. A cluster that is dead, slow or hostile delays its own session and nothing else.
 
-use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
+mod custom;
 
-use kube::{Api, Client, api::ListParams};
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use kube::{Api, Client, core::Status};
 use tokio::{
     sync::{mpsc, watch as latest},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
+pub(super) use custom::{Chunk, Followed};
+
 use super::{
-    apply::{Answer, request},
     clock::jitter,
     watch::{Change, Contact, Listener, Watched, explain, watch},
 };
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
-        labels as l,
         wire::Wire,
     },
     client::watcher_from_credentials,
+    mirror::Names,
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -50,10 +53,10 @@ pub(super) enum Report {
     Services(usize, Change<Service>),
     /// A change of EndpointSlices, from the watch of this number.
     Slices(usize, Change<EndpointSlice>),
+    /// A change of slices of Services without a selector, from the watch of these Services. A list says all of each of
+    /// them, and nothing of others.
+    CustomSlices(Arc<Chunk>, Change<EndpointSlice>),
 }
-
-/// Namespaces and names of Services.
-pub(super) type Names = BTreeSet<(String, String)>;
 
 /// A running session.
 pub(super) struct Session {
@@ -64,7 +67,7 @@ pub(super) struct Session {
     /// Once the credentials proved usable.
     pub(super) client: Option<Client>,
     stop: CancellationToken,
-    custom: latest::Sender<Option<Names>>,
+    custom: latest::Sender<Followed>,
 }
 
 /// Reports, with the Link and session that they come from.
@@ -75,32 +78,29 @@ pub(super) type Outbox = mpsc::Sender<(String, u64, Report)>;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Time between two heartbeats of a cluster that does not answer: once it does, it is to be known soon.
 const LOST_HEARTBEAT: Duration = Duration::from_secs(3);
+/// Time between two heartbeats, at most, of a cluster that asks to be left alone.
+const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 /// Time that a heartbeat may take.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
-/// Time between two looks at the slices of Services without selectors, which no watch can select.
-const CUSTOM: Duration = Duration::from_secs(30);
-/// Slices of one such Service, at most.
-const CUSTOM_SLICES: u32 = 100;
 /// EndpointSlices per Service that a watch may hold, on average.
 const SLICES_PER_SERVICE: usize = 10;
 
-/// Numbers of what a session does, for [`Report::Contact`]: after the watches.
-const HEARTBEAT_SOURCE: usize = usize::MAX;
-const CUSTOM_SOURCE: usize = usize::MAX - 1;
+/// Number of the heartbeat, for [`Report::Contact`]: after the watches.
+pub(super) const HEARTBEAT_SOURCE: usize = usize::MAX;
 
-/// Index of the store of polled slices, after that of the watch.
-pub(super) const POLLED: usize = 1;
+/// Index of the store of slices that no selector finds, after that of the watch.
+pub(super) const CUSTOM: usize = 1;
 
 impl Session {
     /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
     pub(super) fn start(link: &str, id: u64, spec: Spec, outbox: Outbox) -> Self {
         let stop = CancellationToken::new();
-        let (custom, names) = latest::channel(None);
+        let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         tokio::spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, names, reporter)))
+                .run_until_cancelled(Box::pin(run(work, followed, reporter)))
                 .await;
         });
         Self {
@@ -112,13 +112,15 @@ impl Session {
         }
     }
 
-    /// Says which exported Services have slices that the watch does not see.
-    pub(super) fn poll_slices_of(&self, names: Names) {
-        self.custom.send_if_modified(|known| {
-            let changed = known.as_ref() != Some(&names);
-            *known = Some(names);
-            changed
-        });
+    /// Changes which Services have their slices followed although no selector finds them.
+    pub(super) fn follow(&self, change: impl FnOnce(&mut Followed)) {
+        self.custom
+            .send_if_modified(|followed| followed.changes(change));
+    }
+
+    /// The Services of a watch that have been followed ever since it was started.
+    pub(super) fn followed_of(&self, chunk: &Chunk) -> Names {
+        self.custom.borrow().still(chunk)
     }
 }
 
@@ -144,7 +146,7 @@ impl Reporter {
     }
 }
 
-async fn run(spec: Spec, names: latest::Receiver<Option<Names>>, reporter: Reporter) {
+async fn run(spec: Spec, followed: latest::Receiver<Followed>, reporter: Reporter) {
     let client = match watcher_from_credentials(&spec.kubeconfig).await {
         Ok(client) => client,
         Err(error) => {
@@ -153,23 +155,30 @@ async fn run(spec: Spec, names: latest::Receiver<Option<Names>>, reporter: Repor
         }
     };
     reporter.tell(Report::Client(client.clone())).await;
+    let (recovered, seen) = latest::channel(0);
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
-            .limit(spec.limit);
+            .limit(spec.limit)
+            .recovered(seen.clone());
         watch(
             watched,
             Watching::new(index, index, Report::Services, &reporter),
         )
     });
     let services = pin!(futures::future::join_all(services));
-    let slices = pin!(slices(&client, &spec, &reporter));
-    let beat = pin!(heartbeat(client.clone(), &reporter));
-    let poll = pin!(poll(client.clone(), names, &reporter));
-    tokio::join!(services, slices, beat, poll);
+    let slices = pin!(slices(&client, &spec, seen.clone(), &reporter));
+    let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
+    let custom = pin!(custom::run(client.clone(), followed, seen, &reporter));
+    tokio::join!(services, slices, beat, custom);
 }
 
-async fn slices(client: &Client, spec: &Spec, reporter: &Reporter) {
+async fn slices(
+    client: &Client,
+    spec: &Spec,
+    recovered: latest::Receiver<u64>,
+    reporter: &Reporter,
+) {
     let Some(selector) = &spec.slices else {
         let objects = Vec::new();
         reporter
@@ -186,7 +195,8 @@ async fn slices(client: &Client, spec: &Spec, reporter: &Reporter) {
     let limit = spec.limit.saturating_mul(SLICES_PER_SERVICE);
     let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
         .labels(selector)
-        .limit(limit);
+        .limit(limit)
+        .recovered(recovered);
     watch(
         watched,
         Watching::new(spec.services.len(), 0, Report::Slices, reporter),
@@ -260,19 +270,28 @@ impl<T: Send + Sync> Listener<T> for Watching<T> {
     }
 }
 
-/// Asks the API server for its version, again and again: the cheapest thing that it answers.
-async fn heartbeat(client: Client, reporter: &Reporter) {
+/// Asks the API server for its version, again and again: the cheapest thing that it answers. Counts in `recovered` how
+/// often it answered as it should after it had not: watches that wait need not wait any longer then.
+async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Reporter) {
+    let mut was_well = true;
     loop {
-        let contact = match timeout(HEARTBEAT_LIMIT, client.apiserver_version()).await {
+        let answer = timeout(HEARTBEAT_LIMIT, client.apiserver_version()).await;
+        let is_well = matches!(answer, Ok(Ok(_)));
+        let (contact, pause) = match answer {
+            Ok(Ok(_)) => (Contact::Alive, HEARTBEAT),
             // An answer is an answer, whatever it says: what may be read, the watches find out.
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => Contact::Alive,
-            Ok(Err(error)) => Contact::Lost(explain(&error)),
-            Err(_) => Contact::Lost(format!("no answer within {} s", HEARTBEAT_LIMIT.as_secs())),
+            Ok(Err(kube::Error::Api(status))) => (Contact::Alive, after_refusal(&status)),
+            Ok(Err(error)) => (Contact::Lost(explain(&error)), LOST_HEARTBEAT),
+            Err(_) => {
+                let limit = HEARTBEAT_LIMIT.as_secs();
+                let why = format!("no answer within {limit} s");
+                (Contact::Lost(why), LOST_HEARTBEAT)
+            }
         };
-        let pause = match contact {
-            Contact::Alive => HEARTBEAT,
-            Contact::Lost(_) => LOST_HEARTBEAT,
-        };
+        if is_well && !was_well {
+            recovered.send_modify(|times| *times += 1);
+        }
+        was_well = is_well;
         // Also when nothing changed: it is the time of last contact.
         if !reporter
             .tell(Report::Contact(HEARTBEAT_SOURCE, contact))
@@ -284,59 +303,13 @@ async fn heartbeat(client: Client, reporter: &Reporter) {
     }
 }
 
-/// Lists the slices of the Services it is told of, now and then.
-async fn poll(client: Client, mut names: latest::Receiver<Option<Names>>, reporter: &Reporter) {
-    let mut source = Source::new(CUSTOM_SOURCE, reporter);
-    loop {
-        let wanted = names.borrow_and_update().clone();
-        if let Some(wanted) = wanted {
-            match list_slices(&client, &wanted).await {
-                Ok(objects) => {
-                    let change = Change::List {
-                        objects,
-                        more: false,
-                    };
-                    if !reporter.tell(Report::Slices(POLLED, change)).await {
-                        return;
-                    }
-                    if !wanted.is_empty() {
-                        source.contact(Contact::Alive).await;
-                    }
-                }
-                Err(message) => source.contact(Contact::Lost(message)).await,
-            }
-            let nothing_to_poll = wanted.is_empty();
-            let again = async {
-                if nothing_to_poll {
-                    std::future::pending::<()>().await;
-                }
-                sleep(CUSTOM + jitter(CUSTOM / 10)).await;
-            };
-            tokio::select! {
-                changed = names.changed() => if changed.is_err() { return },
-                () = again => {}
-            }
-        } else if names.changed().await.is_err() {
-            return;
-        }
+/// Time until the next heartbeat of a server that refused one: what it asked for, and soon if it is in trouble.
+fn after_refusal(status: &Status) -> Duration {
+    let wish = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+    let wish = Duration::from_secs(wish.into());
+    if status.code == 429 || status.code >= 500 {
+        wish.clamp(LOST_HEARTBEAT, LONGEST_HEARTBEAT)
+    } else {
+        HEARTBEAT
     }
-}
-
-async fn list_slices(
-    client: &Client,
-    names: &BTreeSet<(String, String)>,
-) -> Result<Vec<Arc<EndpointSlice>>, String> {
-    let mut found = Vec::new();
-    for (namespace, name) in names {
-        let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), namespace);
-        let parameters = ListParams::default()
-            .labels(&format!("{}={name}", l::SLICE_SERVICE))
-            .limit(CUSTOM_SLICES);
-        match request(api.list(&parameters)).await {
-            Ok(list) => found.extend(list.items.into_iter().map(|slice| Arc::new(slice.into()))),
-            Err(Answer::Status(status)) => return Err(status.message.clone()),
-            Err(Answer::None(message)) => return Err(message),
-        }
-    }
-    Ok(found)
 }

@@ -1,13 +1,21 @@
 //! Watches: what a cluster holds, as whole lists and single changes. Errors are reported and waited out.
 
+mod backoff;
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use kube::{Api, Resource, runtime::watcher};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{ListParams, WatchEvent, WatchParams},
+};
 use serde::de::DeserializeOwned;
-use tokio::time::sleep;
+use tokio::{
+    sync::watch as latest,
+    time::{Instant, sleep_until},
+};
 
-use super::clock::jitter;
+use self::backoff::{Backoff, Failure};
 use crate::api::metadata::NEVER_KEPT;
 
 /// What a watch tells.
@@ -37,17 +45,16 @@ pub(super) enum Contact {
 
 /// The longest a watch request lasts, seconds; then it is resumed where it ended. Kubernetes' default.
 const WATCH_SECONDS: u32 = 290;
+/// A watch that is silent for longer has outlived its request: its end was lost.
+const SILENT: Duration = Duration::from_secs(295);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 /// A list that goes on beyond so many times its limit is not one to wait for.
 const ENDLESS: usize = 20;
-
-/// Time until such a list is tried again.
-const ENDLESS_PAUSE: Duration = Duration::from_secs(120);
-/// Time until the first try after a failure.
-const FIRST_PAUSE: Duration = Duration::from_millis(800);
-/// The longest time between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that was open for so long counts as contact, also without an event.
+const SETTLED: Duration = Duration::from_secs(1);
+/// A watch that was open for so long has lived: after it the backoff starts anew.
+const LIVED: Duration = Duration::from_secs(10);
 
 /// What to watch.
 pub(super) struct Watched<K> {
@@ -56,6 +63,8 @@ pub(super) struct Watched<K> {
     pub(super) fields: Option<String>,
     /// Objects beyond so many are left out.
     pub(super) limit: usize,
+    /// Changes when the server answers again after it had not: then no pause is waited for to its end.
+    pub(super) recovered: Option<latest::Receiver<u64>>,
 }
 
 impl<K> Watched<K> {
@@ -66,6 +75,7 @@ impl<K> Watched<K> {
             labels: None,
             fields: None,
             limit: usize::MAX,
+            recovered: None,
         }
     }
 
@@ -89,6 +99,14 @@ impl<K> Watched<K> {
     pub(super) fn limit(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
+
+    /// Pauses end early when this changes.
+    pub(super) fn recovered(self, recovered: latest::Receiver<u64>) -> Self {
+        Self {
+            recovered: Some(recovered),
+            ..self
+        }
+    }
 }
 
 /// Who listens to a watch. Both calls may wait: a watch whose listener is slow is slow itself, and holds at
@@ -98,10 +116,18 @@ pub(super) trait Listener<T>: Send {
     fn tell(&mut self, change: Change<T>) -> impl Future<Output = bool> + Send;
     /// Takes what became of the connection.
     fn contact(&mut self, contact: Contact) -> impl Future<Output = ()> + Send;
+    /// Whether it wants to know of this object: what no selector can say.
+    fn keeps(&self, _: &T) -> bool {
+        true
+    }
 }
 
 /// Watches until nobody listens any more. What comes over the wire as `K` is told, and kept, as `T`.
-pub(super) async fn watch<K, T>(watched: Watched<K>, mut listener: impl Listener<T>)
+///
+/// Each round begins with a list. Only a watch whose time was up is resumed where it ended: an API server that was away
+/// may have been put back to an older state, and then who asks for what follows the newest version that he knows is
+/// never told what differs, nor what comes until that version is reached again.
+pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut listener: impl Listener<T>)
 where
     T: From<K>,
     K: Resource<DynamicType = ()>
@@ -112,105 +138,200 @@ where
         + Sync
         + 'static,
 {
-    let mut config = watcher::Config::default()
-        .timeout(WATCH_SECONDS)
-        .page_size(PAGE);
-    config.label_selector = watched.labels;
-    config.field_selector = watched.fields;
-    let (mut failures, mut restarts) = (0, 0);
-    // Each round begins with a list.
+    let mut backoff = Backoff::default();
     loop {
-        let mut stream = pin!(watcher(watched.api.clone(), config.clone()));
-        let (mut listed, mut more, mut seen) = (Vec::new(), false, 0_usize);
-        let lost = loop {
-            let event = match stream.next().await {
-                Some(Ok(event)) => event,
-                Some(Err(error)) => match verdict(&error) {
-                    // No news, unless it has to be had again and again.
-                    Verdict::Broken => break None,
-                    Verdict::Lost => break Some(explain(&error)),
-                },
-                None => break Some("the watch has ended".to_owned()),
-            };
-            // The beginning of a list is an intention, not an answer.
-            if !matches!(event, watcher::Event::Init) {
-                failures = 0;
-                listener.contact(Contact::Alive).await;
-            }
-            let goes_on = match event {
-                watcher::Event::Init => {
-                    (listed, more, seen) = (Vec::new(), false, 0);
-                    true
-                }
-                watcher::Event::InitApply(object) => {
-                    seen += 1;
-                    if listed.len() < watched.limit {
-                        listed.push(kept(object));
-                    } else {
-                        more = true;
-                    }
-                    if more && seen / ENDLESS > watched.limit {
-                        failures = u32::MAX;
-                        break Some(format!("its list is longer than {seen} objects"));
-                    }
-                    true
-                }
-                watcher::Event::InitDone => {
-                    let objects = std::mem::take(&mut listed);
-                    listener.tell(Change::List { objects, more }).await
-                }
-                watcher::Event::Apply(object) => {
-                    restarts = 0;
-                    listener.tell(Change::Apply(kept(object))).await
-                }
-                watcher::Event::Delete(object) => {
-                    restarts = 0;
-                    listener.tell(Change::Delete(kept(object))).await
-                }
-            };
-            if !goes_on {
-                return;
-            }
+        if let Some(recovered) = &mut watched.recovered {
+            recovered.mark_unchanged();
+        }
+        let failure = match round(&watched, &mut listener, &mut backoff).await {
+            Ok(()) => return,
+            Err(failure) => failure,
         };
-        if let Some(lost) = lost {
-            listener.contact(Contact::Lost(lost)).await;
-            sleep(pause(failures)).await;
-            failures = failures.saturating_add(1);
-        } else {
-            sleep(pause(restarts)).await;
-            restarts = u32::min(restarts + 1, 8);
+        let (pause, news) = backoff.after(&failure);
+        if news {
+            listener.contact(Contact::Lost(failure.to_string())).await;
+        }
+        pause.wait(watched.recovered.as_mut()).await;
+    }
+}
+
+/// A list, and the watch that goes on from there. `Ok` when nobody listens any more.
+async fn round<K, T>(
+    watched: &Watched<K>,
+    listener: &mut impl Listener<T>,
+    backoff: &mut Backoff,
+) -> Result<(), Failure>
+where
+    T: From<K>,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + 'static,
+{
+    let (change, mut version) = list(watched, listener, backoff).await?;
+    if !listener.tell(change).await {
+        return Ok(());
+    }
+    let parameters = WatchParams {
+        label_selector: watched.labels.clone(),
+        field_selector: watched.fields.clone(),
+        timeout: Some(WATCH_SECONDS),
+        ..WatchParams::default()
+    };
+    loop {
+        let events = watched.api.watch(&parameters, &version).await;
+        let mut events = pin!(events.map_err(|error| Failure::of("watch", error))?);
+        let mut life = Life::new();
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = sleep_until(life.next_sign()) => {
+                    if life.is_silent() {
+                        return Err(Failure::Broken("the watch was silent".to_owned(), life.settled));
+                    }
+                    life.stayed(listener, backoff).await;
+                    continue;
+                }
+            };
+            let Some(event) = event else { break };
+            let event = match event {
+                Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
+                    return Err(Failure::said("watch", status));
+                }
+                Err(error) => return Err(Failure::Broken(explain(&error), life.settled)),
+                Ok(event) => event,
+            };
+            life.shown(listener, backoff).await;
+            let (object, is_there) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
+                WatchEvent::Deleted(object) => (object, false),
+                WatchEvent::Bookmark(bookmark) => {
+                    version = bookmark.metadata.resource_version;
+                    continue;
+                }
+                WatchEvent::Error(_) => continue,
+            };
+            version = object.resource_version().unwrap_or_default();
+            let object = kept(object);
+            let change = if is_there && listener.keeps(&object) {
+                Change::Apply(object)
+            } else {
+                Change::Delete(object)
+            };
+            if !listener.tell(change).await {
+                return Ok(());
+            }
+        }
+        if !life.was_long() {
+            return Err(Failure::Broken(
+                "the watch ended early".to_owned(),
+                life.settled,
+            ));
         }
     }
 }
 
-/// What an error of a watch means. Either way all is listed again; only a watch whose time was up goes on where it ended.
-/// An API server that was away may have been put back to an older state, and then who asks for what follows the newest
-/// version that he knows is never told what differs, nor what comes until that version is reached again.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The connection broke, and may be had again at once; or what is known is too old to go on from.
-    Broken,
-    /// No answer, or no.
-    Lost,
-}
-
-fn verdict(error: &watcher::Error) -> Verdict {
-    match error {
-        watcher::Error::WatchError(status) if status.code == 410 => Verdict::Broken,
-        watcher::Error::WatchFailed(_) => Verdict::Broken,
-        _ => Verdict::Lost,
+/// Lists all pages. Returns also the version that a watch goes on from.
+async fn list<K, T>(
+    watched: &Watched<K>,
+    listener: &impl Listener<T>,
+    backoff: &mut Backoff,
+) -> Result<(Change<T>, String), Failure>
+where
+    T: From<K>,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut parameters = ListParams {
+        label_selector: watched.labels.clone(),
+        field_selector: watched.fields.clone(),
+        limit: Some(PAGE),
+        ..ListParams::default()
+    };
+    let (mut objects, mut more, mut seen) = (Vec::new(), false, 0_usize);
+    loop {
+        let page = watched.api.list(&parameters).await;
+        let page = page.map_err(|error| Failure::of("list", error))?;
+        backoff.answered();
+        for object in page.items {
+            seen += 1;
+            let object = kept(object);
+            if !listener.keeps(&object) {
+                continue;
+            }
+            if objects.len() < watched.limit {
+                objects.push(object);
+            } else {
+                more = true;
+            }
+        }
+        if more && seen / ENDLESS > watched.limit {
+            return Err(Failure::Endless(seen));
+        }
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            let version = page.metadata.resource_version.unwrap_or_default();
+            return Ok((Change::List { objects, more }, version));
+        }
     }
 }
 
-/// Time until the next try, after so many failures in a row: doubles, and stays short enough that a cluster that is
-/// back is seen to be within seconds.
-fn pause(failures: u32) -> Duration {
-    let most = if failures == u32::MAX {
-        ENDLESS_PAUSE
-    } else {
-        LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(8)))
-    };
-    most / 2 + jitter(most / 2)
+/// What one watch request has shown of itself.
+struct Life {
+    opened: Instant,
+    last: Instant,
+    /// Whether it counts as contact.
+    settled: bool,
+    /// Whether it showed an event, or stayed for [`LIVED`].
+    lived: bool,
+}
+
+impl Life {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            opened: now,
+            last: now,
+            settled: false,
+            lived: false,
+        }
+    }
+
+    fn was_long(&self) -> bool {
+        self.opened.elapsed() >= LIVED
+    }
+
+    fn is_silent(&self) -> bool {
+        self.last.elapsed() >= SILENT
+    }
+
+    /// When to look again, if no event comes.
+    fn next_sign(&self) -> Instant {
+        if !self.settled {
+            self.opened + SETTLED
+        } else if !self.was_long() {
+            self.opened + LIVED
+        } else {
+            self.last + SILENT
+        }
+    }
+
+    /// An event or a bookmark came.
+    async fn shown<T>(&mut self, listener: &mut impl Listener<T>, backoff: &mut Backoff) {
+        self.last = Instant::now();
+        self.lived = true;
+        self.stayed(listener, backoff).await;
+    }
+
+    /// It is open, for as long as it is.
+    async fn stayed<T>(&mut self, listener: &mut impl Listener<T>, backoff: &mut Backoff) {
+        if !self.settled {
+            self.settled = true;
+            listener.contact(Contact::Alive).await;
+        }
+        if self.was_long() {
+            self.lived = true;
+        }
+        if self.lived {
+            backoff.lived(self.was_long());
+        }
+    }
 }
 
 /// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody
@@ -239,98 +360,6 @@ pub(super) fn explain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use futures::stream;
-    use http_body_util::StreamBody;
-    use hyper::body::{Bytes, Frame};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::{client::Body, core::Status};
-
-    use super::*;
-
-    #[test]
-    fn a_connection_that_breaks_is_no_loss_and_a_refusal_is() {
-        let refused = |code| {
-            let status = Status::failure("no", "No").with_code(code);
-            watcher::Error::WatchError(status.boxed())
-        };
-        let start = |code| {
-            let status = Status::failure("no", "No").with_code(code);
-            watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed()))
-        };
-        assert_eq!(verdict(&refused(410)), Verdict::Broken);
-        // Kubernetes may also say it at the start, where the watcher would ask for the same again and again.
-        assert_eq!(verdict(&start(410)), Verdict::Lost);
-        assert_eq!(verdict(&start(401)), Verdict::Lost);
-        assert_eq!(verdict(&refused(500)), Verdict::Lost);
-        let broken = watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
-        assert_eq!(verdict(&broken), Verdict::Broken);
-    }
-
-    /// Notes what a watch tells.
-    struct Notes(Arc<Mutex<Vec<String>>>);
-
-    impl Listener<ConfigMap> for Notes {
-        async fn tell(&mut self, change: Change<ConfigMap>) -> bool {
-            let mut notes = self.0.lock().unwrap();
-            notes.push(match change {
-                Change::List { objects, .. } => format!("{} objects", objects.len()),
-                Change::Apply(_) | Change::Delete(_) => "a change".to_owned(),
-            });
-            true
-        }
-
-        async fn contact(&mut self, contact: Contact) {
-            if let Contact::Lost(message) = contact {
-                self.0.lock().unwrap().push(message);
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_a_break_all_is_listed_again_and_nothing_is_said_of_it() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = asked.clone();
-        let server = tower::service_fn(move |request: http::Request<Body>| {
-            let watches = request.uri().query().is_some_and(|q| q.contains("watch="));
-            let mut asked = seen.lock().unwrap();
-            asked.push(if watches { "watch" } else { "list" });
-            async move {
-                let list = serde_json::json!({
-                    "kind": "ConfigMapList", "apiVersion": "v1", "items": [],
-                    "metadata": { "resourceVersion": "7" },
-                });
-                let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-                let frames = if watches {
-                    vec![Err(broken)]
-                } else {
-                    vec![Ok(Frame::data(Bytes::from(list.to_string())))]
-                };
-                let body = StreamBody::new(stream::iter(frames));
-                Ok::<_, std::convert::Infallible>(http::Response::new(body))
-            }
-        });
-        let api: Api<ConfigMap> = Api::all(kube::Client::new(server, "default"));
-        let notes = Arc::<Mutex<Vec<String>>>::default();
-        let watching = watch(Watched::all(api), Notes(notes.clone()));
-        let limit = Duration::from_secs(20);
-        tokio::time::timeout(limit, watching).await.unwrap_err();
-        let asked = asked.lock().unwrap();
-        assert_eq!(asked[..6], ["list", "watch"].repeat(3));
-        // Not as fast as it can.
-        assert!(asked.len() < 20, "{}", asked.len());
-        let notes = notes.lock().unwrap();
-        assert_eq!(*notes, vec!["0 objects"; asked.len() / 2]);
-    }
-
-    #[test]
-    fn tries_become_rarer_but_never_rare() {
-        for (failures, least, most) in [(0, 400, 800), (1, 800, 1600), (9, 2500, 5000)] {
-            let pause = pause(failures).as_millis();
-            assert!(pause >= least && pause <= most, "{failures}: {pause} ms");
-        }
-        assert!(pause(u32::MAX) >= Duration::from_secs(60));
-    }
-}
+mod refusals;
+#[cfg(test)]
+mod tests;

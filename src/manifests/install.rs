@@ -253,6 +253,9 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     if controller.enable_headless_services {
         args.push("--enable-headless-services".to_owned());
     }
+    if !controller.take_over_from.is_empty() {
+        args.push(format!("--take-over-from={}", controller.take_over_from));
+    }
     let federation = &values.federation;
     if federation.enabled {
         args.push(format!(

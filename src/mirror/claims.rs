@@ -12,7 +12,7 @@ use super::{
     export::{self, Mode},
     federated, gateway,
     key::Key,
-    metadata::{Owner, is_managed, owner},
+    metadata::{Belonging, Owner, is_managed, member_clusters, owner},
     names::{FEDERATED_SUFFIX, PROBE_PREFIX, without_suffix},
     service::mirrorable,
     store::Grouped as _,
@@ -49,6 +49,8 @@ impl fmt::Display for Holder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Claim(claim) => claim.fmt(f),
+            Self::Theirs(namespace) => write!(f, "the installation in namespace {namespace}"),
+            Self::Unnamed => f.write_str("a federated Service whose clusters no Link names"),
             Self::Stray | Self::Foreign => f.write_str("a Service that is not a mirror"),
         }
     }
@@ -79,12 +81,17 @@ pub(super) enum Holder<'a> {
     /// We wrote it, and somebody has changed its labels since, so that it stands for nothing any more. Who
     /// wants its name may take it.
     Stray,
+    /// The installation whose Links are in this namespace has written it.
+    Theirs(&'a str),
+    /// A federated Service that does not say which installation it belongs to, and names clusters that no Link here
+    /// names.
+    Unnamed,
     /// It is not ours.
     Foreign,
 }
 
-/// Says whose a local Service is.
-pub(super) fn holder(service: &Service) -> Holder<'_> {
+/// What a local Service stands for, as its labels and its name tell.
+pub(super) fn labelled(service: &Service) -> Holder<'_> {
     let name = service.metadata.name();
     let claim = match owner(&service.metadata) {
         Owner::Mirror(cluster) => {
@@ -122,6 +129,28 @@ fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl World {
+    /// Says whose a local Service is.
+    pub(super) fn holder<'a>(&self, service: &'a Service) -> Holder<'a> {
+        let metadata = &service.metadata;
+        match (labelled(service), self.belonging(metadata)) {
+            (Holder::Foreign, _) => Holder::Foreign,
+            (_, Belonging::Theirs(namespace)) => Holder::Theirs(namespace),
+            (Holder::Claim(Claim::Federated(_)), Belonging::Unclaimed)
+                if is_managed(metadata) && !self.names_any(member_clusters(metadata)) =>
+            {
+                Holder::Unnamed
+            }
+            (known, _) => known,
+        }
+    }
+
+    /// Whether a Link names, or may have named, one of these clusters; or there are none.
+    fn names_any<'a>(&self, clusters: impl Iterator<Item = &'a str>) -> bool {
+        let mut clusters = clusters.peekable();
+        clusters.peek().is_none()
+            || clusters.any(|cluster| self.link(cluster).is_some() || self.may_keep(cluster))
+    }
+
     /// Whether `own` may have this name, whose Service is `actual`. `Err` says who has it, or comes first.
     pub(super) fn grants(
         &self,
@@ -130,7 +159,7 @@ impl World {
         name: &str,
         actual: Option<&Service>,
     ) -> Result<(), String> {
-        match actual.map(holder) {
+        match actual.map(|actual| self.holder(actual)) {
             Some(Holder::Claim(claim)) if claim == own => return Ok(()),
             Some(Holder::Stray) => {}
             Some(other) => return Err(other.to_string()),
@@ -145,6 +174,11 @@ impl World {
             Some(first) if first != own => Err(first.to_string()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether anything wants this name.
+    pub fn is_wanted(&self, namespace: &str, name: &str) -> bool {
+        self.first_claim(namespace, name).is_some()
     }
 
     /// Who comes first among those who want this name, all that is known considered.

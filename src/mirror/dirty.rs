@@ -4,8 +4,10 @@
 //! What was and what is count both: for a change of an object, ask with the state before and with the state
 //! after; for a change of a Link, ask before and after the change.
 
+use std::collections::BTreeSet;
+
 use super::{
-    claims::{Holder, holder},
+    export::member,
     key::Key,
     links::Links,
     metadata::{Owner, is_managed, owner},
@@ -66,14 +68,21 @@ impl World {
         keys
     }
 
-    /// Keys that a Service of a target cluster concerns: its own, and those that it may have kept from a name.
-    pub fn keys_of_remote(&self, cluster: &str, namespace: &str, service: &str) -> Vec<Key> {
-        let mut keys = vec![
-            Key::mirror(cluster, namespace, service),
-            Key::federated(namespace, service),
-        ];
+    /// Keys that this state of a Service of a target cluster concerns: its own, and those that it may have kept
+    /// from a name.
+    pub fn keys_of_remote(&self, cluster: &str, state: &Service) -> Vec<Key> {
+        let (namespace, service) = (state.metadata.namespace(), state.metadata.name());
+        let mut keys = vec![Key::mirror(cluster, namespace, service)];
         keys.extend(self.claimants(namespace, &mirror_name(service, cluster)));
-        keys.extend(self.claimants(namespace, &federated_name(service)));
+        // Most Services have nothing to do with federated ones, whose plans look at all clusters.
+        let federated = federated_name(service);
+        let joins = self
+            .link(cluster)
+            .is_some_and(|(target, _)| member(target, state));
+        if joins || self.standing(namespace, &federated).is_some() {
+            keys.push(Key::federated(namespace, service));
+            keys.extend(self.claimants(namespace, &federated));
+        }
         let remote = self
             .link(cluster)
             .and_then(|(_, entry)| entry.remote.as_ref());
@@ -123,46 +132,74 @@ impl World {
     pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
         let links = self.links.iter().flat_map(|links| links.naming(cluster));
         let mut keys: Vec<Key> = links.map(Key::probe).collect();
+        self.extend_with_exports(cluster, &mut keys);
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(|store| store.of_cluster(cluster)) {
+            keys.extend(self.keys_of_local(service));
+        }
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(|store| store.of_cluster(cluster)) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        once_each(keys)
+    }
+
+    /// All keys that what a target cluster exports concerns. What else has to do with the cluster is the same whatever
+    /// it exports.
+    pub fn keys_of_exports(&self, cluster: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        self.extend_with_exports(cluster, &mut keys);
+        once_each(keys)
+    }
+
+    fn extend_with_exports(&self, cluster: &str, keys: &mut Vec<Key>) {
         let remote = self
             .link(cluster)
             .and_then(|(_, entry)| entry.remote.as_ref());
         for service in remote.into_iter().flat_map(Remote::services) {
-            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-            keys.extend(self.keys_of_remote(cluster, namespace, name));
+            keys.extend(self.keys_of_remote(cluster, service));
         }
-        for service in [&self.mirrors, &self.probes]
-            .into_iter()
-            .flatten()
-            .flat_map(Objects::iter)
-        {
-            let ours = match owner(&service.metadata) {
-                Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
-                    own == cluster
-                }
-                Owner::Federated => true,
-                Owner::Foreign => false,
-            };
-            // One whose labels somebody changed may have been written for this cluster.
-            let ours = ours || holder(service) == Holder::Stray;
-            if ours {
-                keys.extend(self.keys_of_local(service));
-            }
+    }
+
+    /// Changes a Link, and names all keys that concerns.
+    pub fn change_link(&mut self, link: &str, change: impl FnOnce(&mut Links)) -> Vec<Key> {
+        let mut clusters = self.clusters_of_link(link);
+        let mut keys = Vec::new();
+        // What stands for a cluster here is the same before and after.
+        for cluster in &clusters {
+            self.extend_with_exports(cluster, &mut keys);
         }
-        for slice in [&self.slices, &self.probe_slices]
-            .into_iter()
-            .flatten()
-            .flat_map(Objects::iter)
-        {
-            if slice
-                .metadata
-                .labels
-                .get(l::CLUSTER_NAME)
-                .is_none_or(|own| own == cluster)
-            {
-                keys.extend(self.keys_of_local_slice(slice));
-            }
+        let mut any = self.is_any_cluster(link);
+        change(self.links.get_or_insert_default());
+        any |= self.is_any_cluster(link);
+        clusters.extend(self.clusters_of_link(link));
+        if any {
+            keys.extend(self.keys()); // it keeps back all that no other Link is in charge of
         }
+        for cluster in &clusters {
+            keys.extend(self.keys_of_cluster(cluster));
+        }
+        keys.push(Key::probe(link));
         once_each(keys)
+    }
+
+    /// Whether a Link may have named any cluster.
+    fn is_any_cluster(&self, link: &str) -> bool {
+        let links = self.links.as_ref();
+        links.is_some_and(|links| links.is_any_cluster(link))
+    }
+
+    /// The clusters of which a Link may have something to say: the one that it names, the one that was listed last, and
+    /// those that other Links left for the one that it names.
+    fn clusters_of_link(&self, link: &str) -> BTreeSet<String> {
+        let links = self.links.as_ref();
+        let Some((links, entry)) = links.and_then(|links| Some((links, links.get(link)?))) else {
+            return BTreeSet::new();
+        };
+        let named = entry.cluster.as_deref();
+        let left = named.into_iter().flat_map(|named| links.left_for(named));
+        let own = [named, entry.listed.as_deref()].into_iter().flatten();
+        own.chain(left).map(str::to_owned).collect()
     }
 
     /// All keys of a namespace.
@@ -252,3 +289,6 @@ fn written_for(namespace: &str, name: &str, fq_name: &str) -> Option<Key> {
         .filter(|cluster| !cluster.is_empty())?;
     Some(Key::mirror(cluster, namespace, service))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,18 @@
 //! EndpointSlices of mirrors: what they should be, and the writes that make them so.
 
+mod hosts;
+
 use std::{net::IpAddr, sync::Arc};
 
 use serde_json::json;
 
+pub(super) use self::hosts::{Host, by_host};
 use super::{
     metadata::{Dress, sign},
     plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
     wanted::Wanted,
+    world::World,
 };
 use crate::api::{
     k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
@@ -79,7 +83,7 @@ impl<'a> DesiredSlice<'a> {
         let mut dress = dress.clone();
         dress.labels.insert(l::SLICE_SERVICE, service.name.into());
         dress.labels.insert(l::SLICE_MANAGED_BY, l::MANAGER.into());
-        sign(&mut dress, |feed| {
+        sign(&mut dress, service.installation, |feed| {
             feed(address_type.as_bytes());
             for endpoint in &endpoints {
                 for address in &endpoint.addresses {
@@ -151,6 +155,9 @@ fn dress<'a>(service: &'a Desired<'_>, identity: &'a str) -> Dress<'a> {
     }
 }
 
+/// Endpoints of one slice, at most: the API server refuses more.
+pub(super) const MAX_ENDPOINTS: usize = 1000;
+
 /// What stands behind a gateway-mode mirror.
 pub(super) struct Through<'a> {
     /// Port of its endpoints.
@@ -207,41 +214,6 @@ pub(super) fn through_gateway<'a>(
         .collect()
 }
 
-/// A slice whose endpoints have host names: those of a headless mirror. `index` tells slices of one
-/// Service apart.
-pub(super) fn by_host<'a>(
-    service: &'a Desired<'_>,
-    identity: &'a str,
-    index: usize,
-    hosts: &[(&str, IpAddr, bool)],
-    ports: &[SlicePort<'a>],
-) -> Vec<DesiredSlice<'a>> {
-    let dress = dress(service, identity);
-    let addresses: Vec<IpAddr> = hosts.iter().map(|(_, address, _)| *address).collect();
-    families(&addresses)
-        .map(|(suffix, address_type, _)| {
-            let endpoints = hosts
-                .iter()
-                .filter(|(_, address, _)| family(*address).1 == address_type)
-                .map(|(host, address, ready)| endpoint(*address, Some(host), *ready))
-                .collect();
-            let suffix = if index == 0 {
-                suffix.to_owned()
-            } else {
-                format!("{suffix}-{index}")
-            };
-            DesiredSlice::new(
-                service,
-                &dress,
-                &suffix,
-                address_type,
-                endpoints,
-                ports.to_vec(),
-            )
-        })
-        .collect()
-}
-
 fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
         addresses: [address.to_string().into()].into(),
@@ -279,8 +251,9 @@ pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
         || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
-/// The writes that make `actual` what is desired. Slices that are not ours are not touched.
+/// The writes that make `actual` what is desired. Slices that are not ours, or another installation's, are not touched.
 pub(super) fn reconcile(
+    world: &World,
     desired: Vec<DesiredSlice<'_>>,
     actual: &[Arc<EndpointSlice>],
     writes: &mut Vec<Write>,
@@ -288,7 +261,7 @@ pub(super) fn reconcile(
     let mut ours: Vec<&EndpointSlice> = actual
         .iter()
         .map(AsRef::as_ref)
-        .filter(|slice| is_ours(slice))
+        .filter(|slice| is_ours(slice) && !world.is_theirs(&slice.metadata))
         .collect();
     for slice in desired {
         let found = ours

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{
-    claims::{Claim, Holder, holder},
+    claims::{Claim, Holder},
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Dress, Exclusions, is_federated, is_managed},
+    metadata::{Dress, Exclusions, is_federated, remote_members},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{
@@ -38,12 +38,12 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     let name = federated_name(service);
     let actual = world.standing(namespace, &name);
     let own = Claim::Federated(service);
-    let ours = actual.filter(|actual| match holder(actual) {
+    let ours = actual.filter(|actual| match world.holder(actual) {
         Holder::Claim(claim) => claim == own,
         Holder::Stray => {
             is_federated(&actual.metadata) || world.first_claim(namespace, &name) == Some(own)
         }
-        Holder::Foreign => false,
+        Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign => false,
     });
     let tokens = tokens(ours, service);
     let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
@@ -67,10 +67,13 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             .filter(|(cluster, (_, part))| stays(cluster, part))
             .map(|(cluster, _)| *cluster)
             .collect();
-        // A Link that cannot be read now is no reason to leave.
-        clusters.extend(tokens.iter().map(String::as_str).filter(|cluster| {
-            !parts.contains_key(cluster) && world.is_named_by_invalid_link(cluster)
-        }));
+        // A Link that cannot be read now, or whose new cluster is not listed yet, is no reason to leave.
+        clusters.extend(
+            tokens
+                .iter()
+                .map(String::as_str)
+                .filter(|cluster| !parts.contains_key(cluster) && world.may_keep(cluster)),
+        );
         if clusters.is_empty() && local.is_none() {
             remove(world, ours, &parts, &tokens, &mut plan);
             confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
@@ -99,12 +102,11 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
 
 /// The clusters that the federated Service names with this Service.
 fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
-    actual
-        .and_then(|actual| actual.metadata.annotations.get(l::REMOTE_DISCOVERY))
+    let members = actual
         .into_iter()
-        .flat_map(|list| list.split(','))
-        .filter_map(|token| token.trim().split_once('@'))
-        .filter(|(name, cluster)| *name == service && !cluster.is_empty())
+        .flat_map(|actual| remote_members(&actual.metadata));
+    members
+        .filter(|(name, _)| *name == service)
         .map(|(_, cluster)| cluster.to_owned())
         .collect()
 }
@@ -159,7 +161,7 @@ fn remove(
         .iter()
         .all(|cluster| parts.contains_key(cluster.as_str()))
         && (!local || world.config.local_members.is_some());
-    if let Some(actual) = actual.filter(|actual| known || is_managed(&actual.metadata)) {
+    if let Some(actual) = actual.filter(|actual| known || world.is_collected(&actual.metadata)) {
         plan.writes.push(Write::delete_service(actual));
     }
 }
@@ -209,7 +211,7 @@ impl<'s> Members<'_, 's> {
         let Some((service, exclusions)) = self.source(world, parts) else {
             // The oldest member cannot be seen: what came from it stays until it can.
             if let Some(actual) = actual {
-                self.rename_members(actual, writes);
+                self.rename_members(world, actual, writes);
             }
             return None;
         };
@@ -222,7 +224,8 @@ impl<'s> Members<'_, 's> {
             annotations,
         };
         let ports = &service.spec.ports;
-        let desired = service::build(self.namespace, self.name, dress, ports, false, None);
+        let installation = &world.config.namespace;
+        let desired = service::build(installation, self.namespace, self.name, dress, ports, false);
         match actual {
             None => writes.push(Write::Create(Object::Service(Box::new(desired.service())))),
             Some(actual) if service::must_be_replaced(&desired, actual) => {
@@ -230,7 +233,7 @@ impl<'s> Members<'_, 's> {
                 if self.all_seen(parts) {
                     writes.push(Write::delete_service(actual));
                 } else {
-                    self.rename_members(actual, writes);
+                    self.rename_members(world, actual, writes);
                 }
             }
             Some(actual) => writes.extend(service::patch(&desired, actual)),
@@ -282,7 +285,7 @@ impl<'s> Members<'_, 's> {
     }
 
     /// Changes the list of members and nothing else.
-    fn rename_members(&self, actual: &Service, writes: &mut Vec<Write>) {
+    fn rename_members(&self, world: &World, actual: &Service, writes: &mut Vec<Write>) {
         let wanted = self.annotations();
         let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
             .into_iter()
@@ -296,6 +299,7 @@ impl<'s> Members<'_, 's> {
         annotations.remove(l::LOCAL_DISCOVERY);
         annotations.extend(wanted);
         annotations.insert(l::MANAGED_BY, l::MANAGER.into());
+        annotations.insert(l::INSTALLATION, world.config.namespace.as_str().into());
         // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
         annotations.remove(l::DESIRED_STATE);
         let patch = forced_metadata(&dress, &actual.metadata);

@@ -227,12 +227,13 @@ pub(super) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
 /// What is known through a Link: its cluster listed and empty, its gateway alive.
 pub(super) fn entry(target: Target) -> LinkEntry {
     LinkEntry {
-        cluster: target.cluster.clone(),
+        cluster: Some(target.cluster.clone()),
+        listed: Some(target.cluster.clone()),
         target: Ok(target),
         remote: Some(Remote {
             services: vec![Objects::default()],
             slices: vec![Objects::default()],
-            over_limit: false,
+            ..Remote::default()
         }),
         gateway: GatewayState {
             addresses: Some(vec![ip(GATEWAY)]),

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::{
-    claims::{Claim, Holder, holder},
+    claims::{Claim, Holder},
     endpoints::{self, DesiredSlice, Through},
     metadata::{Dress, is_managed},
     mirrors::stand,
@@ -60,17 +60,17 @@ pub(super) fn plan(world: &World, link: &str) -> Plan {
 }
 
 fn remove(world: &World, link: &str, writes: &mut Vec<Write>) {
-    let is_probe = |service: &&Service| match holder(service) {
+    let is_probe = |service: &&Service| match world.holder(service) {
         Holder::Claim(claim) => claim == Claim::Probe(link),
         Holder::Stray => true,
-        Holder::Foreign => false,
+        Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign => false,
     };
     let ours = world
         .probe(link)
         .filter(is_probe)
         .filter(|service| is_managed(&service.metadata));
     writes.extend(ours.map(Write::delete_service));
-    endpoints::reconcile(Vec::new(), world.local_probe_slices(link), writes);
+    endpoints::reconcile(world, Vec::new(), world.local_probe_slices(link), writes);
 }
 
 impl Wish<'_> {
@@ -92,13 +92,15 @@ impl Wish<'_> {
             labels: self.labels(),
             ..Dress::default()
         };
-        let mut desired = service::build(namespace, &name, dress, &ports, false, None);
+        // The namespace of Links is also the name of the installation.
+        let mut desired = service::build(namespace, namespace, &name, dress, &ports, false);
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
         let slices = self
             .addresses
             .map(|addresses| self.slices(&desired, addresses));
         let present = world.local_probe_slices(link);
         stand(
+            world,
             &desired,
             slices,
             actual,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     claims::Claim,
-    endpoints::{self, SlicePort, Through},
+    endpoints::{self, Host, SlicePort, Through},
     export::Mode,
     metadata::{Dress, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
@@ -34,6 +34,9 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         .remote
         .slices_of(context.namespace, remote)
         .collect();
+    if context.lacks_slices() {
+        return Ok(Report::Unknown); // hosts that are not known may be there: all stays as it is
+    }
     if slices.is_empty() && context.local.is_none() {
         return Ok(Report::Unknown); // its hosts decide what it becomes; they have not been seen yet
     }
@@ -41,7 +44,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         return plain(context, Mode::Gateway, writes);
     }
     let name = &context.name;
-    let mut desired = service::mirror(context.target, context.service, Mode::Gateway, name, true);
+    let mut desired = context.mirror(Mode::Gateway, true);
     if context.replace(&desired, writes) {
         return Ok(Report::Unknown);
     }
@@ -56,6 +59,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         },
         Err(problem) => {
             stand(
+                context.world,
                 &desired,
                 None,
                 context.local,
@@ -71,7 +75,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
     let mut problems = Vec::new();
-    let mut groups: BTreeMap<&Ports<'_>, Vec<(&str, IpAddr, bool)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&Ports<'_>, Vec<Host<'_>>> = BTreeMap::new();
     for (host, ports) in &hosts {
         match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
             Err(problem) => problems.push(problem),
@@ -94,10 +98,12 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
                 index,
                 &hosts,
                 &slice_ports(ports),
+                actual,
             )
         })
         .collect();
     stand(
+        context.world,
         &desired,
         Some(wanted),
         context.local,
@@ -206,7 +212,9 @@ impl Context<'_> {
         };
         let ports = &self.service.spec.ports;
         let version = self.service.metadata.resource_version.as_deref();
-        let mut desired = service::build(namespace, &name, dress, ports, false, version);
+        let installation = &world.config.namespace;
+        let mut desired =
+            service::build(installation, namespace, &name, dress, ports, false).of_version(version);
         if let Some(actual) = actual.filter(|actual| actual.is_headless()) {
             writes.push(Write::delete_service(actual)); // made anew in the next pass
             return Ok((name, None));
@@ -215,6 +223,7 @@ impl Context<'_> {
         let slices = endpoints::through_gateway(&desired, through);
         let actual_slices = world.local_slices(namespace, &name);
         stand(
+            world,
             &desired,
             Some(slices),
             actual,

@@ -71,3 +71,19 @@ impl fmt::Display for Key {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_by_the_names_of_their_objects() {
+        for (key, shown) in [
+            (Key::mirror("east", "shop", "web"), "shop/web@east"),
+            (Key::federated("shop", "web"), "shop/web-federated"),
+            (Key::probe("east"), "probe-east"),
+        ] {
+            assert_eq!(key.to_string(), shown);
+        }
+    }
+}

@@ -1,26 +1,59 @@
 //! The Links, by name and by the target cluster that they name. Knows which of them is in charge of a cluster.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, btree_map},
-};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use super::{
-    target::{InvalidLink, Target},
+    target::{InvalidLink, Target, is_dns_label},
     world::{GatewayState, Remote},
 };
+use crate::api::link::LinkObject;
 
 /// A Link, and what is known through it.
 #[derive(Clone, Debug)]
 pub struct LinkEntry {
-    /// Name of the target cluster, as the Link has it.
-    pub cluster: String,
+    /// Name of the target cluster; `None` where the Link names none that can be.
+    pub cluster: Option<String>,
+    /// The target cluster that was listed last: what stands here for this Link is of this one.
+    pub listed: Option<String>,
     /// The Link, parsed.
     pub target: Result<Target, InvalidLink>,
     /// The target cluster; `None` until all its watches have listed.
     pub remote: Option<Remote>,
     /// The gateway.
     pub gateway: GatewayState,
+}
+
+impl LinkEntry {
+    /// A Link of which nothing is known but itself, and the cluster that its status names.
+    pub fn new(object: &LinkObject, headless_default: bool) -> Self {
+        let named = &object.link.spec.target_cluster_name;
+        let status = object.link.status.as_ref();
+        Self {
+            cluster: is_dns_label(named).then(|| named.clone()),
+            listed: status.and_then(|status| status.target_cluster_name.clone()),
+            target: Target::parse_object(object, headless_default),
+            remote: None,
+            gateway: GatewayState::default(),
+        }
+    }
+
+    /// The cluster that it names, or where it names none, the one that was listed last.
+    pub fn known_cluster(&self) -> Option<&str> {
+        self.cluster.as_deref().or(self.listed.as_deref())
+    }
+
+    /// The cluster that was known through this Link and is not any more, now that it says what `now` does. A name that
+    /// cannot be is no move: nobody knows where to.
+    pub fn left_for(&self, now: &Self) -> Option<String> {
+        let known = self.known_cluster()?;
+        let moved = now.target.is_ok() && now.cluster.as_deref() != Some(known);
+        moved.then(|| known.to_owned())
+    }
+
+    /// Whether something may stand for it besides the mirrors of the cluster that it names.
+    fn is_unsettled(&self) -> bool {
+        self.target.is_err() || (self.listed.is_some() && self.listed != self.cluster)
+    }
 }
 
 /// What changes while a Link stays as it is.
@@ -37,6 +70,8 @@ pub struct Known<'a> {
 pub struct Links {
     entries: BTreeMap<String, LinkEntry>,
     clusters: BTreeMap<String, Named>,
+    /// Names of the Links for which something may stand besides the mirrors of the cluster that they name. Few.
+    unsettled: BTreeSet<String>,
 }
 
 /// The Links that name one cluster.
@@ -44,8 +79,8 @@ pub struct Links {
 struct Named {
     /// Names of those that can be worked with, the oldest first: it is in charge.
     valid: Vec<String>,
-    /// Whether there is one that cannot be worked with.
-    invalid: bool,
+    /// Names of those that cannot be worked with.
+    invalid: BTreeSet<String>,
 }
 
 impl Links {
@@ -54,18 +89,12 @@ impl Links {
         self.entries.get(link)
     }
 
-    /// What is known through the Link of this name. The Link itself is changed by [`Self::insert`] and
-    /// [`Self::set_target`].
+    /// What is known through the Link of this name. The Link itself is changed by [`Self::insert`].
     pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
         let LinkEntry {
             remote, gateway, ..
         } = self.entries.get_mut(link)?;
         Some(Known { remote, gateway })
-    }
-
-    /// Whether there is a Link of this name.
-    pub fn contains_key(&self, link: &str) -> bool {
-        self.entries.contains_key(link)
     }
 
     /// Names and Links, by name.
@@ -78,47 +107,33 @@ impl Links {
         self.entries.keys()
     }
 
-    /// Links, by name.
-    pub fn values(&self) -> impl Iterator<Item = &LinkEntry> {
-        self.entries.values()
-    }
-
-    /// Number of Links.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are no Links.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Takes a Link in. Returns the one that had its name.
-    pub fn insert(&mut self, link: String, entry: LinkEntry) -> Option<LinkEntry> {
-        let cluster = entry.cluster.clone();
-        let before = self.entries.insert(link, entry);
-        if let Some(before) = &before {
-            self.index(&before.cluster);
+    ///
+    /// What is known through a Link that can be worked with is known of the cluster that it names.
+    pub fn insert(&mut self, link: String, mut entry: LinkEntry) -> Option<LinkEntry> {
+        if entry.target.is_ok() && entry.remote.is_some() {
+            entry.listed.clone_from(&entry.cluster);
         }
-        self.index(&cluster);
+        let before = self.remove(&link);
+        let name = link.clone();
+        self.entries.insert(link, entry);
+        self.file(&name);
         before
-    }
-
-    /// Replaces what the Link of this name says, and keeps what is known through it.
-    pub fn set_target(&mut self, link: &str, cluster: &str, target: Result<Target, InvalidLink>) {
-        if let Some(entry) = self.entries.get_mut(link) {
-            let before = std::mem::replace(&mut entry.cluster, cluster.to_owned());
-            entry.target = target;
-            self.index(&before);
-            self.index(cluster);
-        }
     }
 
     /// Forgets a Link.
     pub fn remove(&mut self, link: &str) -> Option<LinkEntry> {
         let before = self.entries.remove(link)?;
-        self.index(&before.cluster);
+        self.unfile(link, before.cluster.as_deref());
         Some(before)
+    }
+
+    /// Takes in that the cluster of a Link was listed: from now on this is the one that stands for it.
+    pub fn listed(&mut self, link: &str, remote: Remote) {
+        if let Some(mut entry) = self.remove(link) {
+            entry.remote = Some(remote);
+            self.insert(link.to_owned(), entry);
+        }
     }
 
     /// The Link in charge of a target cluster: the oldest valid one that names it.
@@ -131,19 +146,51 @@ impl Links {
         self.clusters.values().filter_map(|named| self.first(named))
     }
 
-    /// Whether a Link that names this cluster exists but cannot be worked with.
-    pub(super) fn is_named_by_invalid(&self, cluster: &str) -> bool {
-        self.clusters
-            .get(cluster)
-            .is_some_and(|named| named.invalid)
+    /// Whether what stands for this cluster may be a Link's though none is in charge of it: of a Link that cannot be
+    /// worked with and named it, or may have; or of one that has turned to another cluster, which was not listed yet.
+    pub(super) fn may_keep(&self, cluster: &str) -> bool {
+        let unsettled = self
+            .unsettled
+            .iter()
+            .filter_map(|link| self.entries.get(link));
+        unsettled.into_iter().any(|entry| {
+            let (named, listed) = (entry.cluster.as_deref(), entry.listed.as_deref());
+            match &entry.target {
+                Err(_) if named.is_none() && listed.is_none() => true,
+                Err(_) => named == Some(cluster) || listed == Some(cluster),
+                Ok(target) => listed == Some(cluster) && !self.is_listed(&target.cluster),
+            }
+        })
     }
 
-    /// Names of the Links that name this cluster.
-    pub(super) fn naming<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
-        self.entries
+    /// Whether a Link that cannot be worked with may have named any cluster.
+    pub(super) fn is_any_cluster(&self, link: &str) -> bool {
+        let entry = self.entries.get(link);
+        entry.is_some_and(|e| e.target.is_err() && e.cluster.is_none() && e.listed.is_none())
+    }
+
+    /// The clusters that Links have left for this one, and that may still have mirrors.
+    pub(super) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
+        let unsettled = self
+            .unsettled
             .iter()
-            .filter(move |(_, entry)| entry.cluster == cluster)
-            .map(|(link, _)| link.as_str())
+            .filter_map(|link| self.entries.get(link));
+        unsettled
+            .filter(move |entry| entry.cluster.as_deref() == Some(cluster))
+            .filter_map(|entry| entry.listed.as_deref())
+    }
+
+    fn is_listed(&self, cluster: &str) -> bool {
+        let in_charge = self.in_charge(cluster);
+        in_charge.is_some_and(|(_, entry)| entry.remote.is_some())
+    }
+
+    /// Names of the Links that name this cluster: those that can be worked with, the oldest first, then the others.
+    pub fn naming<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let named = self.clusters.get(cluster).into_iter();
+        named
+            .flat_map(|named| named.valid.iter().chain(&named.invalid))
+            .map(String::as_str)
     }
 
     fn first(&self, named: &Named) -> Option<(&Target, &LinkEntry)> {
@@ -151,25 +198,44 @@ impl Links {
         Some((entry.target.as_ref().ok()?, entry))
     }
 
-    /// Looks afresh which Links name a cluster. Links change rarely: a walk over all is no harm here.
-    fn index(&mut self, cluster: &str) {
-        let mut named = Named::default();
-        let mut valid: Vec<(&Target, &String)> = Vec::new();
-        for (link, entry) in &self.entries {
-            if entry.cluster == cluster {
-                match &entry.target {
-                    Ok(target) => valid.push((target, link)),
-                    Err(_) => named.invalid = true,
-                }
+    /// Files a Link under the cluster that it names.
+    fn file(&mut self, link: &str) {
+        let Some(entry) = self.entries.get(link) else {
+            return;
+        };
+        if entry.is_unsettled() {
+            self.unsettled.insert(link.to_owned());
+        }
+        let Some(cluster) = &entry.cluster else {
+            return;
+        };
+        let named = self.clusters.entry(cluster.clone()).or_default();
+        match &entry.target {
+            Ok(target) => {
+                let age = |link: &String| {
+                    let target = self.entries.get(link).map(|entry| entry.target.as_ref());
+                    target.and_then(Result::ok).map(Target::age)
+                };
+                let at = named.valid.partition_point(|l| age(l) < Some(target.age()));
+                named.valid.insert(at, link.to_owned());
+            }
+            Err(_) => {
+                named.invalid.insert(link.to_owned());
             }
         }
-        if valid.is_empty() && !named.invalid {
-            self.clusters.remove(cluster);
-            return;
+    }
+
+    /// Takes a Link out of where it was filed.
+    fn unfile(&mut self, link: &str, cluster: Option<&str>) {
+        self.unsettled.remove(link);
+        let Some(cluster) = cluster else { return };
+        if let Some(named) = self.clusters.get_mut(cluster) {
+            named.valid.retain(|known| known != link);
+            named.invalid.remove(link);
+            if named.valid.is_empty() && named.invalid.is_empty() {
+                self.clusters.remove(cluster);
+            }
         }
-        valid.sort_by(|(a, _), (b, _)| by_age(a, b));
-        named.valid = valid.into_iter().map(|(_, link)| link.clone()).collect();
-        self.clusters.insert(cluster.to_owned(), named);
     }
 }
 
@@ -190,10 +256,6 @@ impl<'a> IntoIterator for &'a Links {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
-}
-
-fn by_age(a: &Target, b: &Target) -> Ordering {
-    a.age().cmp(&b.age())
 }
 
 #[cfg(test)]

@@ -25,8 +25,9 @@ impl<'a> Dress<'a> {
 
     /// Takes the mark off again: of an object that is not ours yet.
     pub(super) fn unsign(&mut self) {
-        self.annotations.remove(l::MANAGED_BY);
-        self.annotations.remove(l::DESIRED_STATE);
+        for key in [l::MANAGED_BY, l::INSTALLATION, l::DESIRED_STATE] {
+            self.annotations.remove(key);
+        }
     }
 
     /// Metadata of an object that wears this.
@@ -130,6 +131,23 @@ pub enum Owner<'a> {
     Foreign,
 }
 
+/// Which installation of a service mirror an object belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belonging<'a> {
+    /// To this one, which has written it and may collect it.
+    Ours,
+    /// It does not say, as of those that Linkerd's service mirror or an earlier version has made; or to the one that
+    /// this one takes over. The one whose Links name its cluster adopts it.
+    Unclaimed,
+    /// To the one whose Links are in this namespace.
+    Theirs(&'a str),
+}
+
+/// The installation that an object names: the namespace of its Links.
+pub(super) fn installation(metadata: &Metadata) -> Option<&str> {
+    metadata.annotations.get(l::INSTALLATION)
+}
+
 /// Says whose a local object is, from its metadata.
 pub fn owner(metadata: &Metadata) -> Owner<'_> {
     let label = |key: &str| metadata.labels.get(key);
@@ -155,6 +173,20 @@ pub(super) fn is_federated(metadata: &Metadata) -> bool {
         .any(|key| metadata.annotations.contains_key(key))
 }
 
+/// The remote members that a federated Service names in its annotation [`l::REMOTE_DISCOVERY`]: Services and clusters.
+pub(super) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str, &str)> {
+    let list = metadata.annotations.get(l::REMOTE_DISCOVERY);
+    list.into_iter()
+        .flat_map(|list| list.split(','))
+        .filter_map(|token| token.trim().split_once('@'))
+        .filter(|(_, cluster)| !cluster.is_empty())
+}
+
+/// The clusters of these members; one may come twice.
+pub(super) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
+    remote_members(metadata).map(|(_, cluster)| cluster)
+}
+
 /// Whether this controller has written the object before.
 pub(super) fn is_managed(metadata: &Metadata) -> bool {
     metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
@@ -171,16 +203,21 @@ pub(super) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
     format!("{service}.{namespace}.svc.{domain}")
 }
 
-/// Marks desired metadata as ours: who manages it, and the hash of all that is desired.
+/// Marks desired metadata as ours: who manages it, for which installation, and the hash of all that is desired.
 ///
 /// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource
 /// version is not part of it: that it moved is no reason to write.
-pub(super) fn sign(dress: &mut Dress<'_>, rest: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+pub(super) fn sign<'a>(
+    dress: &mut Dress<'a>,
+    installation: &'a str,
+    rest: impl FnOnce(&mut dyn FnMut(&[u8])),
+) {
     let Dress {
         labels,
         annotations,
     } = dress;
     annotations.insert(l::MANAGED_BY, l::MANAGER.into());
+    annotations.insert(l::INSTALLATION, installation.into());
     // Hashed in one go: most texts are shorter than what the hash takes at once.
     let mut content = Vec::with_capacity(1024);
     let mut feed = |bytes: &[u8]| {
@@ -330,7 +367,7 @@ mod tests {
                 labels: Wanted::copy(&labels, |_| false),
                 ..Dress::default()
             };
-            super::sign(&mut dress, |feed| {
+            super::sign(&mut dress, "mc", |feed| {
                 for text in rest {
                     feed(text.as_bytes());
                 }

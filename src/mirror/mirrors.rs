@@ -45,7 +45,7 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
     };
     let Some((target, entry)) = world.link(cluster) else {
         // What a Link made that cannot be read now stays; what a Link made that is gone goes, if we made it.
-        return if world.is_named_by_invalid_link(cluster) {
+        return if world.may_keep(cluster) {
             Plan::default()
         } else {
             Plan {
@@ -171,7 +171,7 @@ pub(super) fn plain(
         name,
         ..
     } = context;
-    let mut desired = service::mirror(target, context.service, mode, name, false);
+    let mut desired = context.mirror(mode, false);
     if context.replace(&desired, writes) {
         return Ok(Report::Unknown);
     }
@@ -184,6 +184,8 @@ pub(super) fn plain(
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
         Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
+            // Those that are not known may be ready: its endpoints stay as they are.
+            Ok(through) if !through.backed && context.lacks_slices() => (None, None),
             Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
                 // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
                 // known whether the Service has endpoints: the slice would be written twice.
@@ -193,6 +195,7 @@ pub(super) fn plain(
         },
     };
     stand(
+        world,
         &desired,
         slices,
         context.local,
@@ -210,6 +213,19 @@ pub(super) fn plain(
 }
 
 impl<'a> Context<'a> {
+    /// The mirror that should stand. `headless`: without a ClusterIP of its own.
+    pub(super) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
+        let installation = &self.world.config.namespace;
+        service::mirror(
+            installation,
+            self.target,
+            self.service,
+            mode,
+            &self.name,
+            headless,
+        )
+    }
+
     /// Name of the remote Service.
     pub(super) fn remote_name(&self) -> &'a str {
         self.service.metadata.name()
@@ -243,6 +259,12 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// Whether the remote Service may have slices that are not known.
+    pub(super) fn lacks_slices(&self) -> bool {
+        self.remote
+            .lacks_slices_of(self.namespace, self.remote_name())
+    }
+
     /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.
     fn is_new_to_us(&self) -> bool {
         let adopted = self.local.is_some_and(|local| !is_managed(&local.metadata));
@@ -272,7 +294,7 @@ impl<'a> Context<'a> {
         for mirror in self.world.endpoint_mirrors(self.namespace, &self.name) {
             let ours =
                 owner(&mirror.metadata) == Owner::EndpointMirror(&self.target.cluster, &self.name);
-            if ours && !keep(mirror.metadata.name()) {
+            if ours && !self.world.is_theirs(&mirror.metadata) && !keep(mirror.metadata.name()) {
                 delete_with_slices(self.world, &self.target.cluster, mirror, writes);
             }
         }
@@ -285,6 +307,7 @@ impl<'a> Context<'a> {
 /// then is the Service marked as ours, so that an adoption that is cut short is taken up again. Without
 /// slices to take their place the Endpoints stay.
 pub(super) fn stand(
+    world: &World,
     desired: &Desired<'_>,
     slices: Option<Vec<DesiredSlice<'_>>>,
     actual: Option<&Service>,
@@ -295,7 +318,7 @@ pub(super) fn stand(
     let adopts = slices.is_some();
     let reconcile = |writes: &mut Vec<Write>| {
         if let Some(slices) = slices {
-            endpoints::reconcile(slices, actual_slices, writes);
+            endpoints::reconcile(world, slices, actual_slices, writes);
         }
     };
     match actual {

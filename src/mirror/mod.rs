@@ -18,6 +18,7 @@ mod metadata;
 mod mirrors;
 mod names;
 mod plan;
+mod queries;
 mod selector;
 mod service;
 pub mod status;
@@ -39,6 +40,7 @@ pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_n
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
+pub use queries::{NAMES, Names, Queries, slices_of};
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};

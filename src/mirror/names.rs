@@ -86,7 +86,10 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused_in_one_short_line() {
         let endless = "\u{1b}".repeat(1 << 20);
-        for name in ["Web", "web.a", "../web", "web\nx", "-web", "", &endless] {
+        let longest = format!("-{}", "w".repeat(57));
+        for name in [
+            "Web", "web.a", "../web", "web\nx", "-web", "", &longest, &endless,
+        ] {
             let problem = fits(mirror_name(name, "east")).unwrap_err();
             assert_eq!(problem.reason, Reason::InvalidService, "{name:.20}");
             assert!(!problem.message.contains(char::is_control), "{name:.20}");

@@ -24,12 +24,14 @@ use self::{
 const CASES: u32 = 2_000;
 
 fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
+    let set = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+    };
     ProptestConfig {
-        cases: cases.unwrap_or(CASES),
-        max_shrink_iters: 20_000,
+        cases: set("PROPTEST_CASES").unwrap_or(CASES),
+        max_shrink_iters: set("PROPTEST_MAX_SHRINK_ITERS").unwrap_or(20_000),
         max_global_rejects: 100_000,
         ..ProptestConfig::default()
     }

@@ -261,7 +261,22 @@ mod tests {
     fn nonsense_is_an_error_that_names_it() {
         let long = "a".repeat(100);
         assert!(Selector::parse(Some(&equals(&format!("{long}.io/{}", &long[..63]), ""))).is_ok());
+        for key in ["a-1.io/x", "1/A_b.c-2", &long[..63]] {
+            assert!(Selector::parse(Some(&equals(key, ""))).is_ok(), "{key}");
+        }
         for (selector, error) in [
+            (
+                equals(&long[..64], "x"),
+                SelectorError::Key(long[..64].into()),
+            ),
+            (
+                equals(&format!("{}/a", ["a"; 128].join(".")), "x"),
+                SelectorError::Key(["a"; 40].join(".") + "."),
+            ),
+            (equals("-a.io/b", "x"), SelectorError::Key("-a.io/b".into())),
+            (equals("a-.io/b", "x"), SelectorError::Key("a-.io/b".into())),
+            (equals("-a", "x"), SelectorError::Key("-a".into())),
+            (equals("a.", "x"), SelectorError::Key("a.".into())),
             (equals("a/b/c", "x"), SelectorError::Key("a/b/c".into())),
             (equals("a..b/c", "x"), SelectorError::Key("a..b/c".into())),
             (equals("/c", "x"), SelectorError::Key("/c".into())),
@@ -289,6 +304,8 @@ mod tests {
         assert_eq!(a.union(&b).unwrap().query(), "k in (remote-discovery,true)");
         assert_eq!(a.union(&a), Some(a.clone()));
         assert_eq!(a.union(&parse(&equals("other", "true"))), None);
-        assert_eq!(a.union(&parse(&expression("k", "Exists", &[]))), None);
+        let exists = parse(&expression("k", "Exists", &[]));
+        assert_eq!(a.union(&exists), None);
+        assert_eq!(exists.union(&exists), Some(exists.clone()));
     }
 }

@@ -33,6 +33,8 @@ pub(super) fn mirrorable(remote: &Service) -> Result<(), Problem> {
 /// A local Service that should stand.
 #[derive(Clone, Debug)]
 pub(super) struct Desired<'a> {
+    /// The installation that it belongs to.
+    pub(super) installation: &'a str,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     /// UID of the Service that stands, if one does.
@@ -43,7 +45,16 @@ pub(super) struct Desired<'a> {
     pub(super) headless: bool,
 }
 
-impl Desired<'_> {
+impl<'a> Desired<'a> {
+    /// The version of the remote Service that it is made from, which is written along.
+    pub(super) fn of_version(mut self, version: Option<&'a str>) -> Self {
+        if let Some(version) = version {
+            let annotations = &mut self.dress.annotations;
+            annotations.insert(l::REMOTE_RESOURCE_VERSION, version.into());
+        }
+        self
+    }
+
     /// The object to create.
     pub(super) fn service(&self) -> Service {
         Service {
@@ -60,6 +71,7 @@ impl Desired<'_> {
 
 /// The mirror of a Service. `headless`: without a ClusterIP of its own.
 pub(super) fn mirror<'a>(
+    installation: &'a str,
     target: &'a Target,
     remote: &'a Service,
     mode: Mode,
@@ -82,9 +94,9 @@ pub(super) fn mirror<'a>(
         labels,
         annotations,
     };
-    let version = metadata.resource_version.as_deref();
     let ports = &remote.spec.ports;
-    build(namespace, name, dress, ports, headless, version)
+    let desired = build(installation, namespace, name, dress, ports, headless);
+    desired.of_version(metadata.resource_version.as_deref())
 }
 
 /// Labels that the mirror of a Service and everything around it carry.
@@ -95,16 +107,16 @@ pub(super) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> Wa
     labels
 }
 
-/// A desired Service, signed. `version`: what is written along as the remote resource version.
+/// A desired Service, signed.
 pub(super) fn build<'a>(
+    installation: &'a str,
     namespace: &'a str,
     name: &'a str,
     mut dress: Dress<'a>,
     ports: &'a [ServicePort],
     headless: bool,
-    version: Option<&'a str>,
 ) -> Desired<'a> {
-    sign(&mut dress, |feed| {
+    sign(&mut dress, installation, |feed| {
         feed(if headless { b"headless" } else { b"" });
         for port in ports {
             feed(port.name.as_deref().unwrap_or_default().as_bytes());
@@ -114,11 +126,8 @@ pub(super) fn build<'a>(
             feed(target_port(port).as_bytes());
         }
     });
-    if let Some(version) = version {
-        let annotations = &mut dress.annotations;
-        annotations.insert(l::REMOTE_RESOURCE_VERSION, version.into());
-    }
     Desired {
+        installation,
         namespace,
         name,
         uid: None,

@@ -87,6 +87,8 @@ pub struct Facts {
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before it was asked. `Err`: what it said.
     pub connected: Option<Result<(), String>>,
+    /// The target cluster that was listed last.
+    pub listed: Option<String>,
     /// Whether all that the target cluster exports was listed and written.
     pub settled: bool,
     /// The limit on exported Services, if there are more.
@@ -124,6 +126,7 @@ pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timest
         mirrored: count(mirrored),
         federated: count(federated),
         unhealthy: count(unhealthy),
+        target_cluster_name: facts.listed.clone(),
         observed_generation: facts.generation,
     }
 }

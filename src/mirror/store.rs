@@ -2,12 +2,19 @@
 //!
 //! There are four objects for each mirrored Service, so an index does not repeat what its objects say.
 
+mod by_cluster;
+
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
+use self::by_cluster::{ANY, ByCluster};
+use super::{
+    claims::{Holder, labelled},
+    metadata::{Owner, member_clusters, owner},
+};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -24,6 +31,9 @@ pub trait Grouped: Kept {
     fn hosts(&self) -> BTreeSet<&str> {
         BTreeSet::new()
     }
+
+    /// Target clusters that it stands for, each once, and an empty name if it may have been written for any.
+    fn clusters(&self) -> BTreeSet<&str>;
 }
 
 impl Grouped for EndpointSlice {
@@ -37,11 +47,35 @@ impl Grouped for EndpointSlice {
             .filter_map(|endpoint| endpoint.hostname.as_deref())
             .collect()
     }
+
+    fn clusters(&self) -> BTreeSet<&str> {
+        let labels = &self.metadata.labels;
+        let ours = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
+        let ours = ours.iter().any(|label| labels.contains_key(label));
+        let cluster = labels.get(l::CLUSTER_NAME).or_else(|| ours.then_some(ANY));
+        cluster.into_iter().collect()
+    }
 }
 
 impl Grouped for Service {
     fn group(&self) -> Option<&str> {
         self.metadata.labels.get(l::HEADLESS_MIRROR)
+    }
+
+    fn clusters(&self) -> BTreeSet<&str> {
+        let mut clusters = BTreeSet::new();
+        match owner(&self.metadata) {
+            Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
+                clusters.insert(own);
+            }
+            Owner::Federated => clusters.extend(member_clusters(&self.metadata)),
+            Owner::Foreign => {}
+        }
+        // One whose labels somebody changed may have been written for any cluster.
+        if labelled(self) == Holder::Stray {
+            clusters.insert(ANY);
+        }
+        clusters
     }
 }
 
@@ -49,6 +83,7 @@ impl Grouped for Service {
 #[derive(Clone, Debug)]
 pub struct Objects<T> {
     namespaces: BTreeMap<String, Shelf<T>>,
+    clusters: ByCluster<T>,
     len: usize,
     /// The last objects that were seen to go: UID, and version by then. Some only went out of sight, and come back later.
     gone: VecDeque<(Box<str>, u64)>,
@@ -72,6 +107,7 @@ impl<T> Default for Objects<T> {
     fn default() -> Self {
         Self {
             namespaces: BTreeMap::new(),
+            clusters: ByCluster::default(),
             len: 0,
             gone: VecDeque::new(),
         }
@@ -179,6 +215,11 @@ impl<T: Grouped> Objects<T> {
             .unwrap_or_default()
     }
 
+    /// Objects that stand for a target cluster here, or may do so.
+    pub(super) fn of_cluster(&self, cluster: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.clusters.of(cluster)
+    }
+
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.namespaces.values().flat_map(|shelf| &shelf.objects)
@@ -224,6 +265,10 @@ impl<T: Grouped> Objects<T> {
         let namespace = new.namespace().to_owned();
         let shelf = self.namespaces.entry(namespace).or_default();
         let before = shelf.take(new.name());
+        if let Some(before) = &before {
+            self.clusters.remove(before);
+        }
+        self.clusters.add(&object);
         shelf.add(object);
         self.len += usize::from(before.is_none());
         before
@@ -262,6 +307,7 @@ impl<T: Grouped> Objects<T> {
         if shelf.objects.is_empty() {
             self.namespaces.remove(namespace);
         }
+        self.clusters.remove(&removed);
         Some(removed)
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::api::{
     duration::parse_go_duration,
     labels as l,
-    link::{Link, ProbeSpec},
+    link::{Link, LinkObject, ProbeSpec},
 };
 
 /// A target cluster as one Link describes it.
@@ -108,6 +108,9 @@ pub enum InvalidLink {
     /// The cluster's name cannot be part of a Service's name.
     #[error("spec.targetClusterName {0:?} is no DNS label (a-z, 0-9 and -, at most 63 characters)")]
     ClusterName(String),
+    /// The Link cannot be decoded at all.
+    #[error("failed to read the Link: {0}")]
+    Unreadable(String),
     /// The port is no port.
     #[error("spec.gatewayPort {0:?} is no port number")]
     GatewayPort(String),
@@ -124,6 +127,14 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 impl Target {
+    /// Parses a Link as the API server has it, which may be one that cannot be decoded.
+    pub fn parse_object(object: &LinkObject, headless_default: bool) -> Result<Self, InvalidLink> {
+        match &object.unreadable {
+            Some(error) => Err(InvalidLink::Unreadable(error.clone())),
+            None => Self::parse(&object.link, headless_default),
+        }
+    }
+
     /// Parses a Link. `headless_default` holds where the Link says nothing about headless Services.
     pub fn parse(link: &Link, headless_default: bool) -> Result<Self, InvalidLink> {
         let spec = &link.spec;
@@ -212,13 +223,7 @@ fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
         hosts,
         port,
         identity,
-        probe: probe(&spec.probe_spec).and_then(|probe| match fits(probe_name(&link.name_any())) {
-            Err(problem) if probe.is_some() => Err(format!(
-                "the Link cannot have a probe Service: {}",
-                problem.message
-            )),
-            _ => Ok(probe),
-        }),
+        probe: probe(&link.name_any(), &spec.probe_spec),
     }))
 }
 
@@ -226,10 +231,12 @@ fn port(text: &str) -> Option<u16> {
     text.trim().parse().ok().filter(|port| *port > 0)
 }
 
-fn probe(spec: &ProbeSpec) -> Result<Option<Probe>, String> {
+fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     if spec.path.is_empty() {
         return Ok(None);
     }
+    fits(probe_name(link))
+        .map_err(|problem| format!("the Link cannot have a probe Service: {}", problem.message))?;
     let duration = |name: &str, text: &str| {
         parse_go_duration(text)
             .ok()

@@ -6,20 +6,27 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use super::{
+    claims::{Claim, Holder},
     links::{LinkEntry, Links},
-    metadata::Exclusions,
+    metadata::{Belonging, Exclusions, installation, is_managed},
     names::probe_name,
+    queries::Names,
     selector::Selector,
     store::{Grouped, Objects},
     target::Target,
 };
-use crate::api::k8s::{EndpointSlice, Service};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    metadata::Metadata,
+};
 
 /// What the controller was told at its start.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Namespace of Links, credentials and probe Services.
+    /// Namespace of Links, credentials and probe Services. It also names this installation on all that it writes.
     pub namespace: String,
+    /// The installation whose mirrors this one takes over, if it moved to another namespace.
+    pub take_over_from: Option<String>,
     /// Whether missing namespaces are created.
     pub create_namespaces: bool,
     /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
@@ -69,6 +76,8 @@ pub struct Remote {
     pub slices: Vec<Objects<EndpointSlice>>,
     /// Whether more Services are exported than the limit allows. Then absence says nothing.
     pub over_limit: bool,
+    /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
+    pub unlisted: Names,
 }
 
 /// What is known of a gateway.
@@ -104,6 +113,12 @@ impl Remote {
     /// All Services; one that two watches see may come twice.
     pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
         self.services.iter().flat_map(Objects::iter)
+    }
+
+    /// Whether a Service may have slices that are not among those that are known. Then what is not there says nothing.
+    pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
+        let id = || (namespace.to_owned(), service.to_owned());
+        !self.unlisted.is_empty() && self.unlisted.contains(&id())
     }
 
     /// The slices of a Service.
@@ -148,11 +163,31 @@ impl World {
         self.links.iter().flat_map(Links::all_in_charge)
     }
 
-    /// Whether a Link that names this cluster exists but cannot be worked with.
-    pub(super) fn is_named_by_invalid_link(&self, cluster: &str) -> bool {
-        self.links
-            .as_ref()
-            .is_some_and(|links| links.is_named_by_invalid(cluster))
+    /// Whether what stands for this cluster, of which no Link is in charge, may still be a Link's.
+    pub(super) fn may_keep(&self, cluster: &str) -> bool {
+        let links = self.links.as_ref();
+        links.is_some_and(|links| links.may_keep(cluster))
+    }
+
+    /// Which installation an object that carries our labels belongs to.
+    pub(super) fn belonging<'a>(&self, metadata: &'a Metadata) -> Belonging<'a> {
+        match installation(metadata) {
+            Some(name) if name == self.config.namespace => Belonging::Ours,
+            Some(name) if self.config.take_over_from.as_deref() != Some(name) => {
+                Belonging::Theirs(name)
+            }
+            _ => Belonging::Unclaimed,
+        }
+    }
+
+    /// Whether an object is another installation's: it is never written.
+    pub(super) fn is_theirs(&self, metadata: &Metadata) -> bool {
+        matches!(self.belonging(metadata), Belonging::Theirs(_))
+    }
+
+    /// Whether an object is ours to collect once nothing asks for it any more: this installation has written it.
+    pub(super) fn is_collected(&self, metadata: &Metadata) -> bool {
+        is_managed(metadata) && self.belonging(metadata) == Belonging::Ours
     }
 
     /// A local Service that carries our labels, or those of a probe Service.
@@ -188,12 +223,20 @@ impl World {
         in_group(self.mirrors.as_ref(), namespace, headless)
     }
 
-    /// Whether a probe Service of this name belongs to a Link.
-    pub(super) fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
+    /// The Link of this name, if it is in charge of its target cluster: then it may have a probe Service.
+    pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
         let entry = self.links.as_ref()?.get(link)?;
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
         (active.link == target.link).then_some((target, entry))
+    }
+
+    /// The ClusterIP of a Link's probe Service, once there is one that is ours.
+    pub fn probe_address(&self, link: &str) -> Option<IpAddr> {
+        let service = self.probe(link)?;
+        let ours = self.holder(service) == Holder::Claim(Claim::Probe(link));
+        let ip = service.spec.cluster_ip.as_deref().filter(|_| ours)?;
+        ip.parse().ok()
     }
 
     /// The probe Service of a Link, if there is one.
@@ -213,4 +256,28 @@ fn in_group<'a, T: Grouped>(
     store
         .map(|store| store.in_group(namespace, group))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mirror::fixtures::world;
+
+    #[test]
+    fn a_world_is_complete_once_every_kind_has_been_listed() {
+        assert!(world().is_complete());
+        let missing: [fn(&mut super::World); 7] = [
+            |world| world.namespaces = None,
+            |world| world.mirrors = None,
+            |world| world.slices = None,
+            |world| world.probes = None,
+            |world| world.probe_slices = None,
+            |world| world.members = None,
+            |world| world.links = None,
+        ];
+        for (index, miss) in missing.into_iter().enumerate() {
+            let mut world = world();
+            miss(&mut world);
+            assert!(!world.is_complete(), "{index}");
+        }
+    }
 }

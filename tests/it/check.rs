@@ -403,6 +403,38 @@ async fn all_is_checked(planes: &Planes) {
         .await
         .unwrap();
 
+    // Mirrors have EndpointSlices only; without these Linkerd finds no endpoints. Who installs is told as well.
+    let without_slices = LinkerdOptions {
+        endpoint_slices: false,
+        ..LinkerdOptions::default()
+    };
+    planes.west.linkerd(&without_slices).await.unwrap();
+    let (results, _) = planes.check(&[]);
+    let result = &results["Linkerd reads EndpointSlices"];
+    assert_eq!(result["result"], "error");
+    let remedy = "linkerd upgrade --set enableEndpointSlices=true";
+    assert!(
+        result["error"].as_str().unwrap().contains(remedy),
+        "{result}"
+    );
+    let installed = planes.run(&["install"]);
+    assert_eq!(installed.code, 0);
+    let warning = "warning: enableEndpointSlices is off";
+    assert!(
+        installed.stderr.starts_with(warning),
+        "{}",
+        installed.stderr
+    );
+    assert!(installed.stderr.contains(remedy), "{}", installed.stderr);
+    planes
+        .west
+        .linkerd(&LinkerdOptions::default())
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results["Linkerd reads EndpointSlices"]["result"], "success");
+    assert_eq!(planes.run(&["install"]).stderr, "");
+
     // The controller's permissions are those of its ServiceAccount, whatever grants them.
     planes
         .west

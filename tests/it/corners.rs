@@ -15,7 +15,10 @@ use crate::{
     headless::hosts,
     hub::{alone, hub},
     leader::watches,
-    links::{condition_is, edit, links, member_is, mirror_is, own_link, said, status_that, unlink},
+    links::{
+        condition_is, edit, in_step, links, member_is, mirror_is, own_link, said, status_that,
+        unlink,
+    },
     objects::{
         addresses, annotation, cluster_ip, endpoints, export, gone, label, patch, ports, readiness,
         service, services, slices, slices_of, slices_that, web,
@@ -114,6 +117,7 @@ async fn remote_discovery_follows_changes_and_needs_no_gateway() {
             .is_empty()
     );
     condition_is(west, "flat", "Ready", "True", "Mirroring").await;
+    in_step(west, "flat", &[]).await;
     unlink(west, "flat").await;
     gone(west, "flat", "web-flat").await;
 }
@@ -161,6 +165,7 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
     service(west, "bare", "idle-bare", |s| cluster_ip(s) == "None").await;
     mirror_is(west, "bare", "bare", "idle", "Mirrored").await;
     gone(west, "bare", "idle-0-bare").await;
+    in_step(west, "bare", &[]).await;
     unlink(west, "bare").await;
     gone(west, "bare", "db-0-bare").await;
 }
@@ -197,6 +202,7 @@ async fn names_in_dns_and_what_a_service_mirror_made_are_not_mirrored() {
         let found = services(west, "wide").get_opt(name).await.unwrap();
         assert!(found.is_none(), "{found:?}");
     }
+    in_step(west, "wide", &[]).await;
     unlink(west, "wide").await;
     gone(west, "wide", "web-wide").await;
 }
@@ -221,6 +227,7 @@ async fn only_its_spec_makes_a_link_connect_anew() {
     export(far, "same", &web("more", "same")).await;
     status_that(source, "same", |status| status.mirrored == Some(2)).await;
     assert_eq!(watches(far), before);
+    in_step(source, "same", &[]).await;
     unlink(source, "same").await;
     gone(source, "same", "web-same").await;
 }
@@ -241,6 +248,7 @@ async fn a_federated_service_waits_for_its_namespace() {
     let made = service(west, "nowhere-yet", "web-federated", |_| true).await;
     assert_eq!(annotation(&made, l::REMOTE_DISCOVERY), Some("web@yet"));
     member_is(west, "yet", "nowhere-yet", "web", "Mirrored").await;
+    in_step(west, "yet", &[]).await;
     unlink(west, "yet").await;
     gone(west, "nowhere-yet", "web-federated").await;
 }
@@ -283,6 +291,7 @@ async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
     condition_is(source, "unknown", "Ready", "True", "Mirroring").await;
     let old = slices_of(source, "unknown", "old-unknown").await.unwrap();
     assert_eq!(readiness(&old), Some(false));
+    in_step(source, "unknown", &[]).await;
     unlink(source, "unknown").await;
     gone(source, "unknown", "old-unknown").await;
 }

@@ -2,8 +2,9 @@
 //! every event of its watches too late, or not at all. However it comes to know what is, the end has to be that of a
 //! calm run, and nothing may happen on the way that must not.
 //!
-//! `cargo test` takes some writes and events of each scenario; with `LINKERD_MC_SWEEP=all` in the environment, all; with
-//! the name of a scenario instead, all of that one and no other.
+//! `cargo test` draws some schedules of each scenario and prints the seed; `LINKERD_MC_SWEEP_SEED` takes those of an
+//! earlier run. With `LINKERD_MC_SWEEP=all` in the environment all are run; with the name of a scenario instead, all of
+//! that one and no other.
 
 mod history;
 mod mishaps;
@@ -11,7 +12,6 @@ mod scenarios;
 mod state;
 
 use std::{
-    collections::BTreeSet,
     io::Write as _,
     sync::{
         Arc,
@@ -31,12 +31,16 @@ use self::{
 use crate::{
     fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON},
     hub::{Alone, swept},
+    links::all_in_step,
 };
 
 /// A write that does not come within this time does not come.
 const COMES: Duration = Duration::from_secs(5);
 /// So long without a write or an event is the end of a calm run: longer than the time between two writes of a status.
 const CALM: Duration = Duration::from_millis(2500);
+
+/// Kills, and events that go wrong, that are drawn for each scenario.
+const DRAWN: (usize, usize) = (2, 1);
 
 /// When the controller is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,10 @@ enum Kill {
 async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_the_same() {
     let wanted = std::env::var("LINKERD_MC_SWEEP").ok();
     let all = wanted.is_some();
+    let seed = std::env::var("LINKERD_MC_SWEEP_SEED").ok();
+    let seed = seed.and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut random = fastrand::Rng::with_seed(seed);
     let is_wanted = |scenario: &Scenario| {
         let wanted = wanted.as_deref();
         wanted.is_none_or(|wanted| wanted == "all" || wanted == scenario.name)
@@ -71,24 +79,22 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
         mishaps: Schedules::default(),
         violations: Vec::new(),
     };
-    for (turn, scenario) in SCENARIOS.iter().filter(|s| is_wanted(s)).enumerate() {
+    for scenario in SCENARIOS.iter().filter(|s| is_wanted(s)) {
         let began = Instant::now();
         let calm = sweep.calm(scenario).await;
         let before = (sweep.kills, sweep.mishaps);
-        let few = |of, few: fn(usize) -> Vec<usize>| if all { (1..=of).collect() } else { few(of) };
-        for write in few(calm.writes, ends_and_middle) {
-            for kill in [Kill::Before, Kill::After] {
-                sweep.killed_at(scenario, &calm, write, kill).await;
-            }
+        let mut kills = with_each(calm.writes, [Kill::Before, Kill::After]);
+        let mut mishaps = with_each(calm.events, Mishap::ALL);
+        if !all {
+            kills = random.choose_multiple(kills, DRAWN.0);
+            mishaps = random.choose_multiple(mishaps, DRAWN.1);
+        }
+        for (write, kill) in kills {
+            sweep.killed_at(scenario, &calm, write, kill).await;
         }
         let between = Instant::now();
-        for (place, event) in few(calm.events, quarters).into_iter().enumerate() {
-            for (number, mishap) in Mishap::ALL.into_iter().enumerate() {
-                // Each of them has its turn somewhere.
-                if all || (turn + place) % Mishap::ALL.len() == number {
-                    sweep.misled_at(scenario, &calm, event, mishap).await;
-                }
-            }
+        for (event, mishap) in mishaps {
+            sweep.misled_at(scenario, &calm, event, mishap).await;
         }
         eprintln!(
             "{:<16} {:>2} writes, {} kills in {:.0?}; {:>2} events, {} that went wrong in {:.0?}",
@@ -105,7 +111,7 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
     // Past what the test harness keeps from being seen.
     writeln!(
         std::io::stderr(),
-        "crashes: {} schedules in {:.0?}: {} killed at a write, {} with an event late or lost, {} ended before theirs; {} violations",
+        "crashes: LINKERD_MC_SWEEP_SEED={seed}: {} schedules in {:.0?}: {} killed at a write, {} with an event late or lost, {} ended before theirs; {} violations",
         kills.runs + mishaps.runs,
         started.elapsed(),
         kills.reached,
@@ -116,7 +122,7 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
     .unwrap();
     assert!(
         sweep.violations.is_empty(),
-        "{}",
+        "LINKERD_MC_SWEEP_SEED={seed}\n{}",
         sweep.violations.join("\n")
     );
 }
@@ -140,18 +146,10 @@ impl Schedules {
     }
 }
 
-/// The first, the last and the middle one of `1..=of`.
-fn ends_and_middle(of: usize) -> Vec<usize> {
-    BTreeSet::from([1, of.div_ceil(2), of])
-        .into_iter()
-        .collect()
-}
-
-/// Two of `1..=of`, a quarter from its ends.
-fn quarters(of: usize) -> Vec<usize> {
-    let from_end = of.div_ceil(4);
-    BTreeSet::from([from_end, of + 1 - from_end])
-        .into_iter()
+/// Each of `1..=of` with each of these.
+fn with_each<T: Copy>(of: usize, all: impl IntoIterator<Item = T> + Copy) -> Vec<(usize, T)> {
+    (1..=of)
+        .flat_map(|number| all.into_iter().map(move |each| (number, each)))
         .collect()
 }
 
@@ -184,6 +182,9 @@ struct Sweep<'a> {
     violations: Vec<String>,
 }
 
+/// What the controller is told of federated Services.
+const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=swept";
+
 impl Sweep<'_> {
     /// A place that no run has had.
     async fn stage(&mut self, scenario: &Scenario) -> Stage {
@@ -192,8 +193,7 @@ impl Sweep<'_> {
     }
 
     fn controller(&self) -> Controller {
-        let flag = "--federated-service-selector=mirror.linkerd.io/federated=swept";
-        Controller::start_through(&self.planes.source, &self.server.url(), &[flag])
+        Controller::start_through(&self.planes.source, &self.server.url(), &[MEMBERS])
     }
 
     /// Runs a scenario without a fault.
@@ -217,6 +217,7 @@ impl Sweep<'_> {
         let mut broken = changes.broken(scenario.keeps);
         broken.extend(history::trespasses(&stage, &since).unwrap());
         assert!(broken.is_empty(), "{}: {broken:#?}", scenario.name);
+        all_in_step(&self.planes.source, &[MEMBERS]).await;
         stage.clear().await;
         Calm {
             writes,
@@ -272,6 +273,7 @@ impl Sweep<'_> {
             controller,
         };
         self.judge(&run, || true).await;
+        all_in_step(&self.planes.source, &[MEMBERS]).await;
         stage.clear().await;
     }
 
@@ -294,6 +296,7 @@ impl Sweep<'_> {
         self.judge(&run, || watched.is_over()).await;
         self.mishaps.add(watched.happened());
         self.forward();
+        all_in_step(&self.planes.source, &[MEMBERS]).await;
         stage.clear().await;
     }
 

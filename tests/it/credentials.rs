@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     fleet::{NAMESPACE, SOON, link_gen, namespace},
     hub::hub,
-    links::{apply, condition_is, condition_says, objects, own_link, unlink},
+    links::{apply, condition_is, condition_says, in_step, objects, own_link, unlink},
     objects::{delete, export, gone, service, services, slices_that, web},
     program::run,
 };
@@ -61,6 +61,7 @@ async fn a_link_waits_for_its_credentials() {
     apply(west, &printed[..2]).await;
     condition_is(west, "waits", "Ready", "True", "Mirroring").await;
     service(west, "waiting", "web-waits", |_| true).await;
+    in_step(west, "waits", &[]).await;
     unlink(west, "waits").await;
 }
 
@@ -134,6 +135,7 @@ async fn while_credentials_are_broken_the_old_connection_goes_on() {
     apply(west, &objects(east, "broken", &[])[..1]).await;
     condition_is(west, "broken", "Ready", "True", "Mirroring").await;
     condition_is(west, "broken", "CredentialsValid", "True", "Valid").await;
+    in_step(west, "broken", &[]).await;
     unlink(west, "broken").await;
 }
 
@@ -184,6 +186,7 @@ async fn rotated_credentials_are_taken_up() {
         after.metadata.resource_version,
         before.metadata.resource_version
     );
+    in_step(west, "rotated", &[]).await;
     unlink(west, "rotated").await;
 }
 
@@ -208,6 +211,7 @@ async fn when_credentials_lead_to_another_cluster_the_mirrors_follow() {
     .await;
     delete(north, "moved", "only-north").await;
     gone(west, "moved", "only-north-moved").await;
+    in_step(west, "moved", &[]).await;
     unlink(west, "moved").await;
 }
 

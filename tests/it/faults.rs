@@ -12,8 +12,9 @@ use linkerd_mc::api::{labels as l, link::LinkStatus};
 
 use crate::{
     fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON, namespace},
+    gateways::Gateways,
     hub::faulty,
-    links::{condition, condition_is, own_link, status_that, unlink},
+    links::{condition, condition_is, in_step, own_link, status_that, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, patch, relabel, service, services,
         slices_that, web,
@@ -194,6 +195,7 @@ async fn clusters_that_fall_silent_are_noticed_and_everything_else_goes_on() {
         assert_eq!(after.get(name), Some(ip), "{name}");
     }
     for cluster in ["stalled", "held", "endless", "steady"] {
+        in_step(source, cluster, &[flag]).await;
         unlink(source, cluster).await;
     }
     gone(source, "silence", "later-stalled").await;
@@ -266,12 +268,13 @@ async fn connections_that_break_or_crawl_are_made_up_for() {
     );
     let after = ips(source, "broken-line").await;
     assert!(before.iter().all(|(name, ip)| after.get(name) == Some(ip)));
+    in_step(source, "line", &[]).await;
     unlink(source, "line").await;
     gone(source, "broken-line", "reset-line").await;
 }
 
 /// A refusal as Kubernetes words it.
-fn refusal(code: u16, reason: &str) -> Verdict {
+pub(crate) fn refusal(code: u16, reason: &str) -> Verdict {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": format!("made up: {reason}"), "reason": reason, "code": code,
@@ -434,6 +437,7 @@ async fn target_clusters_that_refuse_are_asked_again_and_what_was_known_stays() 
         !done.iter().any(|said| said.starts_with("delete")),
         "{done:?}"
     );
+    in_step(source, "refuses", &[]).await;
     unlink(source, "refuses").await;
     crate::objects::gone(source, "refusals", "web-refuses").await;
 }
@@ -481,6 +485,7 @@ async fn a_local_api_server_that_refuses_writes_is_left_alone_for_as_long_as_it_
         delete(far, "refused-writes", &name).await;
         gone(source, "refused-writes", &mirror).await;
     }
+    in_step(source, "refused", &[]).await;
     unlink(source, "refused").await;
 }
 
@@ -499,8 +504,11 @@ async fn api_servers_may_die_and_come_back() {
         labels.insert(l::FEDERATED.into(), "dies".into());
         export(place, "deaths", &member).await;
     }
+    // The gateway lives all the time: what is written is not its doing.
+    let gateways = Gateways::start().address();
     let flag = "--federated-service-selector=mirror.linkerd.io/federated=dies";
-    let mut controller = Controller::start(source, &[flag]);
+    let flags = [flag, "--probe-address", &gateways];
+    let mut controller = Controller::start(source, &flags);
     is_well(source, "dies").await;
     service(source, "deaths", "db-0-dies", |_| true).await;
     let members = |s: &k8s_openapi::api::core::v1::Service| {
@@ -523,7 +531,7 @@ async fn api_servers_may_die_and_come_back() {
     assert!(members(&federated));
     // Also a controller that starts now takes nothing away.
     controller.kill();
-    let _controller = Controller::start(source, &[flag]);
+    let _controller = Controller::start(source, &flags);
     is_lost(source, "dies").await;
     let healed = Instant::now();
     far.restart_api_server().await.unwrap();
@@ -554,6 +562,7 @@ async fn api_servers_may_die_and_come_back() {
     for (name, ip) in &before {
         assert_eq!(after.get(name), Some(ip), "{name}");
     }
+    in_step(source, "dies", &[flag]).await;
     unlink(source, "dies").await;
     gone(source, "deaths", "web-dies").await;
 }

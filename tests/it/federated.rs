@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     fleet::{Controller, namespace},
     hub::{alone, hub},
-    links::{condition_is, edit, member_is, own_link, said, status_that, unlink},
+    links::{condition_is, edit, in_step, member_is, own_link, said, status_that, unlink},
     objects::{
         annotation, cluster_ip, delete, gone, label, patch, ports, service, services, slices_of,
         web,
@@ -223,6 +223,7 @@ async fn a_link_that_goes_takes_its_members_along_and_no_others() {
     )
     .await;
     service(west, "leaving", "lonely-federated", |_| true).await;
+    in_step(west, "fed-b", &[]).await;
     unlink(west, "fed-b").await;
     members_are(
         west,
@@ -242,6 +243,7 @@ async fn a_link_that_goes_takes_its_members_along_and_no_others() {
     )
     .await;
     gone(west, "leaving", "web-federated").await;
+    in_step(west, "fed-a", &[]).await;
     unlink(west, "fed-a").await;
 }
 
@@ -357,6 +359,7 @@ async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
         "farther",
     )
     .await;
+    in_step(source, "unseen", &[flags[0], "--no-local-federation"]).await;
     unlink(source, "unseen").await;
     gone(source, "unseen", "web-federated").await;
 }

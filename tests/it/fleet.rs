@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::program::run;
+use crate::{gateways::Gateways, program::run};
 
 /// Namespace of the extension.
 pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
@@ -117,17 +117,33 @@ impl Controller {
         Self::start_as(&kubeconfig, &args)
     }
 
-    /// Starts a controller with this kubeconfig and these flags.
+    /// Starts a controller with this kubeconfig and these flags. Unless they say where, it probes a stand-in that
+    /// always answers: the `ClusterIP`s of a control plane lead nowhere on this machine.
     pub(crate) fn start_as(kubeconfig: &Path, flags: &[&str]) -> Self {
+        static GATEWAYS: OnceLock<String> = OnceLock::new();
+        let gateways = GATEWAYS.get_or_init(|| Gateways::start().address());
+        let stand_in = ["--probe-address", gateways];
+        let probed = flags.iter().any(|flag| flag.starts_with(stand_in[0]));
+        let stand_in = if probed { &[][..] } else { &stand_in[..] };
+        Self::start_probing(kubeconfig, &[stand_in, flags].concat())
+    }
+
+    /// Starts a controller as [`Self::start_as`] does, that probes gateways at their probe Services.
+    pub(crate) fn start_probing(kubeconfig: &Path, flags: &[&str]) -> Self {
+        let own = [
+            "run-controller",
+            "--admin-addr",
+            "127.0.0.1:0",
+            "--log-level",
+            "debug",
+        ];
+        Self::spawn(kubeconfig, &[&own, flags].concat())
+    }
+
+    /// Starts a controller with this kubeconfig and this command line.
+    pub(crate) fn spawn(kubeconfig: &Path, args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-            .args([
-                "run-controller",
-                "--admin-addr",
-                "127.0.0.1:0",
-                "--log-level",
-                "debug",
-            ])
-            .args(flags)
+            .args(args)
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -171,6 +187,29 @@ impl Controller {
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await?.to_bytes();
         Ok((status, String::from_utf8(body.to_vec())?))
+    }
+
+    /// Waits until it has listed the local cluster.
+    pub(crate) async fn ready_within(&self, time: Duration) {
+        eventually("the controller to be ready", time, async || {
+            Ok((self.get("/ready").await?.0 == 200).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Whether it has worked through the first sync of a Link.
+    pub(crate) fn is_in_step(&self) -> bool {
+        self.log().contains("in step with its target cluster")
+    }
+
+    /// Waits until it has worked through the first sync of a Link.
+    pub(crate) async fn in_step_within(&self, time: Duration) {
+        eventually("the controller to catch up", time, async || {
+            Ok(self.is_in_step().then_some(()))
+        })
+        .await
+        .unwrap();
     }
 
     /// The value of one of its metrics, by name and labels; `None` if it has no such series.

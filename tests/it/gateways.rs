@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, ToSocketAddrs},
     sync::{Arc, Mutex},
 };
 
@@ -12,23 +12,32 @@ use std::{
 pub(crate) struct Gateways {
     address: SocketAddr,
     dead: Arc<Mutex<BTreeSet<String>>>,
+    hosts: Arc<Mutex<Vec<String>>>,
 }
 
 impl Gateways {
     /// Starts it; it lives as long as the process.
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1:0")
+    }
+
+    /// Starts it at this address; it lives as long as the process.
+    pub(crate) fn at(address: impl ToSocketAddrs) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let gateways = Self {
             address: listener.local_addr().unwrap(),
             dead: Arc::default(),
+            hosts: Arc::default(),
         };
-        let dead = gateways.dead.clone();
+        let (dead, hosts) = (gateways.dead.clone(), gateways.hosts.clone());
         std::thread::spawn(move || {
             for mut stream in listener.incoming().filter_map(Result::ok) {
                 let mut request = [0; 1024];
                 let length = stream.read(&mut request).unwrap_or_default();
                 let text = String::from_utf8_lossy(&request[..length]).into_owned();
                 let path = text.split(' ').nth(1).unwrap_or_default();
+                let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+                hosts.lock().unwrap().extend(host.map(str::to_owned));
                 let status = if dead.lock().unwrap().contains(path) {
                     "503 Service Unavailable"
                 } else {
@@ -45,6 +54,11 @@ impl Gateways {
     /// `host:port`, for `--probe-address`.
     pub(crate) fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// The header `Host` of each request since the last call.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        std::mem::take(&mut self.hosts.lock().unwrap())
     }
 
     /// From now on probes of this path fail.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     fleet::{SOON, namespace},
     hub::hub,
-    links::{events, links, mirror_is, own_link, status_that, unlink},
+    links::{events, in_step, links, mirror_is, own_link, status_that, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, endpoints, gone, label, patch, ports, service,
         services, slices, slices_of, slices_that, web,
@@ -212,6 +212,7 @@ async fn hosts_are_reached_by_name_through_the_gateway() {
     for name in ["db-hosts", "db-0-hosts", "db-3-hosts", "other-hosts"] {
         gone(west, "stateful", name).await;
     }
+    in_step(west, "hosts", &[]).await;
     unlink(west, "hosts").await;
 }
 
@@ -247,6 +248,7 @@ async fn without_named_hosts_it_is_a_cluster_ip_mirror_until_there_are_some() {
     annotate(west, "choice", Some("enabled")).await;
     hosts(east, "choice", "db", &[("db-0", true), ("db-1", true)]).await;
     hosts_are(west, "choice", "db-choice", "choice", &["db-0", "db-1"]).await;
+    in_step(west, "choice", &[]).await;
     unlink(west, "choice").await;
     for name in ["db-choice", "db-0-choice", "db-1-choice"] {
         gone(west, "choice", name).await;
@@ -308,6 +310,7 @@ async fn a_service_without_ports_is_skipped_and_people_are_told() {
     )
     .await;
     hosts_are(west, "portless", "db-portless", "portless", &["db-0"]).await;
+    in_step(west, "portless", &[]).await;
     unlink(west, "portless").await;
 }
 
@@ -369,5 +372,6 @@ async fn equal_host_names_do_not_share_a_mirror() {
     )
     .await;
     mirror_is(west, "collide", "collisions", "second", "Mirrored").await;
+    in_step(west, "collide", &[]).await;
     unlink(west, "collide").await;
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::{
     fleet::{Controller, SOON, namespace},
     hub::faulty,
-    links::{condition_is, mirror_is, own_link, unlink},
+    links::{condition_is, in_step, mirror_is, own_link, unlink},
     objects::{annotation, export, gone, label, ports, service, services, slices_that, web},
+    program::run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,6 +97,15 @@ async fn objects_that_are_large_or_lie_are_mirrored_or_refused_and_nothing_else_
         .into_iter()
         .filter_map(|s| s.metadata.name);
     assert!(!names.into_iter().any(|name| name.contains("liar")));
+    // What the API server refuses is tried again and again, and `plan` says no more than that.
+    let plan = ["plan", "--link", "hostile", "--output", "json"];
+    let plan = run(source.kubeconfig(), &plan).stdout;
+    let plan: Value = serde_json::from_str(&plan).unwrap();
+    let refused = |change: &Value| {
+        let name = change["name"].as_str().unwrap();
+        name.starts_with("too-large-hostile")
+    };
+    assert!(plan["changes"].as_array().unwrap().iter().all(refused));
     unlink(source, "hostile").await;
     gone(source, "hostile", "many-hostile").await;
 }
@@ -173,7 +183,9 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
         });
         assert_eq!(names.await.unwrap(), expected(cluster, other));
     }
+    in_step(source, "there", &flags).await;
     unlink(source, "there").await;
+    in_step(far, "here", &flags).await;
     unlink(far, "here").await;
     gone(source, "mutual", "web-there").await;
     gone(far, "mutual", "web-here").await;

@@ -109,22 +109,24 @@ impl Pair {
     }
 }
 
-/// A pair for tests of controllers that start and stop: one of two, so that tests which mostly wait do so side by side.
+/// A pair for tests of controllers that start and stop, and of faults: one of three, so that tests which mostly wait do
+/// so side by side.
 pub(crate) async fn alone() -> Alone {
     static FIRST: Pair = Pair::new("source-1", "far-1");
     static SECOND: Pair = Pair::new("source-2", "far-2");
+    static THIRD: Pair = Pair::new("source-3", "far-3");
     let (pair, turn) = tokio::select! {
         biased;
         turn = FIRST.planes.lock() => (&FIRST, turn),
         turn = SECOND.planes.lock() => (&SECOND, turn),
+        turn = THIRD.planes.lock() => (&THIRD, turn),
     };
     pair.with(turn).await
 }
 
-/// The pair for tests of faults: of networks, and of API servers.
+/// A pair for tests of faults: of networks, and of API servers.
 pub(crate) async fn faulty() -> Alone {
-    static PAIR: Pair = Pair::new("faulty-source", "faulty-far");
-    PAIR.take().await
+    alone().await
 }
 
 /// The pair for tests that kill the controller at every write.

@@ -262,6 +262,7 @@ fn full_status() -> LinkStatus {
         mirrored: Some(3),
         federated: Some(2),
         unhealthy: Some(1),
+        target_cluster_name: Some("east".into()),
         observed_generation: Some(1),
     }
 }

@@ -83,10 +83,8 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
         .unwrap();
     }
     assert_eq!(second.get("/other").await.unwrap().0, 404);
-    let leads = async |replica: &Controller| {
-        let (_, text) = replica.get("/metrics").await.unwrap();
-        text.lines().any(|line| line == "linkerd_mc_leader 1")
-    };
+    let leads =
+        async |replica: &Controller| replica.metric("linkerd_mc_leader").await.unwrap() == Some(1);
     assert_eq!((leads(&first).await, leads(&second).await), (true, false));
     export(far, "leader", &web("two", "leader")).await;
     service(source, "leader", "two-leader", |_| true).await;
@@ -109,14 +107,7 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
     );
     eprintln!("stopped after {took:?}, handed over after {handover:?}");
     // What the first one found out and said while the other stood by is as good as found out and said by itself.
-    eventually("the other to catch up", SOON, async || {
-        let log = second.log();
-        Ok(log
-            .contains("in step with its target cluster")
-            .then_some(()))
-    })
-    .await
-    .unwrap();
+    second.in_step_within(SOON).await;
     assert_eq!(writes(source, "second", since), []);
     export(far, "leader", &web("three", "leader")).await;
     service(source, "leader", "three-leader", |_| true).await;

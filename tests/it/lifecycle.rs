@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::{
     fleet::{NAMESPACE, namespace},
     hub::hub,
-    links::{apply, condition_is, edit, mirror_is, objects, own_link, said, status_that, unlink},
+    links::{
+        apply, condition_is, edit, in_step, mirror_is, objects, own_link, said, status_that, unlink,
+    },
     objects::{
         addresses, annotation, cluster_ip, endpoints, export, gone, label, relabel, service,
         services, slices_that, web,
@@ -87,6 +89,7 @@ async fn an_edited_link_changes_what_it_mirrored() {
         status.mirrored == Some(1) && local.is_some_and(|local| local.name == "web-renamed")
     })
     .await;
+    in_step(west, "edit", &[]).await;
     unlink(west, "edit").await;
     gone(west, "edited", "web-renamed").await;
 }
@@ -128,6 +131,7 @@ async fn a_deleted_link_takes_all_that_it_made_with_it_and_a_new_one_brings_it_b
             addresses(s) == ["192.0.2.10"]
         })
         .await;
+        in_step(west, "unlink", &[]).await;
         unlink(west, "unlink").await;
         for name in [
             "web-unlink",
@@ -155,6 +159,10 @@ async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
     export(north, "twins", &web("from-north", "twin-a")).await;
     own_link(west, east, "twin-a", &[]).await;
     service(west, "twins", "from-east-twin-a", |_| true).await;
+    let gateway = |name: &str| format!("{name}{{target_cluster_name=\"twin-a\"}}");
+    hub.controller
+        .metric_is(&gateway("gateway_alive"), |v| v == Some(1.0))
+        .await;
 
     let mut younger = objects(north, "twin-b", &[]);
     younger[2]["spec"]["targetClusterName"] = json!("twin-a");
@@ -177,8 +185,26 @@ async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
     hub.controller.metric_is(ready, |v| v == Some(0.0)).await;
     unlink(west, "twin-c").await;
     hub.controller.metric_is(ready, |v| v.is_none()).await;
+    // The series of the gateway are those of the Link in charge.
+    for (name, value) in [("gateway_alive", 1), ("gateway_enabled", 1)] {
+        let found = hub.controller.metric(&gateway(name)).await.unwrap();
+        assert_eq!(found, Some(value), "{name}");
+    }
 
+    // Who takes over has a gateway that is not probed; then it has one again.
+    edit(west, "twin-b", json!({ "probeSpec": { "path": "" } })).await;
     unlink(west, "twin-a").await;
+    for name in ["gateway_alive", "gateway_enabled"] {
+        hub.controller
+            .metric_is(&gateway(name), |v| v == Some(0.0))
+            .await;
+    }
+    edit(west, "twin-b", json!({ "probeSpec": { "path": "/ready" } })).await;
+    for name in ["gateway_alive", "gateway_enabled"] {
+        hub.controller
+            .metric_is(&gateway(name), |v| v == Some(1.0))
+            .await;
+    }
     condition_is(west, "twin-b", "Ready", "True", "Mirroring").await;
     service(west, "twins", "from-north-twin-a", |_| true).await;
     gone(west, "twins", "from-east-twin-a").await;
@@ -191,6 +217,7 @@ async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
     })
     .await;
     gone(west, NAMESPACE, "probe-twin-a").await;
+    in_step(west, "twin-b", &[]).await;
     unlink(west, "twin-b").await;
 }
 
@@ -216,6 +243,7 @@ async fn a_local_namespace_may_go_and_come_back() {
     })
     .await;
     mirror_is(west, "here", "here-and-gone", "web", "Mirrored").await;
+    in_step(west, "here", &[]).await;
     unlink(west, "here").await;
 }
 
@@ -241,5 +269,6 @@ async fn a_remote_namespace_may_go_and_come_back() {
         addresses(s) == ["192.0.2.10"]
     })
     .await;
+    in_step(west, "there", &[]).await;
     unlink(west, "there").await;
 }

@@ -3,7 +3,7 @@
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use linkerd_mc::api::{
@@ -12,7 +12,10 @@ use linkerd_mc::api::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::{NAMESPACE, SOON, link_gen};
+use crate::{
+    fleet::{NAMESPACE, SOON, link_gen},
+    program::run,
+};
 
 /// The Links of a control plane.
 pub(crate) fn links(plane: &ControlPlane) -> Api<Link> {
@@ -68,6 +71,28 @@ pub(crate) async fn edit(plane: &ControlPlane, link: &str, spec: Value) {
         )
         .await
         .unwrap();
+}
+
+/// Waits until `plan` finds nothing to do for a Link: the controller has made what a fresh look at both clusters asks
+/// for. `flags` are those that the controller has and its Deployment does not.
+pub(crate) async fn in_step(plane: &ControlPlane, link: &str, flags: &[&str]) {
+    let args = [&["plan", "--link", link], flags].concat();
+    let what = format!("{} to find nothing to do", args.join(" "));
+    let waited = eventually(&what, SOON, async || {
+        let plan = run(plane.kubeconfig(), &args);
+        anyhow::ensure!(plan.code == 0, "{}{}", plan.stdout, plan.stderr);
+        anyhow::ensure!(plan.stderr.is_empty(), "{}", plan.stderr);
+        Ok(Some(()))
+    });
+    waited.await.unwrap();
+}
+
+/// Waits as [`in_step`] does, for each Link.
+pub(crate) async fn all_in_step(plane: &ControlPlane, flags: &[&str]) {
+    let all = links(plane).list(&ListParams::default()).await.unwrap();
+    for link in all {
+        in_step(plane, &link.name_any(), flags).await;
+    }
 }
 
 /// Deletes a Link.

@@ -2,18 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use control_plane::eventually;
+use control_plane::{ControlPlane, eventually};
 use kube::ResourceExt as _;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::{
-    fleet::{NAMESPACE, SOON, namespace},
+    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, install, namespace},
+    gateways::Gateways,
     hub::{Hub, hub},
-    links::{apply, condition_is, condition_says, edit, mirror_is, objects, status_that, unlink},
+    links::{
+        apply, condition_is, condition_says, edit, in_step, mirror_is, objects, status_that, unlink,
+    },
     objects::{
-        addresses, delete, endpoints, export, gone, label, ports, readiness, service, services,
-        slices_that, web,
+        addresses, cluster_ip, delete, endpoints, export, gone, label, ports, readiness, service,
+        services, slices_that, web,
     },
 };
 
@@ -23,11 +26,15 @@ const THRESHOLD: u32 = 2;
 
 /// Links west to east with a Link of its own whose gateway is probed at this path, once a second.
 async fn probed(hub: &Hub, cluster: &str, path: &str) {
-    let mut printed = objects(&hub.east, cluster, &[]);
+    link_probed(&hub.west, &hub.east, cluster, path).await;
+}
+
+async fn link_probed(source: &ControlPlane, target: &ControlPlane, cluster: &str, path: &str) {
+    let mut printed = objects(target, cluster, &[]);
     printed[2]["spec"]["probeSpec"] = json!({
         "path": path, "port": "4191", "period": "1s", "timeout": "1s", "failureThreshold": THRESHOLD.to_string(),
     });
-    apply(&hub.west, &printed).await;
+    apply(source, &printed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,6 +120,7 @@ async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
         })
         .await;
 
+    in_step(west, "pulse", &[]).await;
     unlink(west, "pulse").await;
     for name in [
         "gateway_alive",
@@ -125,6 +133,58 @@ async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
             .await;
     }
     hub.controller.metric_is(failed, |v| v.is_none()).await;
+}
+
+/// Nothing here resolves names of Services, so probes that go by name would fail. There is no kube-proxy either: who
+/// listens at the probe Service's ClusterIP stands for the gateway behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_need_no_dns_and_follow_the_probe_service() {
+    let far = &hub().await.east;
+    let source = ControlPlane::start_with_loopback_cluster_ips("probing").await;
+    let source = &source.unwrap();
+    install(source, "192.0.2.70").await;
+    let kubeconfig = source
+        .kubeconfig_through(source.url(), CONTROLLER, &CONTROLLER_GROUPS)
+        .unwrap();
+    let controller = Controller::start_probing(&kubeconfig, &["--leader-elect=false"]);
+    link_probed(source, far, "unnamed", "/unnamed").await;
+    let first = service(source, NAMESPACE, "probe-unnamed", |_| true).await;
+    let gateways = Gateways::at((cluster_ip(&first), 4191));
+    condition_is(source, "unnamed", "GatewayAlive", "True", "ProbeSucceeded").await;
+    let host = "probe-unnamed.linkerd-multicluster.svc:4191";
+    let hosts = gateways.hosts();
+    assert!(hosts.iter().all(|found| found == host), "{hosts:?}");
+
+    // A new probe Service has a new ClusterIP.
+    delete(source, NAMESPACE, "probe-unnamed").await;
+    let second = service(source, NAMESPACE, "probe-unnamed", |now| {
+        now.uid() != first.uid()
+    })
+    .await;
+    assert_ne!(cluster_ip(&second), cluster_ip(&first));
+    let followed = Gateways::at((cluster_ip(&second), 4191));
+    gateways.kill("/unnamed");
+    eventually("probes at the new ClusterIP", SOON, async || {
+        Ok((!followed.hosts().is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+    gateways.hosts();
+    eventually("more probes", SOON, async || {
+        Ok((!followed.hosts().is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(gateways.hosts(), [""; 0]);
+    condition_is(source, "unnamed", "GatewayAlive", "True", "ProbeSucceeded").await;
+    controller
+        .metric_is("gateway_alive{target_cluster_name=\"unnamed\"}", |v| {
+            v == Some(1.0)
+        })
+        .await;
+    in_step(source, "unnamed", &[]).await;
+    unlink(source, "unnamed").await;
+    gone(source, NAMESPACE, "probe-unnamed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,6 +200,7 @@ async fn a_gateway_that_never_lived_is_dead_not_alive() {
         readiness(s) == Some(false)
     })
     .await;
+    in_step(west, "stillborn", &[]).await;
     unlink(west, "stillborn").await;
 }
 
@@ -219,6 +280,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     edit(west, "probe", json!({ "gatewayAddress": "" })).await;
     status_that(west, "probe", |status| status.gateway.is_none()).await;
     gone(west, NAMESPACE, "probe-probe").await;
+    in_step(west, "probe", &[]).await;
     unlink(west, "probe").await;
 }
 
@@ -271,5 +333,6 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
     })
     .await;
     mirror_is(west, "nowhere", "nowhere", "web", "Mirrored").await;
+    in_step(west, "nowhere", &[]).await;
     unlink(west, "nowhere").await;
 }

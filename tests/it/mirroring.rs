@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::{
     fleet::{SOON, namespace},
     hub::hub,
+    links::in_step,
     objects::{
         addresses, annotation, endpoints, export, gone, label, relabel, service, services,
         slices_of, slices_that, web,
@@ -107,6 +108,7 @@ async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
         (owner.kind.as_str(), &owner.uid),
         ("Service", mirror.metadata.uid.as_ref().unwrap())
     );
+    in_step(west, "east", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,6 +146,7 @@ async fn the_mode_can_be_switched_back_and_forth_and_the_cluster_ip_stays() {
     }
     relabel(east, "switch", "web", None).await;
     gone(west, "switch", "web-east").await;
+    in_step(west, "east", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,6 +200,7 @@ async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
         .await
         .unwrap();
     gone(west, "changes", "web-east").await;
+    in_step(west, "east", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,6 +218,7 @@ async fn a_namespace_that_appears_later_gets_its_mirrors() {
     west.kubectl(&wait).await.unwrap();
     namespace("later", &[west]).await;
     service(west, "later", "web-east", |_| true).await;
+    in_step(west, "east", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,4 +265,5 @@ async fn a_users_service_with_the_mirrors_name_is_left_alone() {
         after.metadata.resource_version,
         before.metadata.resource_version
     );
+    in_step(west, "east", &[]).await;
 }

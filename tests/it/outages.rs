@@ -11,7 +11,7 @@ use crate::{
     faults::{ips, is_lost, is_well, said, through},
     fleet::{install, namespace},
     hub::hub,
-    links::{condition, own_link, status_that, unlink},
+    links::{condition, in_step, own_link, status_that, unlink},
     objects::{
         addresses, annotation, delete, export, gone, label, patch, ports, relabel, service,
         slices_that, web,
@@ -151,6 +151,7 @@ async fn a_long_outage_takes_nothing_away_and_no_more_is_written_after_it_than_w
         assert_eq!(after.get(name), before.get(name), "{name}");
     }
     for link in ["away", "stays"] {
+        in_step(west, link, &[]).await;
         unlink(west, link).await;
     }
     gone(west, "away", "same-away").await;
@@ -259,6 +260,7 @@ async fn a_target_that_was_restored_or_rebuilt_under_its_name_is_followed_withou
     let lost =
         |write: &String| write.starts_with("delete same") || write.starts_with("delete changed");
     assert!(!done.iter().any(lost), "{done:?}");
+    in_step(west, "mortal", &[]).await;
     unlink(west, "mortal").await;
     gone(west, "mortal", "same-mortal").await;
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{
     fleet::{SOON, namespace},
     hub::hub,
-    links::{condition_is, member_is, mirror_is, own_link, unlink},
+    links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, label, patch, ports, service,
         services, slices, slices_of, slices_that, web,
@@ -87,6 +87,7 @@ async fn mirrors_that_the_original_made_are_adopted() {
     // What the Link does not ask for goes, with its Endpoints; what is another Link's stays.
     gone(west, "adopted", "stale-adopt").await;
     assert!(endpoints.get_opt("stale-adopt").await.unwrap().is_none());
+    in_step(west, "adopt", &[]).await;
     unlink(west, "adopt").await;
     gone(west, "adopted", "web-adopt").await;
     service(west, "adopted", "web-somebody", |_| true).await;
@@ -189,6 +190,7 @@ async fn mirrors_that_people_changed_are_repaired() {
         now.metadata.resource_version,
         fenced.metadata.resource_version
     );
+    in_step(west, "repair", &[]).await;
     unlink(west, "repair").await;
     gone(west, "repairs", "web-repair").await;
 }
@@ -261,6 +263,7 @@ async fn a_federated_service_is_kept_in_order_and_a_users_is_left_alone() {
         })
         .await;
     }
+    in_step(west, "users", &[]).await;
     unlink(west, "users").await;
     gone(west, "users-federated", "free-federated").await;
     let after = services(west, "users-federated")
@@ -308,7 +311,9 @@ async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_made() {
     export(east, "names", &web(&long, "c")).await;
     let said = mirror_is(west, "later-c", "names", &long, "NameTooLong").await;
     assert!(said.message.contains("64 characters"), "{}", said.message);
+    in_step(west, "b-c", &[]).await;
     unlink(west, "b-c").await;
+    in_step(west, "later-c", &[]).await;
     unlink(west, "later-c").await;
     gone(west, "names", "a-b-c").await;
 }

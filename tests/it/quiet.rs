@@ -12,7 +12,7 @@ use crate::{
     fleet::{CONTROLLER, Controller, SOON, namespace},
     gateways::Gateways,
     hub::alone,
-    links::{condition_is, own_link, status_that, unlink},
+    links::{condition_is, in_step, own_link, status_that, unlink},
     objects::{addresses, export, gone, service, services, slices, slices_that, web},
 };
 
@@ -90,12 +90,7 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
             let since = source.audit().unwrap().len();
             assert_eq!(controller.terminate().0, Some(0));
             controller = Controller::start(source, &flags);
-            let caught_up = || controller.log().contains("in step with its target cluster");
-            eventually("the controller to catch up", SOON, async || {
-                Ok(caught_up().then_some(()))
-            })
-            .await
-            .unwrap();
+            controller.in_step_within(SOON).await;
             tokio::time::sleep(REST / 4).await;
             assert_eq!(said(source, since), [""; 0], "{round}");
         } else {
@@ -105,6 +100,7 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
             assert_eq!(said(source, since), [""; 0], "{round}");
         }
     }
+    in_step(source, "rest", &[flags[2]]).await;
     unlink(source, "rest").await;
     gone(source, "rest", "web-0-rest").await;
     gone(source, "rest", "db-0-rest").await;
@@ -153,14 +149,7 @@ async fn a_thousand_services_take_two_writes_each() {
     let started = Instant::now();
     let gateways = Gateways::start();
     let controller = Controller::start(source, &["--probe-address", &gateways.address()]);
-    eventually("a thousand mirrors", 3 * SOON, async || {
-        Ok(controller
-            .log()
-            .contains("in step with its target cluster")
-            .then_some(()))
-    })
-    .await
-    .unwrap();
+    controller.in_step_within(3 * SOON).await;
     eprintln!(
         "{MANY} Services were mirrored {:?} after the controller's start",
         started.elapsed()
@@ -197,6 +186,7 @@ async fn a_thousand_services_take_two_writes_each() {
         MANY
     );
     // The next to have these control planes finds them as they were.
+    in_step(source, "many", &[]).await;
     unlink(source, "many").await;
     eventually("no mirrors", 3 * SOON, async || {
         let left = services(source, "many").list(&mirrors).await?;

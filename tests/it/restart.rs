@@ -6,15 +6,56 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, namespace},
     hub::alone,
-    links::{own_link, said, status_that, unlink},
+    links::{in_step, own_link, said, status_that, unlink},
     objects::{
         addresses, cluster_ip, delete, export, gone, patch, ports, relabel, service, services,
         slices_that, web,
     },
     program::run,
 };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_of_the_original_starts_the_controller() {
+    let alone = alone().await;
+    let kubeconfig = alone
+        .source
+        .kubeconfig_through(alone.source.url(), CONTROLLER, &CONTROLLER_GROUPS)
+        .unwrap();
+    // What the original's chart passes, and two flags that people add.
+    let args = [
+        "service-mirror",
+        "-log-level=info",
+        "-log-format=plain",
+        "-event-requeue-limit=3",
+        "-namespace=linkerd-multicluster",
+        "-enable-headless-services",
+        "-enable-pprof=false",
+        "-probe-service=probe-east",
+        "-metrics-addr=127.0.0.1:0",
+        "-endpoint-refresh-period=1m",
+        "east",
+    ];
+    let mut controller = Controller::spawn(&kubeconfig, &args);
+    eventually("the controller to be ready", SOON, async || {
+        Ok((controller.get("/ready").await?.0 == 200).then_some(()))
+    })
+    .await
+    .unwrap();
+    let log = controller.log();
+    for word in [
+        "--metrics-addr",
+        "--event-requeue-limit",
+        "--endpoint-refresh-period",
+        "--probe-service",
+        "--enable-pprof",
+        "\"east\"",
+    ] {
+        assert_eq!(log.matches(word).count(), 1, "{word}: {log}");
+    }
+    assert_eq!(controller.terminate().0, Some(0));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changed_while_the_controller_was_down_is_made_up_for() {
@@ -87,6 +128,7 @@ async fn what_changed_while_the_controller_was_down_is_made_up_for() {
     .await;
     assert!(said(&status.mirror_services, "down", "deleted").is_none());
     assert!(status.federated_services.is_empty());
+    in_step(source, "down", &[]).await;
     unlink(source, "down").await;
     gone(source, "down", "new-down").await;
 }
@@ -187,6 +229,7 @@ async fn namespaces_are_created_where_that_is_wanted_and_allowed() {
         status.mirrored == Some(3) && status.unhealthy == Some(0)
     })
     .await;
+    in_step(source, "wanted", &["--enable-namespace-creation"]).await;
     unlink(source, "wanted").await;
     gone(source, "wanted", "one-wanted").await;
 }
@@ -258,5 +301,6 @@ async fn a_definition_of_links_without_our_fields_is_good_enough() {
         .kubectl_stdin(&["apply", "-f", "-"], &printed)
         .await
         .unwrap();
+    in_step(source, "plain", &[]).await;
     unlink(source, "plain").await;
 }

@@ -8,7 +8,7 @@ use crate::{
     fleet::{Controller, NAMESPACE, namespace},
     hub::{alone, hub},
     links::{
-        apply, condition, condition_is, events, links, mirror_is, objects, own_link, said,
+        apply, condition, condition_is, events, in_step, links, mirror_is, objects, own_link, said,
         status_that, unlink,
     },
     objects::{delete, export, gone, relabel, service, web},
@@ -125,6 +125,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
         s.mirror_services.is_empty() && s.federated_services.is_empty()
     })
     .await;
+    in_step(west, "shown", &[]).await;
     unlink(west, "shown").await;
     gone(west, "shown", "web-shown").await;
 }
@@ -162,6 +163,7 @@ async fn the_same_news_is_told_once() {
         .iter()
         .filter(|event| event.message.as_deref() == Some(&format!("told/web: {message}")));
     assert_eq!(about_web.count(), 1);
+    in_step(west, "told", &[]).await;
     unlink(west, "told").await;
 }
 
@@ -193,6 +195,7 @@ async fn more_services_than_the_limit_are_left_out_and_nothing_is_lost() {
         s.mirrored == Some(3) && condition(s, "LimitExceeded").is_none()
     })
     .await;
+    in_step(source, "limit", &[]).await;
     unlink(source, "limit").await;
     gone(source, "limit", "a-limit").await;
 }
@@ -213,6 +216,7 @@ async fn a_cluster_that_does_not_answer_concerns_its_own_link_only() {
     service(west, "silence", "web-east", |_| true).await;
     apply(west, &objects(east, "silence", &[])).await;
     condition_is(west, "silence", "Ready", "True", "Mirroring").await;
+    in_step(west, "silence", &[]).await;
     unlink(west, "silence").await;
 }
 
@@ -237,5 +241,6 @@ async fn a_status_that_somebody_else_changed_is_put_right() {
         s.mirrored == Some(1) && alive == Some(true)
     })
     .await;
+    in_step(west, "defaced", &[]).await;
     unlink(west, "defaced").await;
 }

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use super::Verdict;
 use crate::{
-    api::labels,
+    api::{labels, link::LinkObject},
     check::facts::{Facts, LinkFacts, annotation},
     mirror::Target,
 };
 
 /// Fields that our CRD adds to a Link's status.
-const STATUS_FIELDS: [&str; 6] = [
+const STATUS_FIELDS: [&str; 7] = [
     "conditions",
     "gateway",
     "mirrored",
     "federated",
     "unhealthy",
+    "targetClusterName",
     "observedGeneration",
 ];
 
@@ -108,10 +109,14 @@ pub(super) fn valid(facts: &Facts) -> Verdict {
 fn invalid(link: &LinkFacts) -> Vec<String> {
     let mut problems = Vec::new();
     // As the controller reads it; whether headless Services are on makes no Link invalid.
-    if let Err(error) = Target::parse(&link.link, false) {
+    let object = LinkObject {
+        link: link.link.clone(),
+        unreadable: link.unreadable.clone(),
+    };
+    if let Err(error) = Target::parse_object(&object, false) {
         problems.push(error.to_string());
     }
-    if link.link.spec.cluster_credentials_secret.is_empty() {
+    if link.unreadable.is_none() && link.link.spec.cluster_credentials_secret.is_empty() {
         problems.push("spec.clusterCredentialsSecret is empty".to_owned());
     }
     problems

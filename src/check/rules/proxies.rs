@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Verdict, controllers::tag};
 use crate::{
-    api::link::LinkerdConfig,
+    api::link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     check::{
         anchors,
         facts::{Facts, MeshedPod},
@@ -17,14 +17,8 @@ const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
 pub(super) fn endpoint_slices(facts: &Facts) -> Verdict {
     match &facts.survey.config {
         Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
-        // Linkerd's default is on.
-        Ok(config) if config.rest.get("enableEndpointSlices") == Some(&Value::Bool(false)) => {
-            Verdict::fail(
-                "enableEndpointSlices is off: Linkerd reads Endpoints, and mirrors have EndpointSlices only\n\
-             switch it on: `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`",
-            )
-        }
-        Ok(_) => Verdict::Pass,
+        Ok(config) if config.reads_endpoint_slices() => Verdict::Pass,
+        Ok(_) => Verdict::fail(format!("{NO_ENDPOINT_SLICES}\n{READ_ENDPOINT_SLICES}")),
     }
 }
 

@@ -53,6 +53,7 @@ fn service_status(name: &str, condition: &Value) -> Value {
 
 fn link(cluster: &str) -> LinkFacts {
     LinkFacts {
+        unreadable: None,
         link: from(json!({
             "apiVersion": "multicluster.linkerd.io/v1alpha3",
             "kind": "Link",
@@ -154,6 +155,7 @@ fn well() -> Facts {
                 "mirrored",
                 "federated",
                 "unhealthy",
+                "targetClusterName",
                 "observedGeneration",
             ]
             .map(str::to_owned)
@@ -258,7 +260,8 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link CRD exists", |f| f.may_list_links = no(), Level::Error, "refused"),
     ("Link CRD exists", |f| f.may_list_links = Ok(false), Level::Error, "not permitted to list Links"),
     ("Link CRD is up to date", |f| f.crd = no(), Level::Warning, "cannot read the CRD: refused"),
-    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "it lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.observedGeneration, columns for kubectl"),
+    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "it lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl"),
+    ("Link resources are valid", |f| east(f).unreadable = Some("spec.selector.matchLabels: no text".into()), Level::Error, "failed to read the Link: spec.selector.matchLabels"),
     ("Link resources are valid", |f| f.survey.links = no(), Level::Error, "cannot list Links: refused"),
     ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Level::Error, "Link linkerd-multicluster/east: spec.targetClusterName \"\" is no DNS label"),
     ("Link resources are valid", |f| east(f).link.spec.cluster_credentials_secret.clear(), Level::Error, "spec.clusterCredentialsSecret is empty"),

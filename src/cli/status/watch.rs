@@ -10,7 +10,7 @@ use kube::{
 
 use super::{Format, NO_LINKS, StatusArgs, ask, render, view};
 use crate::{
-    api::link::Link,
+    api::link::LinkObject,
     check::{printable, survey::WATCH, topology::Edge},
     cli::{fleet::Member, output, table::terminal_width},
     controller::clock,
@@ -32,7 +32,7 @@ pub(super) fn changes(members: &[Member]) -> anyhow::Result<Changes> {
         let Ok(source) = &member.source else {
             continue;
         };
-        let api: Api<Link> = Api::all(source.watch_client()?);
+        let api: Api<LinkObject> = Api::all(source.watch_client()?);
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let events = watcher(api, watcher::Config::default().timeout(seconds));
         // An error is a change too: the cluster can no longer be asked.

@@ -2,20 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use super::{Engine, LOOK_AGAIN};
+use super::{
+    Engine,
+    confirm::{Basis, Question, Said},
+};
 use crate::{
-    api::{k8s::Service, link::LinkStatus, wire::Wire},
+    api::{k8s::Service, link::LinkStatus},
     controller::{
-        apply::{Answer, Failure, Writer, Written, request},
-        events::{News, is_recorded},
+        apply::{Failure, Writer, Written},
+        events::{News, What, is_recorded},
+        queue,
     },
-    mirror::{
-        self, Key, Kind, NamespacePhase, Owner, Plan, Problem, Reason, RemoteRef, Report, Reported,
-        Target, owner,
-    },
+    mirror::{Key, Kind, NamespacePhase, Owner, Plan, Problem, Reason, Report, Reported, owner},
 };
 
 /// The API server is left alone for so long at a time, at most.
@@ -37,74 +38,28 @@ pub(super) enum Done {
         sent: Box<LinkStatus>,
         ended: Result<Box<LinkStatus>, String>,
     },
-    /// A name that belonged to somebody else was looked at.
-    Looked {
-        namespace: String,
-        name: String,
+    /// A name that belonged to somebody else was looked up.
+    LookedUp {
+        name: (String, String),
         found: Result<Option<Box<Service>>, Failure>,
+    },
+    /// A target cluster was asked whether a Service is really not exported.
+    Confirmed {
+        question: Question,
+        basis: Box<Basis>,
+        asked: Instant,
+        said: Said,
     },
 }
 
-/// Executes a plan, once each of `asked` has been confirmed by its own cluster.
-pub(super) async fn execute(
-    writer: &Writer,
-    key: Key,
-    plan: Plan,
-    asked: Vec<(Client, Target, RemoteRef)>,
-) -> Done {
-    let Plan { writes, report, .. } = plan;
-    for (client, target, remote) in asked {
-        if let Err(failure) = confirm(client, &target, &remote, &key).await {
-            let (written, ended) = (Vec::new(), Err(failure));
-            return Done::Plan {
-                key,
-                report: Vec::new(),
-                written,
-                ended,
-            };
-        }
-    }
-    let (written, ended) = writer.apply(writes).await;
+/// Executes a plan.
+pub(super) async fn execute(writer: &Writer, key: Key, plan: Plan) -> Done {
+    let (written, ended) = writer.apply(plan.writes).await;
     Done::Plan {
         key,
-        report,
+        report: plan.report,
         written,
         ended,
-    }
-}
-
-/// Asks the target cluster itself whether a Service is really not exported.
-async fn confirm(
-    client: Client,
-    target: &Target,
-    remote: &RemoteRef,
-    key: &Key,
-) -> Result<(), Failure> {
-    let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
-    let live = match request(api.get(&remote.service)).await {
-        Ok(live) => Service::from(live),
-        Err(Answer::Status(status)) if status.code == 404 => return Ok(()),
-        Err(Answer::Status(status)) => {
-            return Err(Failure::Refused {
-                message: status.message.clone(),
-                wait: None,
-            });
-        }
-        Err(Answer::None(message)) => {
-            return Err(Failure::Refused {
-                message,
-                wait: None,
-            });
-        }
-    };
-    let exported = match key {
-        Key::Federated { .. } => mirror::member(target, &live),
-        Key::Mirror { .. } | Key::Probe { .. } => mirror::mode(target, &live).is_some(),
-    };
-    if exported {
-        Err(Failure::Outdated(None))
-    } else {
-        Ok(())
     }
 }
 
@@ -126,11 +81,13 @@ impl Engine {
                 sent,
                 ended,
             } => self.status_written(&link, uid.as_deref(), *sent, ended.map(|stored| *stored)),
-            Done::Looked {
-                namespace,
-                name,
-                found,
-            } => self.looked(namespace, name, found),
+            Done::LookedUp { name, found } => self.looked_up(name, found),
+            Done::Confirmed {
+                question,
+                basis,
+                asked,
+                said,
+            } => self.confirmed(&question, *basis, asked, said),
         }
         false
     }
@@ -146,15 +103,17 @@ impl Engine {
         for written in written {
             self.absorb_written(written);
         }
+        self.follow_probes(std::slice::from_ref(key));
         match ended {
             Ok(()) => {
+                self.problems.recovered(key);
                 self.said(report);
                 self.settle(key);
                 if let Some(since) = self.changed.remove(key) {
                     self.metrics.propagated(since.elapsed());
                 }
                 // Planning again costs microseconds, and shows that what is now is what should be.
-                self.queue.mark(key.clone());
+                self.queue.mark_again(key);
                 self.queue.done(key);
             }
             Err(Failure::Fenced) => return true,
@@ -169,10 +128,8 @@ impl Engine {
                 name,
                 who,
             }) => {
-                self.look_again
-                    .insert((namespace.clone(), name.clone()), now + LOOK_AGAIN);
-                self.world.foreign.insert((namespace, name), who);
-                self.queue.mark(key.clone());
+                self.found_foreign((namespace, name), who);
+                self.queue.mark_again(key);
                 self.queue.done(key);
             }
             Err(Failure::NoNamespace) => {
@@ -185,7 +142,7 @@ impl Engine {
                 self.queue.failed(key, now, Some(Duration::from_secs(1)));
             }
             Err(Failure::Refused { message, wait }) => {
-                tracing::warn!(%key, "{message}");
+                self.problems.failed(key, &message);
                 self.said(&failed(report, Reason::Error, &message));
                 self.settle(key);
                 // It is meant for all that we ask of it, whatever happens meanwhile.
@@ -199,7 +156,7 @@ impl Engine {
     }
 
     /// Puts the answer to a write where the watch will put it a moment later.
-    fn absorb_written(&mut self, written: Written) {
+    pub(super) fn absorb_written(&mut self, written: Written) {
         let world = &mut self.world;
         match written {
             Written::Service(service) => {
@@ -230,31 +187,23 @@ impl Engine {
                     namespaces.entry(name).or_insert(NamespacePhase::Active);
                 }
             }
-            Written::Gone(kind, namespace, name) => {
-                let gone = match kind {
+            Written::Gone(gone) => {
+                let gone = match gone.kind {
                     Kind::EndpointSlice => {
                         for store in [&mut world.slices, &mut world.probe_slices] {
-                            store
-                                .as_mut()
-                                .and_then(|store| store.forget(&namespace, &name));
+                            store.as_mut().and_then(|store| gone.forget(store));
                         }
                         None
                     }
                     Kind::Service | Kind::Namespace => {
-                        let probe = world
-                            .probes
-                            .as_mut()
-                            .and_then(|store| store.forget(&namespace, &name));
-                        let mirror = world
-                            .mirrors
-                            .as_mut()
-                            .and_then(|store| store.forget(&namespace, &name));
+                        let probe = world.probes.as_mut().and_then(|store| gone.forget(store));
+                        let mirror = world.mirrors.as_mut().and_then(|store| gone.forget(store));
                         mirror.or(probe)
                     }
                 };
                 // A name that is free again may be wanted by others.
                 let keys = gone.map(|gone: Arc<Service>| self.world.keys_of_local(&gone));
-                self.mark_all(keys.into_iter().flatten());
+                self.mark_all(queue::LOCAL, keys.into_iter().flatten());
             }
         }
     }
@@ -284,10 +233,12 @@ impl Engine {
             let news = News {
                 link: (self.world.config.namespace.clone(), link),
                 link_uid: state.link.uid(),
-                remote: remote.clone(),
-                remote_uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
-                remote_client: state.client(),
-                problem: problem.clone(),
+                what: What::Skipped {
+                    remote: remote.clone(),
+                    uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
+                    client: state.client(),
+                    problem: problem.clone(),
+                },
             };
             tracing::info!(
                 service = format!("{}/{}", remote.namespace, remote.service),
@@ -303,29 +254,6 @@ impl Engine {
             // Rationed anyway: what does not fit is dropped, the status has it.
             let _ = self.news.try_send(news);
         }
-    }
-
-    fn looked(
-        &mut self,
-        namespace: String,
-        name: String,
-        found: Result<Option<Box<Service>>, Failure>,
-    ) {
-        let Ok(found) = found else { return };
-        if found
-            .as_ref()
-            .is_some_and(|found| owner(&found.metadata) == Owner::Foreign)
-        {
-            return;
-        }
-        let mut keys = self.world.claimants(&namespace, &name);
-        keys.extend(self.world.keys_of_namespace(&namespace));
-        self.look_again.remove(&(namespace.clone(), name.clone()));
-        self.world.foreign.remove(&(namespace, name));
-        if let Some(found) = found {
-            self.absorb_written(Written::Service(Arc::from(found)));
-        }
-        self.mark_all(keys);
     }
 }
 

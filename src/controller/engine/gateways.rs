@@ -1,13 +1,16 @@
 //! Gateways of Links: where they are, whether they live. Their tasks report, the engine decides.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{Gateway, GatewayState, Key, Liveness, probe_name, status::GatewayFacts},
+    mirror::{
+        Gateway, GatewayState, Key, Liveness, Probe, World, probe_name, status::GatewayFacts,
+    },
 };
 
 /// Something that a gateway's tasks report.
@@ -25,6 +28,8 @@ pub(super) enum Signal {
 pub(super) struct GatewayWatch {
     id: u64,
     gateway: Gateway,
+    /// Where probes go now, `host:port`; `None` while the probe Service has no ClusterIP.
+    address: watch::Sender<Option<String>>,
     stop: CancellationToken,
 }
 
@@ -42,8 +47,15 @@ impl Engine {
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
         let links = self.world.links.as_mut();
-        if let Some(entry) = links.and_then(|links| links.get_mut(name)) {
-            *entry.gateway = gateway;
+        let listed = self.links.get(name).and_then(|state| {
+            let status = state.link.status.as_ref()?;
+            status.target_cluster_name.clone()
+        });
+        if let Some(links) = links
+            && let Some(mut entry) = links.remove(name)
+        {
+            (entry.gateway, entry.listed) = (gateway, listed);
+            links.insert(name.to_owned(), entry);
         }
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
@@ -71,7 +83,24 @@ impl Engine {
         }
     }
 
-    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway.
+    /// The Link is in charge of its target cluster now: the series of the gateway are its own from here on.
+    pub(super) fn take_gateway(&mut self, name: &str) {
+        let Some((target, _)) = self.world.probe_link(name) else {
+            return;
+        };
+        for (other, state) in &mut self.links {
+            if other != name && state.link.spec.target_cluster_name == target.cluster {
+                state.watched = None;
+            }
+        }
+        if (self.links.get(name)).is_some_and(|state| state.watched.is_none()) {
+            self.metrics.gateway_enabled(&target.cluster, false);
+        }
+        self.watch_gateway(name);
+    }
+
+    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not in charge of its
+    /// target cluster has none, and leaves the series of the gateway alone.
     pub(super) fn watch_gateway(&mut self, name: &str) {
         if !self.leading {
             return;
@@ -81,6 +110,7 @@ impl Engine {
             .and_then(|links| links.get(name))
             .map(|entry| entry.target.clone());
         let Some(Ok(target)) = target else { return };
+        let in_charge = self.world.probe_link(name).is_some();
         let entry = self
             .world
             .links
@@ -89,10 +119,7 @@ impl Engine {
         let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
             return;
         };
-        let wanted = target
-            .gateway
-            .as_ref()
-            .filter(|_| state.facts.duplicate_of.is_none());
+        let wanted = target.gateway.as_ref().filter(|_| in_charge);
         if state.watched.as_ref().map(|watched| &watched.gateway) == wanted {
             return;
         }
@@ -100,7 +127,9 @@ impl Engine {
         let Some(wanted) = wanted else {
             *entry.gateway = GatewayState::default();
             state.facts.gateway = None;
-            self.metrics.gateway_enabled(&target.cluster, false);
+            if in_charge {
+                self.metrics.gateway_enabled(&target.cluster, false);
+            }
             return;
         };
         self.sessions += 1;
@@ -137,16 +166,20 @@ impl Engine {
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
+        let (address, where_to) = watch::channel(None);
         if let Ok(Some(settings)) = wanted.probe.clone() {
-            let service = format!(
-                "{}.{}.svc:{}",
-                probe_name(name),
-                self.settings.config.namespace,
-                settings.port
-            );
-            let address = self.settings.probe_address.clone().unwrap_or(service);
+            let namespace = &self.settings.config.namespace;
+            let to = match &self.settings.probe_address {
+                Some(_) => None,
+                None => Some(format!(
+                    "{}.{namespace}.svc:{}",
+                    probe_name(name),
+                    settings.port
+                )),
+            };
             let to = probe::ProbeTarget {
-                address,
+                address: where_to,
+                host: to,
                 path: settings.path.clone(),
             };
             let (signals, name, stop) = (self.signals.clone(), name.to_owned(), stop.clone());
@@ -155,14 +188,54 @@ impl Engine {
                 let sink = |report| {
                     let _ = signals.send((name.clone(), id, Signal::Probed(report)));
                 };
-                probe::run(&cluster, &to, &settings, &metrics, sink, stop).await;
+                probe::run(&cluster, to, &settings, &metrics, sink, stop).await;
                 let _ = signals.send((name, id, Signal::Ended(cluster)));
             });
         }
         state.watched = Some(GatewayWatch {
             id,
             gateway: wanted.clone(),
+            address,
             stop,
+        });
+        self.follow_probe(name);
+    }
+
+    /// Tells the probes of these Links where their probe Services are, which may have come, changed or gone.
+    pub(super) fn follow_probes(&mut self, keys: &[Key]) {
+        for key in keys {
+            if let Key::Probe { link } = key {
+                self.follow_probe(link);
+            }
+        }
+    }
+
+    fn follow_probe(&mut self, name: &str) {
+        let Some(state) = self.links.get_mut(name) else {
+            return;
+        };
+        let Some(watched) = &state.watched else {
+            return;
+        };
+        let Ok(Some(probe)) = &watched.gateway.probe else {
+            return;
+        };
+        let fixed = self.settings.probe_address.clone();
+        let now = fixed.or_else(|| address(&self.world, name, probe));
+        if let Some(facts) = &mut state.facts.gateway {
+            let unprobed = match now {
+                Some(_) => None,
+                None => Some(format!("Service {} has no ClusterIP yet", probe_name(name))),
+            };
+            if facts.unprobed != unprobed {
+                facts.unprobed = unprobed;
+                state.status.touch();
+            }
+        }
+        watched.address.send_if_modified(|known| {
+            let changed = *known != now;
+            *known = now;
+            changed
         });
     }
 
@@ -218,6 +291,12 @@ impl Engine {
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.world.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));
-        self.mark_all(keys);
+        self.mark_all(&cluster, keys);
     }
+}
+
+/// Where the probe Service of a Link listens: its ClusterIP, so that no answer of DNS is needed to probe.
+fn address(world: &World, link: &str, probe: &Probe) -> Option<String> {
+    let ip = world.probe_address(link)?;
+    Some(SocketAddr::new(ip, probe.port).to_string())
 }

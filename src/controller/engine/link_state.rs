@@ -18,7 +18,7 @@ use crate::{
         watch::Contact,
     },
     mirror::{
-        Key, Objects, Remote,
+        Key, Names, Objects, Remote,
         status::{Facts, Ledger},
     },
 };
@@ -50,7 +50,13 @@ pub(super) struct Pending {
     pub(super) session: Session,
     pub(super) services: Vec<Option<Objects<Service>>>,
     pub(super) slices: Vec<Option<Objects<EndpointSlice>>>,
+    /// Whether it follows the slices that no selector finds: once all Services are listed.
+    pub(super) follows_custom: bool,
+    /// Services whose slices it follows and has not listed.
+    pub(super) unlisted: Names,
     pub(super) over_limit: bool,
+    /// What it meets, by source: the Link's troubles once it is complete.
+    pub(super) troubles: BTreeMap<usize, String>,
 }
 
 impl LinkState {
@@ -73,11 +79,6 @@ impl LinkState {
     /// A client of the target cluster.
     pub(super) fn client(&self) -> Option<Client> {
         self.current.as_ref()?.client.clone()
-    }
-
-    /// A client of the target cluster, if it is this one.
-    pub(super) fn client_of(&self, cluster: &str) -> Option<Client> {
-        (self.link.spec.target_cluster_name == cluster).then(|| self.client())?
     }
 
     pub(super) fn end_sessions(&mut self) {
@@ -117,10 +118,17 @@ impl LinkState {
     /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
     /// again, after it was not.
     pub(super) fn set_contact(&mut self, source: usize, contact: Contact) -> bool {
-        match contact {
-            Contact::Alive => self.troubles.remove(&source),
-            Contact::Lost(message) => self.troubles.insert(source, message),
-        };
+        note(&mut self.troubles, source, contact);
+        self.judge_contact()
+    }
+
+    /// A session is complete: what it met is what counts from now on.
+    pub(super) fn take_troubles(&mut self, troubles: BTreeMap<usize, String>) {
+        self.troubles = troubles;
+        self.judge_contact();
+    }
+
+    fn judge_contact(&mut self) -> bool {
         let now = match self.troubles.values().next() {
             None => Ok(()),
             Some(message) => Err(message.clone()),
@@ -138,10 +146,19 @@ impl LinkState {
     }
 }
 
+/// Takes down what one source met.
+pub(super) fn note(troubles: &mut BTreeMap<usize, String>, source: usize, contact: Contact) {
+    match contact {
+        Contact::Alive => troubles.remove(&source),
+        Contact::Lost(message) => troubles.insert(source, message),
+    };
+}
+
 /// The remote view that a complete session gives.
 pub(super) fn complete(pending: &mut Pending) -> Option<Remote> {
-    let complete =
-        pending.services.iter().all(Option::is_some) && pending.slices.iter().all(Option::is_some);
+    let complete = pending.follows_custom
+        && pending.services.iter().all(Option::is_some)
+        && pending.slices.iter().all(Option::is_some);
     complete.then(|| Remote {
         services: pending
             .services
@@ -150,5 +167,6 @@ pub(super) fn complete(pending: &mut Pending) -> Option<Remote> {
             .collect(),
         slices: pending.slices.iter_mut().filter_map(Option::take).collect(),
         over_limit: pending.over_limit,
+        unlisted: std::mem::take(&mut pending.unlisted),
     })
 }

@@ -1,33 +1,35 @@
 //! Links come, change and go; so do their sessions, their probes and all that is known through them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use kube::{ResourceExt as _, core::DeserializeGuard};
+use kube::ResourceExt as _;
 
 use super::{
     Engine,
     link_state::{LinkState, Pending},
 };
 use crate::{
-    api::link::Link,
+    api::link::LinkObject,
     controller::{
+        events::{INVALID_LINK, News, What},
+        queue,
         session::{Session, Spec},
         watch::Change,
     },
-    mirror::{GatewayState, Key, LinkEntry, Selector, Target, status::Ledger},
+    mirror::{Key, LinkEntry, Objects, Queries, status::Ledger},
 };
 
 impl Engine {
     /// Takes in a change of Links. Links that differ only in status or metadata restart nothing.
-    pub(super) fn links_changed(&mut self, change: Change<DeserializeGuard<Link>>) {
-        let name = |object: &DeserializeGuard<Link>| match &object.0 {
-            Ok(link) => link.name_any(),
-            Err(invalid) => invalid.metadata.name.clone().unwrap_or_default(),
-        };
-        match change {
+    pub(super) fn links_changed(&mut self, change: Change<LinkObject>) {
+        // Links that the change may have made, or unmade, a duplicate: those of the clusters that it names.
+        let concerned = match change {
             Change::List { objects, .. } => {
                 self.world.links.get_or_insert_default();
-                let listed: BTreeSet<String> = objects.iter().map(|object| name(object)).collect();
+                let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
                 let gone: Vec<_> = self
                     .links
                     .keys()
@@ -40,27 +42,42 @@ impl Engine {
                 for object in &objects {
                     self.link_seen(object);
                 }
+                self.links.keys().cloned().collect()
             }
-            Change::Apply(object) => self.link_seen(&object),
-            Change::Delete(object) => self.link_gone(&name(&object)),
-        }
-        self.check_duplicates();
-        self.check_sessions();
-    }
-
-    fn link_seen(&mut self, object: &DeserializeGuard<Link>) {
-        let link = match &object.0 {
-            Ok(link) => Arc::new(link.clone()),
-            Err(invalid) => {
-                // What it was before stays; there is no status to write for what cannot be read.
-                tracing::warn!(
-                    link = invalid.metadata.name,
-                    "a Link cannot be read: {}",
-                    invalid.error
-                );
-                return;
+            Change::Apply(object) => {
+                let name = object.name_any();
+                let before = self.rivals(&name);
+                self.link_seen(&object);
+                [vec![name.clone()], before, self.rivals(&name)].concat()
+            }
+            Change::Delete(object) => {
+                let name = object.name_any();
+                let before = self.rivals(&name);
+                self.link_gone(&name);
+                before
             }
         };
+        self.check_links(&concerned);
+    }
+
+    /// Names of the Links that name the same target cluster as this one does, itself included.
+    fn rivals(&self, link: &str) -> Vec<String> {
+        let links = self.world.links.as_ref();
+        let naming = links.and_then(|links| {
+            let named = links.get(link)?.cluster.as_deref()?;
+            Some(links.naming(named))
+        });
+        naming.into_iter().flatten().map(str::to_owned).collect()
+    }
+
+    /// Sees to it that of the Links of one cluster the one in charge, and no other, has a session.
+    pub(super) fn check_links(&mut self, links: &[String]) {
+        self.check_duplicates(links);
+        self.check_sessions(links);
+    }
+
+    fn link_seen(&mut self, object: &LinkObject) {
+        let link = Arc::new(object.link.clone());
         let name = link.name_any();
         if self
             .links
@@ -69,68 +86,78 @@ impl Engine {
         {
             self.link_gone(&name); // deleted and created again, unseen
         }
-        let target = Target::parse(&link, self.settings.headless);
-        let entries = self.world.links.get_or_insert_default();
+        let mut entry = LinkEntry::new(object, self.settings.headless);
+        let links = self.world.links.get_or_insert_default();
+        let before = links.get(&name);
         let state = self
             .links
             .entry(name.clone())
             .or_insert_with(|| LinkState::new(link.clone()));
-        let news = entries
-            .get(&name)
-            .is_none_or(|entry| entry.target != target);
         state.status.seen(&link);
         if state.facts.generation != link.metadata.generation {
             state.facts.generation = link.metadata.generation;
             state.status.touch();
         }
-        state.facts.invalid = target.as_ref().err().map(ToString::to_string);
-        state.link = link.clone();
-        if !news {
+        state.link = link;
+        let same = |before: &LinkEntry| {
+            (&before.cluster, &before.target) == (&entry.cluster, &entry.target)
+        };
+        if before.is_some_and(same) {
             return;
         }
+        state.facts.invalid = entry.target.as_ref().err().map(ToString::to_string);
         state.status.touch();
-        let cluster = link.spec.target_cluster_name.clone();
-        let before = entries.get(&name).map(|entry| entry.cluster.clone());
-        let left = before.clone().filter(|before| *before != cluster);
-        let moved = left.is_some();
-        let mut keys = before
-            .map(|before| self.world.keys_of_cluster(&before))
-            .unwrap_or_default();
-        if moved {
+        let left = before.and_then(|before| before.left_for(&entry));
+        if left.is_some() {
             // Another cluster: nothing that is known of the old one is true of it.
-            if let Some(state) = self.links.get_mut(&name) {
-                state.end_sessions();
-                state.watched = None;
-                state.ledger = Ledger::default();
-                state.carried = false;
-            }
+            state.end_sessions();
+            state.watched = None;
+            state.ledger = Ledger::default();
+            state.carried = false;
         }
-        let old = self.world.links.get_or_insert_default().remove(&name);
-        let (remote, gateway) = old
-            .filter(|_| !moved)
-            .map_or((None, None), |old| (old.remote, Some(old.gateway)));
-        let gateway = match gateway {
-            Some(gateway) => gateway,
-            None if moved => GatewayState::default(),
-            None => self.remembered(&name),
-        };
-        let entry = LinkEntry {
-            cluster: cluster.clone(),
-            target,
-            remote,
-            gateway,
-        };
-        self.world
-            .links
-            .get_or_insert_default()
-            .insert(name.clone(), entry);
+        if before.is_none() {
+            entry.gateway = self.remembered(&name);
+        }
+        let cluster = entry.known_cluster().unwrap_or(queue::LOCAL).to_owned();
+        let keys = self.world.change_link(&name, |links| {
+            if let Some(before) = links.remove(&name) {
+                entry.listed = before.listed;
+                if left.is_none() {
+                    (entry.remote, entry.gateway) = (before.remote, before.gateway);
+                }
+            }
+            links.insert(name.clone(), entry);
+        });
         if let Some(left) = left {
             self.forget_metrics(&name, &left);
         }
+        self.tell_invalid(&name);
         self.watch_gateway(&name);
-        keys.extend(self.world.keys_of_cluster(&cluster));
-        keys.push(Key::probe(&name));
-        self.mark_all(keys);
+        self.mark_all(&cluster, keys);
+    }
+
+    /// Tells people of a Link that cannot be worked with, unless its status tells it already.
+    pub(super) fn tell_invalid(&mut self, name: &str) {
+        let Some(state) = self.links.get(name).filter(|_| self.leading) else {
+            return;
+        };
+        let Some(message) = &state.facts.invalid else {
+            return;
+        };
+        tracing::warn!(link = name, "invalid Link: {message}");
+        let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
+        // A long message is cut there.
+        let told = known.any(|known| {
+            known.reason == INVALID_LINK && message.starts_with(known.message.as_str())
+        });
+        if !told {
+            // Rationed anyway: what does not fit is dropped, the status has it.
+            let _ = self.news.try_send(News {
+                link: (self.world.config.namespace.clone(), name.to_owned()),
+                link_uid: state.link.uid(),
+                what: What::InvalidLink(message.clone()),
+            });
+        }
     }
 
     /// Drops the series of a Link, and those of a cluster that no Link names any more.
@@ -151,21 +178,17 @@ impl Engine {
             return;
         };
         let cluster = state.link.spec.target_cluster_name.clone();
-        let mut keys = self.world.keys_of_cluster(&cluster);
-        if let Some(links) = &mut self.world.links {
-            links.remove(name);
-        }
-        keys.extend(self.world.keys_of_cluster(&cluster));
-        keys.push(Key::probe(name));
-        self.mark_all(keys);
+        let keys = self
+            .world
+            .change_link(name, |links| drop(links.remove(name)));
+        self.mark_all(&cluster, keys);
         self.forget_metrics(name, &cluster);
     }
 
     /// Where two Links name one cluster, the older has it; the other says so and does nothing.
-    pub(super) fn check_duplicates(&mut self) {
-        let names: Vec<String> = self.links.keys().cloned().collect();
-        for name in names {
-            let Some(state) = self.links.get(&name) else {
+    fn check_duplicates(&mut self, links: &[String]) {
+        for name in links {
+            let Some(state) = self.links.get(name) else {
                 continue;
             };
             let cluster = state.link.spec.target_cluster_name.clone();
@@ -173,10 +196,10 @@ impl Engine {
                 .world
                 .link(&cluster)
                 .map(|(target, _)| target.link.clone());
-            let Some(state) = self.links.get_mut(&name) else {
+            let Some(state) = self.links.get_mut(name) else {
                 continue;
             };
-            let duplicate = owner.filter(|owner| *owner != name && state.facts.invalid.is_none());
+            let duplicate = owner.filter(|owner| owner != name && state.facts.invalid.is_none());
             if state.facts.duplicate_of == duplicate {
                 continue;
             }
@@ -185,28 +208,31 @@ impl Engine {
             state.status.touch();
             if idle {
                 state.end_sessions();
-                self.metrics.credentials_expire(&name, None);
+                self.metrics.credentials_expire(name, None);
                 state.watched = None;
                 state.ledger = Ledger::default();
                 state.carried = false;
-                if let Some(entry) = self.world.links.as_mut().and_then(|l| l.get_mut(&name)) {
+                if let Some(entry) = self.world.links.as_mut().and_then(|l| l.get_mut(name)) {
                     *entry.remote = None;
                 }
             } else {
-                self.watch_gateway(&name);
+                self.take_gateway(name);
             }
             let mut keys = self.world.keys_of_cluster(&cluster);
-            keys.push(Key::probe(&name));
-            self.mark_all(keys);
+            keys.push(Key::probe(name));
+            self.mark_all(&cluster, keys);
         }
     }
 
-    /// Sees to it that each Link in charge has the session that its spec and credentials ask for.
-    pub(super) fn check_sessions(&mut self) {
+    /// Sees to it that each of these Links that is in charge has the session that its spec and credentials ask for.
+    pub(super) fn check_sessions(&mut self, links: &[String]) {
         let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
             return;
         };
-        for (name, state) in &mut self.links {
+        for name in links {
+            let Some(state) = self.links.get_mut(name) else {
+                continue;
+            };
             let target = self
                 .world
                 .links
@@ -236,14 +262,11 @@ impl Engine {
                     continue;
                 }
             };
+            let Queries { services, slices } = target.queries();
             let spec = Spec {
                 kubeconfig,
-                services: target
-                    .service_selectors()
-                    .iter()
-                    .map(Selector::query)
-                    .collect(),
-                slices: target.gateway_selector.as_ref().map(Selector::query),
+                services,
+                slices,
                 limit: self.settings.max_services,
             };
             let is = |session: &Session| session.spec == spec;
@@ -265,8 +288,11 @@ impl Engine {
             state.pending = Some(Pending {
                 session,
                 services,
-                slices: vec![None, None],
+                slices: vec![None, Some(Objects::default())],
+                follows_custom: false,
+                unlisted: BTreeSet::new(),
                 over_limit: false,
+                troubles: BTreeMap::new(),
             });
         }
     }

@@ -6,22 +6,20 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{
-    Api, Client, ResourceExt as _,
-    core::{DeserializeGuard, PartialObjectMeta},
-};
-use tokio::{sync::mpsc, task::JoinSet};
+use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use super::Engine;
+use super::{Engine, link_state::LinkState};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        link::Link,
+        link::LinkObject,
         wire::Wire,
     },
     controller::{
         metrics::{Kind, LOCAL, Metrics},
+        queue,
         trouble::Trouble,
         watch::{Change, Contact, Listener, Watched, watch},
     },
@@ -36,7 +34,7 @@ pub(in crate::controller) enum Local {
     Probes(Change<Service>),
     ProbeSlices(Change<EndpointSlice>),
     Members(Change<Service>),
-    Links(Change<DeserializeGuard<Link>>),
+    Links(Change<LinkObject>),
     Secrets(Change<Secret>),
     /// A watch that had failed works again.
     Recovered,
@@ -90,7 +88,7 @@ pub(in crate::controller) fn watch_local(
     ));
     let links = start.teller("Links", Kind::Link, Local::Links);
     tasks.spawn(watch(
-        Watched::all(Api::<DeserializeGuard<Link>>::namespaced(all(), ours)),
+        Watched::all(Api::<LinkObject>::namespaced(all(), ours)),
         links,
     ));
     let secrets = start.teller("Secrets", Kind::Secret, Local::Secrets);
@@ -218,12 +216,16 @@ pub(super) fn absorb<T: Grouped>(
 impl Engine {
     /// Takes in a change of the local cluster.
     pub(super) fn local(&mut self, local: Local) {
-        let was_complete = self.world.is_complete();
+        let (was_complete, now) = (self.world.is_complete(), Instant::now());
         let world = &mut self.world;
         let mut keys: Vec<Key> = Vec::new();
         match local {
             Local::Mirrors(change) => {
                 let touched = absorb(&mut world.mirrors, change, true);
+                for service in &touched {
+                    let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+                    self.lookups.changed(namespace, name, now);
+                }
                 keys.extend(
                     touched
                         .iter()
@@ -237,6 +239,7 @@ impl Engine {
                         .iter()
                         .flat_map(|service| world.keys_of_local(service)),
                 );
+                self.follow_probes(&keys);
             }
             Local::Slices(change) => {
                 let touched = absorb(&mut world.slices, change, true);
@@ -264,18 +267,31 @@ impl Engine {
             }
             Local::Namespaces(change) => {
                 let names = namespaces(&mut world.namespaces, change);
+                for name in &names {
+                    self.lookups.namespace_changed(name, now);
+                }
                 keys.extend(names.iter().flat_map(|name| world.keys_of_namespace(name)));
             }
             Local::Links(change) => self.links_changed(change),
             Local::Recovered => self.queue.hurry(),
             Local::Secrets(change) => {
+                let changed = match &change {
+                    Change::List { .. } => None,
+                    Change::Apply(secret) | Change::Delete(secret) => Some(secret.name_any()),
+                };
                 secrets(&mut self.secrets, change);
-                self.check_sessions();
+                let uses = |state: &LinkState| {
+                    let own = &state.link.spec.cluster_credentials_secret;
+                    changed.as_ref().is_none_or(|changed| changed == own)
+                };
+                let links = self.links.iter().filter(|(_, state)| uses(state));
+                let links: Vec<String> = links.map(|(name, _)| name.clone()).collect();
+                self.check_sessions(&links);
             }
         }
         match (was_complete, self.world.is_complete()) {
-            (true, true) => self.mark_all(keys),
-            (false, true) => self.mark_all(self.world.keys()),
+            (true, true) => self.mark_all(queue::LOCAL, keys),
+            (false, true) => self.mark_all(queue::LOCAL, self.world.keys()),
             _ => {}
         }
     }

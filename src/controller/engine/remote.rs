@@ -1,10 +1,14 @@
 //! Reports of sessions: into the world, and what they concern into the queue.
 
+use std::sync::Arc;
+
 use kube::ResourceExt as _;
+use tokio::time::Instant;
 
 use super::{
-    Engine, Names,
-    link_state::{LinkState, complete},
+    Engine,
+    custom::absorb_followed,
+    link_state::{LinkState, Pending, complete, note},
     local::absorb,
 };
 use crate::{
@@ -13,10 +17,10 @@ use crate::{
     controller::{
         clock,
         metrics::{Cache, Kind},
-        session::Report,
+        session::{CUSTOM, HEARTBEAT_SOURCE, Report},
         watch::{Change, Contact},
     },
-    mirror::{self, Key, Mode, Objects, Remote, Target},
+    mirror::{self, Key, LinkEntry, Names, Objects, Remote, Target},
 };
 
 impl Engine {
@@ -48,7 +52,10 @@ impl Engine {
                     .map(|pending| pending.session.spec.clone());
             }
             Report::Contact(source, contact) => {
-                let cluster = state.link.spec.target_cluster_name.clone();
+                let cluster = self.cluster(link);
+                let Some(state) = self.links.get_mut(link) else {
+                    return;
+                };
                 match &contact {
                     Contact::Alive => self.metrics.last_contact(&cluster, clock::now()),
                     Contact::Lost(_) => {
@@ -57,19 +64,27 @@ impl Engine {
                         }
                     }
                 }
+                if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
+                    note(&mut pending.troubles, source, contact.clone());
+                }
                 // While a new session is tried, what the present one meets counts.
                 if !pending || state.current.is_none() {
                     if state.set_contact(source, contact) {
                         // What waited for the cluster to answer need not wait any longer.
                         let keys = self.world.keys_of_cluster(&cluster);
-                        self.mark_all(keys);
+                        self.mark_all(&cluster, keys);
                     }
                 } else if let Contact::Lost(message) = contact {
                     state.not_taken(&message);
                 }
             }
-            Report::Services(..) | Report::Slices(..) if pending => self.listed(link, report),
+            Report::Services(..) | Report::Slices(..) | Report::CustomSlices(..) if pending => {
+                self.listed(link, report);
+            }
             Report::Services(index, change) => self.services_changed(link, index, change),
+            Report::CustomSlices(chunk, change) => {
+                self.custom_slices_changed(link, &chunk, change);
+            }
             Report::Slices(index, change) => {
                 let Some(remote) = self.remote(link) else {
                     return;
@@ -83,7 +98,7 @@ impl Engine {
                     .iter()
                     .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
                     .collect();
-                self.mark_changed(keys);
+                self.mark_changed(&cluster, keys);
             }
         }
     }
@@ -102,22 +117,24 @@ impl Engine {
                 if let Change::List { more: true, .. } = change {
                     pending.over_limit = true;
                 }
-                if let Some(store) = pending.services.get_mut(index) {
-                    absorb(store, change, false);
-                }
-                let target = self
-                    .world
-                    .links
-                    .as_ref()
-                    .and_then(|l| l.get(link))
-                    .map(|e| &e.target);
+                let Some(store) = pending.services.get_mut(index) else {
+                    return;
+                };
+                let touched = absorb(store, change, false);
+                let links = self.world.links.as_ref();
+                let target = links.and_then(|l| l.get(link)).map(|e| &e.target);
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
-                    let services = pending.services.iter().flatten().flat_map(Objects::iter);
-                    let names = unselected(target, services.map(AsRef::as_ref));
-                    pending.session.poll_slices_of(names);
+                    pending.follow_custom(target, &touched);
                 }
+            }
+            Report::CustomSlices(chunk, change) => {
+                let Some(Some(store)) = pending.slices.get_mut(CUSTOM) else {
+                    return;
+                };
+                let followed = pending.session.followed_of(&chunk);
+                absorb_followed(store, &mut pending.unlisted, &followed, change);
             }
             Report::Slices(index, change) => {
                 if let Some(store) = pending.slices.get_mut(index) {
@@ -134,36 +151,34 @@ impl Engine {
     /// A session has listed everything: its view becomes the world's.
     fn synced(&mut self, link: &str, remote: Remote) {
         let cluster = self.cluster(link);
-        let mut keys = self.world.keys_of_cluster(&cluster);
-        if let Some(entry) = self
+        let keys = self
             .world
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(link))
-        {
-            *entry.remote = Some(remote);
-        }
-        keys.extend(self.world.keys_of_cluster(&cluster));
+            .change_link(link, |links| links.listed(link, remote));
         let limit = self.settings.max_services;
         let over = self.remote(link).is_some_and(|remote| remote.over_limit);
         let Some(state) = self.links.get_mut(link) else {
             return;
         };
+        let troubles = state
+            .pending
+            .as_mut()
+            .map(|p| std::mem::take(&mut p.troubles));
         state.current = state.pending.take().map(|pending| pending.session);
         let in_use = state.current.as_ref().map(|session| &session.spec);
         let expiry = in_use.and_then(|spec| credentials_expiry(&spec.kubeconfig));
         self.metrics.credentials_expire(link, expiry);
         state.set_credentials(Some(Ok(())));
-        state.troubles.clear();
-        state.set_contact(0, Contact::Alive);
+        state.take_troubles(troubles.unwrap_or_default());
         state.facts.limit = over.then_some(limit);
         if !state.facts.settled {
-            state.outstanding = keys.iter().cloned().collect();
+            let own =
+                |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
+            state.outstanding = keys.iter().filter(own).cloned().collect();
             state.facts.settled = state.outstanding.is_empty();
         }
         state.status.touch();
         tracing::info!(link, cluster, keys = keys.len(), "listed");
-        self.mark_all(keys);
+        self.mark_all(&cluster, keys);
         self.measure_remote(link);
     }
 
@@ -188,15 +203,21 @@ impl Engine {
             Change::Delete(_) => {}
         }
         let touched = with(store, |store| absorb(store, change, false));
-        let cluster = self.cluster(link);
+        let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-            keys.extend(self.world.keys_of_remote(&cluster, namespace, name));
+            self.check_custom(link, namespace, name);
+            keys.extend(self.world.keys_of_remote(&cluster, service));
+            for wanted in [
+                mirror::mirror_name(name, &cluster),
+                mirror::federated_name(name),
+            ] {
+                self.lookups.changed(namespace, &wanted, now);
+            }
         }
-        self.mark_changed(keys);
+        self.mark_changed(&cluster, keys);
         self.note_limit(link);
-        self.poll_unselected(link);
         self.measure_remote(link);
     }
 
@@ -212,24 +233,18 @@ impl Engine {
         }
     }
 
-    fn poll_unselected(&mut self, link: &str) {
-        let entry = self.world.links.as_ref().and_then(|links| links.get(link));
-        let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
-            return;
-        };
-        let names = unselected(target, remote.services().map(AsRef::as_ref));
-        if let Some(session) = self
-            .links
-            .get(link)
-            .and_then(|state| state.current.as_ref())
-        {
-            session.poll_slices_of(names);
-        }
-    }
-
     /// A key was worked on: one less that the first sync of its Link waits for.
     pub(super) fn settle(&mut self, key: &Key) {
-        for state in self.links.values_mut().filter(|state| !state.facts.settled) {
+        // A mirror is waited for by the Link of its cluster, and all else by any.
+        let only = match key {
+            Key::Mirror { cluster, .. } => self.world.link(cluster).map(|(t, _)| t.link.clone()),
+            Key::Federated { .. } | Key::Probe { .. } => None,
+        };
+        let links: &mut dyn Iterator<Item = &mut LinkState> = match &only {
+            Some(link) => &mut self.links.get_mut(link).into_iter(),
+            None => &mut self.links.values_mut(),
+        };
+        for state in links.filter(|state| !state.facts.settled) {
             if state.outstanding.remove(key) && state.outstanding.is_empty() {
                 state.facts.settled = true;
                 state.status.touch();
@@ -241,15 +256,15 @@ impl Engine {
         }
     }
 
-    fn remote(&mut self, link: &str) -> Option<&mut Remote> {
+    pub(super) fn remote(&mut self, link: &str) -> Option<&mut Remote> {
         self.world.links.as_mut()?.get_mut(link)?.remote.as_mut()
     }
 
-    fn cluster(&self, link: &str) -> String {
-        let state: Option<&LinkState> = self.links.get(link);
-        state
-            .map(|state| state.link.spec.target_cluster_name.clone())
-            .unwrap_or_default()
+    pub(super) fn cluster(&self, link: &str) -> String {
+        let links = self.world.links.as_ref();
+        let entry = links.and_then(|links| links.get(link));
+        let cluster = entry.and_then(LinkEntry::known_cluster);
+        cluster.unwrap_or_default().to_owned()
     }
 
     fn measure_remote(&mut self, link: &str) {
@@ -266,14 +281,14 @@ impl Engine {
     }
 }
 
-/// What a source of a session watches; `None` for those that watch nothing.
+/// What a source of a session watches; `None` for the heartbeat.
 fn watched(state: &LinkState, source: usize) -> Option<Kind> {
     let pending = state.pending.as_ref().map(|pending| &pending.session);
     let selectors = pending.or(state.current.as_ref())?.spec.services.len();
     match source {
+        HEARTBEAT_SOURCE => None,
         services if services < selectors => Some(Kind::Service),
-        slices if slices == selectors => Some(Kind::EndpointSlice),
-        _ => None,
+        _ => Some(Kind::EndpointSlice),
     }
 }
 
@@ -285,16 +300,38 @@ fn with<T, R>(store: &mut Objects<T>, change: impl FnOnce(&mut Option<Objects<T>
     result
 }
 
-/// Exported Services in gateway mode without a selector: Kubernetes does not copy the Service's labels to
-/// slices that people make, so no selector of ours finds them.
-fn unselected<'a>(target: &Target, services: impl Iterator<Item = &'a Service>) -> Names {
-    services
-        .filter(|service| service.spec.selector.is_empty())
-        .filter(|service| mirror::mode(target, service) == Some(Mode::Gateway))
-        .map(|service| service.metadata.id())
-        .take(POLLED_AT_MOST)
-        .collect()
+impl Pending {
+    /// Follows the slices of Services that no selector finds: all of them once all Services are listed, then what
+    /// changes.
+    fn follow_custom(&mut self, target: &Target, touched: &[Arc<Service>]) {
+        let known = |id: &(String, String)| {
+            let stores = self.services.iter().flatten();
+            let found = stores.filter_map(|store| store.get(&id.0, &id.1));
+            found.max_by_key(|service| service.metadata.version())
+        };
+        let all = self.services.iter().flatten().flat_map(Objects::iter);
+        let ids: Names = if self.follows_custom {
+            touched
+                .iter()
+                .map(|service| service.metadata.id())
+                .collect()
+        } else {
+            all.map(|service| service.metadata.id()).collect()
+        };
+        let (are, are_not): (Names, Names) = ids
+            .into_iter()
+            .partition(|id| known(id).is_some_and(|service| target.is_unselected(service)));
+        self.follows_custom = true;
+        self.session.follow(|followed| {
+            for id in are_not {
+                self.unlisted.remove(&id);
+                followed.remove(&id);
+            }
+            for id in are {
+                if followed.insert(id.clone()) {
+                    self.unlisted.insert(id);
+                }
+            }
+        });
+    }
 }
-
-/// So many Services without a selector are looked at, at most: each costs a request now and then.
-const POLLED_AT_MOST: usize = 200;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Engine, done::Done, link_state::LinkState};
 use crate::{
-    api::link::{Link, LinkStatus},
+    api::link::{Link, LinkObject, LinkStatus},
     controller::{
         apply::{Answer, request},
         clock,
@@ -72,13 +72,15 @@ impl StatusState {
 
     /// Takes in what a Link has. It may be our own last write, or an older one; it is compared when there was time.
     pub(super) fn seen(&mut self, link: &Link) {
-        if link.status.as_ref() != Some(&self.stored) {
+        if self.is_overwritten(link) {
             self.touch();
         }
     }
 
     /// Whether somebody else wrote what a Link has, in place of what was sent.
-    fn is_overwritten(&self, has: &LinkStatus) -> bool {
+    fn is_overwritten(&self, link: &Link) -> bool {
+        let none = LinkStatus::default();
+        let has = link.status.as_ref().unwrap_or(&none);
         *has != self.stored && *has != self.last
     }
 
@@ -125,6 +127,9 @@ impl LinkState {
 impl Engine {
     /// Writes the statuses that are due.
     pub(super) fn write_statuses(&mut self) {
+        if !self.writer.fence.holds() {
+            return;
+        }
         let now = Instant::now();
         let client = self.client();
         let namespace = self.world.config.namespace.clone();
@@ -132,6 +137,8 @@ impl Engine {
             if state.next_status().is_none_or(|due| due > now) {
                 continue;
             }
+            let entry = self.world.links.as_ref().and_then(|links| links.get(name));
+            state.facts.listed = entry.and_then(|entry| entry.listed.clone());
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
             state.status.due = None;
             let last = &state.status.last;
@@ -148,10 +155,11 @@ impl Engine {
             };
             self.metrics.link_counts(name, counts);
             self.metrics.link_ready(name, ready);
-            let has = state.link.status.clone().unwrap_or_default();
+            self.metrics
+                .link_invalid(name, state.facts.invalid.is_some());
             let mut before = state.status.last.clone();
             if sent == before {
-                if !state.status.is_overwritten(&has) {
+                if !state.status.is_overwritten(&state.link) {
                     continue;
                 }
                 let again = state.status.restored.map(|at| at + RESTORE_EVERY);
@@ -161,13 +169,10 @@ impl Engine {
                 }
                 tracing::warn!(link = name, "somebody else changed the status of the Link");
                 state.status.restored = Some(now);
-                before = has;
-            }
-            if !self.writer.fence.holds() {
-                return;
+                before = state.link.status.clone().unwrap_or_default();
             }
             state.status.writing = true;
-            let api: Api<Link> = Api::namespaced(client.clone(), &namespace);
+            let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
             let (link, metrics) = (name.clone(), self.metrics.clone());
             let uid = state.link.uid();
             self.tasks.spawn(async move {
@@ -182,7 +187,7 @@ impl Engine {
                 };
                 metrics.write(Verb::Patch, Kind::Link, outcome);
                 let ended = match answer {
-                    Ok(link) => Ok(link.status.unwrap_or_default()),
+                    Ok(object) => Ok(object.link.status.unwrap_or_default()),
                     // The Link is gone, or its CRD has no status: either way there is nothing to write to.
                     Err(Answer::Status(status)) if status.code == 404 => Ok(LinkStatus::default()),
                     Err(Answer::Status(status)) => Err(status.message.clone()),
@@ -251,7 +256,13 @@ fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
 /// The merge patch from one status to the next: fields that fell away are cleared by name.
 fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
     let mut body = json!({ "status": now });
-    for (gone, pointer) in [(before.gateway.is_some() && now.gateway.is_none(), "gateway")] {
+    for (gone, pointer) in [
+        (before.gateway.is_some() && now.gateway.is_none(), "gateway"),
+        (
+            before.target_cluster_name.is_some() && now.target_cluster_name.is_none(),
+            "targetClusterName",
+        ),
+    ] {
         if gone {
             body["status"][pointer] = serde_json::Value::Null;
         }

@@ -34,6 +34,11 @@ struct AlertRule {
     annotations: BTreeMap<String, String>,
 }
 
+/// Gauges of a process that a standby has as well: only those of the leader say how the work goes.
+const OF_THE_LEADER: [&str; 2] = ["linkerd_mc_queue_depth", "linkerd_mc_in_flight"];
+/// What leaves the standbys out.
+const LEADER_ONLY: &str = "and on (instance) linkerd_mc_leader == 1";
+
 /// What a query names.
 #[derive(Debug, Default, PartialEq)]
 struct Names {
@@ -109,6 +114,11 @@ fn check(place: &str, expression: &str, known: &Names) {
     assert!(metrics.is_empty(), "{place}: no such metrics: {metrics:?}");
     let labels: Vec<_> = names.labels.difference(&known.labels).collect();
     assert!(labels.is_empty(), "{place}: no such labels: {labels:?}");
+    let of_the_leader = |metric: &String| OF_THE_LEADER.contains(&metric.as_str());
+    assert!(
+        !names.metrics.iter().any(of_the_leader) || expression.contains(LEADER_ONLY),
+        "{place}: a standby's queue counts: {expression}"
+    );
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) struct Families {
     pub(super) last_contact: GaugeVec,
     pub(super) credentials_expiry: GaugeVec,
     pub(super) link_ready: IntGaugeVec,
+    pub(super) link_invalid: IntGaugeVec,
     pub(super) mirrored: IntGaugeVec,
     pub(super) federated: IntGaugeVec,
     pub(super) unhealthy: IntGaugeVec,
@@ -43,10 +44,11 @@ impl Families {
         let build = gauges(
             &r,
             "linkerd_mc_build_info",
-            "Always 1; the labels tell which build runs",
+            "Always 1; the labels tell which build runs, the commit only if the build knew it",
             &["version", "commit"],
         );
-        let commit = option_env!("LINKERD_MC_COMMIT").unwrap_or("unknown");
+        // To Prometheus a label without a value is none.
+        let commit = env!("LINKERD_MC_BUILD_COMMIT");
         build
             .with_label_values(&[env!("CARGO_PKG_VERSION"), commit])
             .set(1);
@@ -157,6 +159,12 @@ impl Families {
                 &r,
                 "linkerd_mc_link_ready",
                 "1 if the Link's condition Ready is True",
+                link,
+            ),
+            link_invalid: gauges(
+                &r,
+                "linkerd_mc_link_invalid",
+                "1 if the Link cannot be worked with: what it made stays as it is",
                 link,
             ),
             mirrored: gauges(

@@ -3,7 +3,7 @@
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
 };
 
@@ -58,6 +58,8 @@ struct Gateway {
     address: String,
     manner: tokio::sync::watch::Sender<Manner>,
     accepted: UnboundedReceiver<()>,
+    /// Header `Host` of requests.
+    hosts: UnboundedReceiver<String>,
 }
 
 const OK: Manner = Manner::Answer("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n");
@@ -68,23 +70,29 @@ async fn gateway(manner: Manner) -> Gateway {
     let address = listener.local_addr().unwrap().to_string();
     let (manner, now) = tokio::sync::watch::channel(manner);
     let (accepts, accepted) = unbounded_channel();
+    let (heard, hosts) = unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let _ = accepts.send(());
             let manner = *now.borrow();
-            tokio::spawn(converse(stream, manner));
+            tokio::spawn(converse(stream, manner, heard.clone()));
         }
     });
     Gateway {
         address,
         manner,
         accepted,
+        hosts,
     }
 }
 
-async fn converse(mut stream: TcpStream, manner: Manner) {
+async fn converse(mut stream: TcpStream, manner: Manner, heard: UnboundedSender<String>) {
     let mut head = vec![0; 4096];
-    let _ = stream.read(&mut head).await;
+    let length = stream.read(&mut head).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&head[..length]).into_owned();
+    if let Some(host) = text.lines().find_map(|line| line.strip_prefix("host: ")) {
+        let _ = heard.send(host.to_owned());
+    }
     // Where the redirect of a test leads.
     let manner = if head.starts_with(b"GET /ok ") {
         OK
@@ -111,6 +119,7 @@ async fn converse(mut stream: TcpStream, manner: Manner) {
 }
 
 struct Probing {
+    address: watch::Sender<Option<String>>,
     reports: UnboundedReceiver<ProbeReport>,
     metrics: Metrics,
     stop: CancellationToken,
@@ -118,10 +127,16 @@ struct Probing {
 }
 
 fn probing(address: &str, limit: Duration) -> Probing {
+    probing_as(Some(address), None, limit)
+}
+
+fn probing_as(address: Option<&str>, host: Option<&str>, limit: Duration) -> Probing {
+    let (address, where_to) = watch::channel(address.map(str::to_owned));
     let (send, reports) = unbounded_channel();
     let (metrics, stop) = (Metrics::new(), CancellationToken::new());
     let target = ProbeTarget {
-        address: address.to_owned(),
+        address: where_to,
+        host: host.map(str::to_owned),
         path: "/ready".to_owned(),
     };
     let settings = Probe {
@@ -137,10 +152,11 @@ fn probing(address: &str, limit: Duration) -> Probing {
             let sink = move |report| {
                 let _ = send.send(report);
             };
-            run("east", &target, &settings, &metrics, sink, stop).await;
+            run("east", target, &settings, &metrics, sink, stop).await;
         }
     });
     Probing {
+        address,
         reports,
         metrics,
         stop,
@@ -223,7 +239,6 @@ async fn death_and_recovery_are_reported_once_each() {
     let gateway = gateway(OK).await;
     let mut probing = probing(&gateway.address, DEADLINE);
     assert_eq!(probing.next_transition().await, Alive);
-    assert!(probing.metric(r#"gateway_enabled{target_cluster_name="east"} 1"#));
     assert!(probing.metric(r#"gateway_alive{target_cluster_name="east"} 1"#));
     gateway.manner.send(FAILS).unwrap();
     assert_eq!(probing.next_transition().await, Dead);
@@ -255,4 +270,64 @@ async fn a_stop_ends_a_probe_that_is_under_way() {
     timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
     probing.stop.cancel();
     timeout(DEADLINE, probing.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_header_host_names_the_service_and_the_connection_goes_to_its_address() {
+    let service = "probe-east.linkerd-multicluster.svc:4191";
+    let mut gateway = gateway(OK).await;
+    let mut probing = probing_as(Some(&gateway.address), Some(service), DEADLINE);
+    assert_eq!(probing.next().await, Transition(Alive));
+    assert_eq!(gateway.hosts.recv().await.unwrap(), service);
+    let mut direct = probing_as(Some(&gateway.address), None, DEADLINE);
+    assert_eq!(direct.next().await, Transition(Alive));
+    let mut hosts = vec![];
+    while !hosts.contains(&gateway.address) {
+        hosts.push(gateway.hosts.recv().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn without_an_address_nothing_is_probed_and_a_new_one_is_followed() {
+    let (first, mut second) = (gateway(OK).await, gateway(OK).await);
+    let mut probing = probing_as(None, None, DEADLINE);
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+        probing.reports.try_recv().unwrap_err();
+    }
+    probing.address.send(Some(first.address.clone())).unwrap();
+    assert_eq!(probing.next().await, Transition(Alive));
+    // The Service is gone for a while: what is known stays, and no probe fails.
+    probing.address.send(None).unwrap();
+    first.manner.send(Manner::Silent).unwrap();
+    drop(first);
+    probing.address.send(Some(second.address.clone())).unwrap();
+    timeout(DEADLINE, second.accepted.recv()).await.unwrap();
+    for _ in 0..3 {
+        assert!(matches!(probing.next().await, Latency(_)));
+    }
+    assert!(
+        !probing
+            .metrics
+            .render()
+            .contains("probe_successful=\"false\"")
+    );
+}
+
+#[tokio::test]
+async fn a_probe_under_way_at_a_former_address_is_given_up() {
+    let (mut silent, gateway) = (gateway(Manner::Silent).await, gateway(OK).await);
+    let mut probing = probing(&silent.address, Duration::from_secs(3600));
+    timeout(DEADLINE, silent.accepted.recv()).await.unwrap();
+    probing.address.send(Some(gateway.address.clone())).unwrap();
+    assert_eq!(probing.next().await, Transition(Alive));
+}
+
+#[test]
+fn failures_at_a_former_address_do_not_count() {
+    let mut tracker = Tracker::default();
+    assert_eq!(tracker.on_result(false, 2), None);
+    tracker.on_new_address();
+    assert_eq!(tracker.on_result(false, 2), None);
+    assert_eq!(tracker.on_result(false, 2), Some(Dead));
 }

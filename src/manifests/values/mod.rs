@@ -147,6 +147,8 @@ pub struct Controller {
     pub metrics_port: u16,
     /// Whether headless Services are mirrored as headless where their Link does not say.
     pub enable_headless_services: bool,
+    /// Namespace of the installation whose mirrors this one adopts; empty: of none.
+    pub take_over_from: String,
     /// Writes to the API server in flight at once.
     pub max_in_flight_writes: u32,
     /// Services of one target cluster that are mirrored, at most.
@@ -305,6 +307,7 @@ impl Default for Controller {
             log_format: "plain".to_owned(),
             metrics_port: 9999,
             enable_headless_services: false,
+            take_over_from: String::new(),
             max_in_flight_writes: 32,
             max_services_per_link: 10_000,
             resources: Resources::default(),

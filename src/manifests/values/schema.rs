@@ -80,6 +80,7 @@ pub(super) const KEYS: &[Key] = &[
     key("controller.logFormat", Kind::OneOf(&["plain", "json"]), "Format of the log"),
     key("controller.metricsPort", Kind::Port, "Port of metrics and of the kubelet's probes"),
     key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, where a Link does not say"),
+    key("controller.takeOverFrom", Kind::Text, "Namespace of another installation whose mirrors this one adopts, where the extension moves to another namespace"),
     key("controller.maxInFlightWrites", Kind::Range(1, 1000), "Writes to the API server at the same time"),
     key("controller.maxServicesPerLink", Kind::Number(1), "Services of one target cluster that are mirrored, at most"),
     key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Resources, as requests and limits"),

@@ -193,7 +193,7 @@ fn a_local_service_is_whose_its_labels_say_if_its_name_agrees() {
             Holder::Stray,
         ),
     ] {
-        assert_eq!(holder(&service.0), expected, "{what}");
+        assert_eq!(world().holder(&service.0), expected, "{what}");
     }
 }
 
@@ -214,4 +214,90 @@ fn all_that_could_want_a_name_are_marked_when_it_is_free() {
         [],
         "probe Services are in one namespace"
     );
+}
+
+#[test]
+fn a_host_claims_a_name_only_where_it_gets_an_endpoint_mirror() {
+    let changed = |edit: fn(&mut crate::api::link::Link), headless| {
+        let mut made = link("c");
+        edit(&mut made);
+        Target::parse(&made, headless).unwrap()
+    };
+    let slices = [hosts("db", &["db-0"])];
+    let db = || svc("db").exported().headless();
+    let host = Claim::Host {
+        cluster: "c",
+        service: "db",
+        host: "db-0",
+    };
+    for (what, target, service, expected) in [
+        (
+            "a headless Service",
+            changed(|_| {}, true),
+            db(),
+            Some(host),
+        ),
+        (
+            "its Link mirrors it as a whole",
+            changed(|_| {}, false),
+            db(),
+            None,
+        ),
+        (
+            "its Link has no gateway",
+            changed(|link| link.spec.gateway_address.clear(), true),
+            db(),
+            None,
+        ),
+        (
+            "a Service with a ClusterIP",
+            changed(|_| {}, true),
+            svc("db").exported(),
+            None,
+        ),
+        (
+            "remote discovery",
+            changed(|_| {}, true),
+            svc("db").discovered().headless(),
+            None,
+        ),
+        (
+            "not exported",
+            changed(|_| {}, true),
+            svc("db").headless(),
+            None,
+        ),
+        (
+            "without ports",
+            changed(|_| {}, true),
+            db().ports(vec![]),
+            None,
+        ),
+    ] {
+        let world = world().linked(target, &[service], &slices);
+        assert_eq!(world.first_claim("ns", "db-0-c"), expected, "{what}");
+    }
+}
+
+#[test]
+fn whoever_has_a_name_is_called_by_it_in_a_sentence() {
+    for (claim, said) in [
+        (Claim::Federated("web"), "federated Service web"),
+        (Claim::Probe("east"), "the probe Service of Link east"),
+        (mirror("east", "web"), "Service web of cluster east"),
+        (
+            Claim::Host {
+                cluster: "east",
+                service: "db",
+                host: "db-0",
+            },
+            "host db-0 of Service db of cluster east",
+        ),
+    ] {
+        assert_eq!(claim.to_string(), said);
+        assert_eq!(Holder::Claim(claim).to_string(), said);
+    }
+    for holder in [Holder::Stray, Holder::Foreign] {
+        assert_eq!(holder.to_string(), "a Service that is not a mirror");
+    }
 }

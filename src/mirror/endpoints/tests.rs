@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::k8s::ServicePort;
-use crate::mirror::fixtures::{endpoint as seen, ip, map, port, said, slice, target};
+use crate::mirror::fixtures::{endpoint as seen, ip, map, port, said, slice, target, world};
 
 /// Addresses, ports, whether the gateway is ready, whether anything is behind it.
 fn made(
@@ -37,6 +37,7 @@ fn service(ports: &[ServicePort]) -> Desired<'_> {
     ];
     let annotations = [(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local".into())];
     Desired {
+        installation: "mc",
         namespace: "ns",
         name: "web-east",
         uid: Some("uid-web-east"),
@@ -165,8 +166,14 @@ fn metadata_is_what_linkerd_reads() {
     assert_eq!(annotation(l::REMOTE_GATEWAY_IDENTITY), Some("identity"));
     let fq_name = Some("web.ns.svc.cluster.local");
     assert_eq!(annotation(l::REMOTE_FQ_NAME), fq_name);
-    let owner = &metadata.owner_references[0];
-    assert_eq!((&*owner.kind, &*owner.uid), ("Service", "uid-web-east"));
+    let owner = OwnerReference {
+        api_version: "v1".into(),
+        kind: "Service".into(),
+        name: "web-east".into(),
+        uid: "uid-web-east".into(),
+        ..OwnerReference::default()
+    };
+    assert_eq!(metadata.owner_references, [owner].into());
     let service = Desired {
         dress: Dress::default(),
         ..service(&[])
@@ -208,6 +215,27 @@ fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
         let mut made = slice("web", "x");
         made.endpoints = endpoints.into();
         assert_eq!(any_ready([&slice("web", "y"), &made]), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_slice_is_ours_by_its_label_or_by_its_annotation() {
+    for (label, annotation, expected) in [
+        (Some(l::MANAGER), Some(l::MANAGER), true),
+        (Some(l::MANAGER), None, true),
+        (None, Some(l::MANAGER), true),
+        (Some("somebody-else"), None, false),
+        (None, Some("somebody-else"), false),
+        (None, None, false),
+    ] {
+        let mut made = slice("web-east", "x");
+        if let Some(label) = label {
+            made.metadata.labels.insert(l::SLICE_MANAGED_BY, label);
+        }
+        if let Some(annotation) = annotation {
+            made.metadata.annotations.insert(l::MANAGED_BY, annotation);
+        }
+        assert_eq!(is_ours(&made), expected, "{label:?}, {annotation:?}");
     }
 }
 
@@ -258,6 +286,30 @@ fn only_slices_of_ours_that_differ_are_written() {
             patch.clone(),
         ),
         (
+            "a port's name was changed",
+            both(),
+            with(|s| s.ports[0].name = Some("web".into())),
+            patch.clone(),
+        ),
+        (
+            "a port's protocol was changed",
+            both(),
+            with(|s| s.ports[0].protocol = Some("UDP".into())),
+            patch.clone(),
+        ),
+        (
+            "a port's number was changed",
+            both(),
+            with(|s| s.ports[0].port = Some(80)),
+            patch.clone(),
+        ),
+        (
+            "a port's appProtocol was changed",
+            both(),
+            with(|s| s.ports[0].app_protocol = Some("http".into())),
+            patch.clone(),
+        ),
+        (
             "the owner was changed",
             both(),
             with(|s| s.metadata.owner_references = Box::default()),
@@ -277,7 +329,34 @@ fn only_slices_of_ours_that_differ_are_written() {
         ),
     ] {
         let mut found = Vec::new();
-        reconcile(desired, &actual, &mut found);
+        reconcile(&world(), desired, &actual, &mut found);
         assert_eq!(said(&found), writes, "{what}");
+    }
+}
+
+#[test]
+fn slices_of_another_installation_are_left_alone() {
+    let written_by = |installation: Option<&str>| {
+        let mut made = slice("web-east", "ipv4");
+        made.metadata.labels.insert(l::SLICE_MANAGED_BY, l::MANAGER);
+        if let Some(installation) = installation {
+            made.metadata
+                .annotations
+                .insert(l::INSTALLATION, installation);
+        }
+        std::sync::Arc::new(made)
+    };
+    for (installation, writes) in [
+        (Some("elsewhere"), vec![]),
+        (None, vec!["delete EndpointSlice ns/web-east-ipv4"]),
+        (
+            Some(crate::mirror::fixtures::LINKS),
+            vec!["delete EndpointSlice ns/web-east-ipv4"],
+        ),
+    ] {
+        let mut found = Vec::new();
+        let actual = [written_by(installation)];
+        reconcile(&world(), Vec::new(), &actual, &mut found);
+        assert_eq!(said(&found), writes, "{installation:?}");
     }
 }

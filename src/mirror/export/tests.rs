@@ -75,3 +75,9 @@ fn remote_discovery_wins_where_both_selectors_match() {
         Some(Mode::RemoteDiscovery)
     );
 }
+
+#[test]
+fn modes_have_the_names_that_users_write() {
+    assert_eq!(Mode::Gateway.as_str(), "gateway");
+    assert_eq!(Mode::RemoteDiscovery.as_str(), "remote-discovery");
+}

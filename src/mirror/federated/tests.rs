@@ -285,3 +285,77 @@ fn a_deleted_link_takes_its_members_along() {
         "web@east"
     );
 }
+
+#[test]
+fn what_the_original_made_goes_once_all_that_it_names_are_known_to_have_left() {
+    for (what, remote, local, selects_members, expected) in [
+        ("its only cluster has left", "web@east", false, true, true),
+        (
+            "the same, and no local member is asked for",
+            "web@east",
+            false,
+            false,
+            true,
+        ),
+        ("a local member has left", "web@east", true, true, true),
+        (
+            "whether there is a local member is not known",
+            "web@east",
+            true,
+            false,
+            false,
+        ),
+        (
+            "a cluster that no Link names",
+            "web@east,web@north",
+            false,
+            true,
+            false,
+        ),
+    ] {
+        let mut standing = svc("web-federated")
+            .label(l::MIRRORED_SERVICE, "true")
+            .annotation(l::REMOTE_DISCOVERY, remote);
+        if local {
+            standing = standing.annotation(l::LOCAL_DISCOVERY, "web");
+        }
+        let mut world = both(&[], &[]).local(&[standing]);
+        if !selects_members {
+            world.config.local_members = None;
+        }
+        let writes = if expected { &DELETE[..] } else { &[] };
+        assert_eq!(said(&plan(&world, &key()).writes), writes, "{what}");
+    }
+}
+
+#[test]
+fn one_that_lost_all_that_says_what_it_is_is_put_right_in_place() {
+    let world = stands().edited("ns", "web-federated", |service| {
+        service.metadata.labels.remove(l::MIRRORED_SERVICE);
+        service.metadata.annotations.remove(l::REMOTE_DISCOVERY);
+    });
+    assert_eq!(said(&plan(&world, &key()).writes), PATCH);
+}
+
+#[test]
+fn while_the_oldest_cluster_is_not_seen_only_a_change_of_members_is_written() {
+    let unseen = |world: World| world.with_news("east", |entry| entry.remote = None);
+    let unchanged = plan(&unseen(stands()), &key());
+    assert_eq!(said(&unchanged.writes), [""; 0]);
+    let joined = unseen(stands()).local_member(web());
+    assert_eq!(said(&plan(&joined, &key()).writes), PATCH);
+    let left = linked(stands(), &[web()], &[]);
+    assert_eq!(said(&plan(&unseen(left), &key()).writes), PATCH);
+}
+
+#[test]
+fn a_cluster_keeps_no_place_under_another_service_s_name() {
+    let world = stands()
+        .edited("ns", "web-federated", |service| {
+            let annotations = &mut service.metadata.annotations;
+            annotations.insert(l::REMOTE_DISCOVERY, "api@east,web@");
+        })
+        .with_news("east", |entry| entry.remote = None)
+        .with_news("west", |entry| entry.remote = None);
+    assert_eq!(said(&plan(&world, &key()).writes), DELETE);
+}

@@ -140,6 +140,7 @@ fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
     let service = world.probe("east").unwrap();
     assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
     assert_eq!(service.spec.ports[0].port, 4191);
+    assert_eq!(service.spec.ports[0].protocol.as_deref(), Some("TCP"));
     let [slice] = world.local_probe_slices("east") else {
         panic!("one slice")
     };

@@ -233,6 +233,15 @@ fn without_endpoints_a_mirror_keeps_its_form() {
 }
 
 #[test]
+fn hosts_stay_while_the_slices_of_the_service_are_not_listed() {
+    let emptied = then(db(), slice("db", "x")).with_news("east", |entry| {
+        let remote = entry.remote.as_mut().unwrap();
+        remote.unlisted.insert(("ns".to_owned(), "db".to_owned()));
+    });
+    assert_eq!(said(&plan(&emptied, &key()).writes), [""; 0]);
+}
+
+#[test]
 fn an_address_that_an_endpoint_mirror_gets_anew_is_followed() {
     let world = stands().edited("ns", "h-0-east", |service| {
         service.spec.cluster_ip = Some("10.9.9.9".into());
@@ -270,4 +279,28 @@ fn a_slice_that_is_seen_before_its_endpoint_mirror_is_not_in_the_way_of_a_servic
     slice.metadata.owner_references = Box::default();
     let world = world.local_slice(slice);
     assert_eq!(clears(&world), ["delete EndpointSlice ns/h-0-east-ipv4"]);
+}
+
+#[test]
+fn a_host_in_two_slices_with_different_ports_has_the_lesser_ones_whatever_their_order() {
+    let with_port = |suffix: &str, number: i32| EndpointSlice {
+        metadata: slice("db", suffix).metadata,
+        ports: [crate::api::k8s::EndpointPort {
+            port: Some(number),
+            ..slice("db", suffix).ports[0].clone()
+        }]
+        .into(),
+        ..hosts("db", &["h-0"])
+    };
+    for (first, second) in [(8080, 9090), (9090, 8080)] {
+        let slices = [with_port("a", first), with_port("b", second)];
+        let world = world()
+            .linked(target(), &[db()], &slices)
+            .worked_on(&key())
+            .worked_on(&key());
+        let [made] = world.local_slices("ns", "db-east") else {
+            panic!("one slice for one set of ports")
+        };
+        assert_eq!(made.ports[0].port, Some(8080), "{first}, {second}");
+    }
 }

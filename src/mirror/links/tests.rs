@@ -14,7 +14,8 @@ fn named(name: &str, cluster: &str, created: i64) -> LinkEntry {
 
 fn broken(cluster: &str) -> LinkEntry {
     LinkEntry {
-        cluster: cluster.to_owned(),
+        cluster: Some(cluster.to_owned()),
+        listed: None,
         target: Err(InvalidLink::GatewayPort("x".to_owned())),
         remote: None,
         gateway: GatewayState::default(),
@@ -78,7 +79,7 @@ fn charge_passes_on_when_a_link_goes_or_turns_to_another_cluster() {
     assert_eq!(first(&known).as_deref(), Some("a"));
 
     let mut known = links(&[("a", &young), ("y", &old)]);
-    known.set_target("y", "west", named("y", "west", 1).target);
+    known.insert("y".to_owned(), named("y", "west", 1));
     assert_eq!(first(&known).as_deref(), Some("a"));
     assert_eq!(
         known
@@ -88,15 +89,109 @@ fn charge_passes_on_when_a_link_goes_or_turns_to_another_cluster() {
     );
 
     let mut known = links(&[("a", &young), ("y", &old)]);
-    known.set_target("y", "east", Err(InvalidLink::GatewayPort("x".to_owned())));
+    known.insert("y".to_owned(), broken("east"));
     assert_eq!(first(&known).as_deref(), Some("a"));
-    assert!(known.is_named_by_invalid("east"));
+    assert!(known.may_keep("east"));
     known.insert("y".to_owned(), old);
     assert_eq!(first(&known).as_deref(), Some("y"));
-    assert!(!known.is_named_by_invalid("east"));
-    assert_eq!(known.naming("east").collect::<Vec<_>>(), ["a", "y"]);
+    assert!(!known.may_keep("east"));
+    assert_eq!(known.naming("east").collect::<Vec<_>>(), ["y", "a"]);
     known.remove("a");
     known.remove("y");
     assert_eq!(first(&known), None);
     assert_eq!(known.all_in_charge().count(), 0);
+}
+
+/// A Link whose status says which cluster was listed last.
+fn listed(last: Option<&str>, entry: &LinkEntry) -> LinkEntry {
+    LinkEntry {
+        listed: last.map(str::to_owned),
+        remote: None,
+        ..entry.clone()
+    }
+}
+
+#[test]
+fn clusters_that_a_link_may_have_mirrored_are_kept() {
+    let unknown = LinkEntry {
+        cluster: None,
+        ..broken("x")
+    };
+    let moving = listed(Some("east"), &named("m", "west", 1));
+    let west = named("w", "west", 0);
+    let unlisted = listed(None, &west);
+    for (what, entries, kept) in [
+        ("no Link", vec![], [false, false]),
+        (
+            "a Link of another cluster",
+            vec![("w", &west)],
+            [false, false],
+        ),
+        (
+            "names it and is invalid",
+            vec![("b", &broken("east"))],
+            [true, false],
+        ),
+        ("may name any", vec![("u", &unknown)], [true, true]),
+        (
+            "names none, and listed it last",
+            vec![("u", &listed(Some("east"), &unknown))],
+            [true, false],
+        ),
+        (
+            "invalid, names one and listed another",
+            vec![("b", &listed(Some("east"), &broken("north")))],
+            [true, true],
+        ),
+        ("moves, not listed yet", vec![("m", &moving)], [true, false]),
+        (
+            "moves, and the Link in charge there has not listed it",
+            vec![("m", &moving), ("w", &unlisted)],
+            [true, false],
+        ),
+        (
+            "moves, and the Link in charge there has listed it",
+            vec![("m", &moving), ("w", &west)],
+            [false, false],
+        ),
+        ("stays", vec![("e", &named("e", "east", 1))], [false, false]),
+    ] {
+        let links = links(&entries);
+        assert_eq!(["east", "north"].map(|c| links.may_keep(c)), kept, "{what}");
+    }
+}
+
+#[test]
+fn listing_the_new_cluster_ends_what_the_old_one_keeps() {
+    let moving = listed(Some("east"), &named("m", "west", 1));
+    let mut known = links(&[("m", &moving)]);
+    assert_eq!(known.left_for("west").collect::<Vec<_>>(), ["east"]);
+    known.listed("m", Remote::default());
+    assert!(!known.may_keep("east"));
+    assert_eq!(known.left_for("west").count(), 0);
+    assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));
+    // What is known of a Link that cannot be worked with says nothing of a cluster.
+    known.insert("m".to_owned(), listed(Some("west"), &broken("south")));
+    known.listed("m", Remote::default());
+    assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));
+}
+
+#[test]
+fn only_a_valid_other_name_is_a_move() {
+    let east = named("e", "east", 1);
+    let bad = |cluster: Option<&str>| LinkEntry {
+        cluster: cluster.map(str::to_owned),
+        ..broken("x")
+    };
+    for (before, now, left) in [
+        (&east, &named("e", "west", 1), Some("east")),
+        (&east, &east, None),
+        (&east, &bad(Some("west")), None),
+        (&east, &bad(None), None),
+        (&bad(None), &east, None),
+        (&bad(Some("west")), &east, Some("west")),
+        (&listed(Some("west"), &bad(None)), &east, Some("west")),
+    ] {
+        assert_eq!(before.left_for(now).as_deref(), left, "{before:?} {now:?}");
+    }
 }

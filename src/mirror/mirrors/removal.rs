@@ -2,9 +2,9 @@
 
 use super::{
     super::{
-        claims::{Claim, Holder, holder},
+        claims::{Claim, Holder},
         endpoints,
-        metadata::{Owner, fq_name, is_managed, owner},
+        metadata::{Belonging, Owner, fq_name, is_managed, owner},
         names::mirror_name,
         plan::{RemoteRef, Write},
         world::World,
@@ -14,6 +14,7 @@ use super::{
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
+    metadata::Metadata,
 };
 
 /// Which of the objects that carry our labels are removed.
@@ -21,8 +22,17 @@ use crate::api::{
 pub(super) enum Scope {
     /// All: the Link lives, and what it does not ask for goes.
     All,
-    /// Those that we wrote: there is no Link any more to say that the others are ours.
+    /// Those that this installation wrote: there is no Link any more to say that the others are ours.
     Managed,
+}
+
+impl Scope {
+    fn takes(self, world: &World, metadata: &Metadata) -> bool {
+        match self {
+            Self::All => !world.is_theirs(metadata),
+            Self::Managed => world.is_collected(metadata),
+        }
+    }
 }
 
 /// The writes that remove all that stands for a remote Service.
@@ -33,14 +43,19 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
         service,
     } = this;
     let name = mirror_name(service, cluster);
-    let taken = |metadata| scope == Scope::All || is_managed(metadata);
+    let taken = |metadata| scope.takes(world, metadata);
     let mut writes = Vec::new();
     let local = world.standing(namespace, &name);
-    let (own, goes) = match local.map(|local| (holder(local), local)) {
+    let (own, goes) = match local.map(|local| (world.holder(local), local)) {
         None => (true, false),
         Some((Holder::Claim(claim), local)) => {
-            let own = claim == Claim::Mirror { cluster, service };
-            (own, own && taken(&local.metadata))
+            let metadata = &local.metadata;
+            // One that another installation may adopt keeps its slices too.
+            let left = scope == Scope::Managed
+                && is_managed(metadata)
+                && world.belonging(metadata) == Belonging::Unclaimed;
+            let own = claim == Claim::Mirror { cluster, service } && !left;
+            (own, own && taken(metadata))
         }
         // Its labels say nothing any more; what it was written for is told by an annotation.
         Some((Holder::Stray, local)) => {
@@ -49,9 +64,9 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
                 .annotations
                 .get(l::REMOTE_FQ_NAME)
                 .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
-            (own, own)
+            (own, own && taken(&local.metadata))
         }
-        Some((Holder::Foreign, _)) => (false, false),
+        Some((Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign, _)) => (false, false),
     };
     for mirror in world.endpoint_mirrors(namespace, &name) {
         let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
@@ -64,7 +79,7 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
         // Slices under a name that somebody else has are not this mirror's.
         None if own => {
             let slices = our_slices(world, cluster, namespace, &name);
-            let left = slices.filter(|slice| !is_owned_host(slice));
+            let left = slices.filter(|slice| !is_owned_host(slice) && taken(&slice.metadata));
             writes.extend(left.map(Write::delete_slice));
         }
         None => {}
@@ -97,7 +112,9 @@ fn our_slices<'a>(
 ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
     let slices = world.local_slices(namespace, name).iter();
     slices.map(AsRef::as_ref).filter(move |slice| {
-        endpoints::is_ours(slice) && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
+        endpoints::is_ours(slice)
+            && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
+            && !world.is_theirs(&slice.metadata)
     })
 }
 

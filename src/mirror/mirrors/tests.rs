@@ -219,6 +219,25 @@ fn gateway_mode_is_as_the_original_says() {
 }
 
 #[test]
+fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
+    let unlisted = |world: World| {
+        world.with_news("east", |entry| {
+            let remote = entry.remote.as_mut().unwrap();
+            remote.unlisted.insert(("ns".to_owned(), "web".to_owned()));
+        })
+    };
+    let (patched, created) = (["patch EndpointSlice ns/web-east-ipv4"], &CREATE[..1]);
+    let emptied = || then(web(), &[web()], false);
+    let unknown = || world().linked(target("east"), &[web()], &[slice("web", "x")]);
+    hold(vec![
+        ("listed", emptied(), &patched, MIRRORED),
+        ("not listed", unlisted(emptied()), &[], MIRRORED),
+        ("new", unlisted(unknown()), created, MIRRORED),
+        ("one is known", unlisted(has(web())), &CREATE, MIRRORED),
+    ]);
+}
+
+#[test]
 fn remote_discovery_and_changes_of_mode_are_as_the_original_says() {
     let flat = || svc("web").discovered();
     let service_only = ["create Service ns/web-east"];

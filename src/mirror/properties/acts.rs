@@ -12,7 +12,7 @@ use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service, ServicePort},
-        link::Link,
+        link::{Link, LinkObject, LinkStatus},
     },
     mirror::{Liveness, NamespacePhase},
 };
@@ -53,6 +53,8 @@ pub(super) enum Act {
     Stranger(usize, String, bool),
     /// Linkerd's own service mirror made this.
     Legacy(usize, usize, usize, bool),
+    /// Another installation made this.
+    Theirs(usize, usize, usize, bool),
     /// Somebody edits something of ours.
     Edit(usize, Edit),
     /// Somebody deletes something of ours.
@@ -71,6 +73,7 @@ impl Act {
             Self::Namespace(..)
                 | Self::Stranger(..)
                 | Self::Legacy(..)
+                | Self::Theirs(..)
                 | Self::Edit(..)
                 | Self::Delete(..)
         )
@@ -92,6 +95,8 @@ pub(super) enum Edit {
     StripMirrored,
     StripHeadless,
     Unmanage,
+    /// As an earlier version has written it.
+    Disown,
     Junk,
     Relabel,
     Ports,
@@ -101,15 +106,25 @@ pub(super) enum Edit {
     SliceOwner,
 }
 
+/// Whether a Link can be worked with, and if not, what can still be told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Valid,
+    /// Its gateway's port is none.
+    BadPort,
+    /// Its cluster's name cannot be part of a Service's name.
+    BadName,
+    /// It cannot be decoded; its cluster's name can.
+    Unreadable,
+    /// Nor can that.
+    Unknown,
+}
+
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a choice of its own, and all are made at random"
-)]
 pub(super) struct LinkMade {
     pub(super) cluster: usize,
     pub(super) created: i64,
-    pub(super) valid: bool,
+    pub(super) form: Form,
     pub(super) gateway: bool,
     pub(super) probe: bool,
     pub(super) headless: bool,
@@ -123,15 +138,40 @@ impl LinkMade {
         if !self.gateway {
             made.spec.gateway_address.clear();
         }
-        if !self.valid {
-            // Invalid with a gateway and without one.
-            "none".clone_into(&mut made.spec.gateway_port);
-            "192.0.2.1".clone_into(&mut made.spec.gateway_address);
+        match self.form {
+            Form::Valid | Form::Unreadable => {}
+            Form::BadPort => {
+                // Invalid with a gateway and without one.
+                "none".clone_into(&mut made.spec.gateway_port);
+                "192.0.2.1".clone_into(&mut made.spec.gateway_address);
+            }
+            Form::BadName => "East".clone_into(&mut made.spec.target_cluster_name),
+            Form::Unknown => made.spec.target_cluster_name.clear(),
         }
         if !self.probe {
             made.spec.probe_spec.path.clear();
         }
         made
+    }
+
+    /// The Link as the API server has it. `listed`: what its status says of the cluster that was listed last.
+    pub(super) fn object(&self, name: &str, listed: Option<&str>) -> LinkObject {
+        let mut link = self.link(name);
+        link.status = Some(LinkStatus {
+            target_cluster_name: listed.map(str::to_owned),
+            ..LinkStatus::default()
+        });
+        let unreadable = matches!(self.form, Form::Unreadable | Form::Unknown);
+        LinkObject {
+            link,
+            unreadable: unreadable.then(|| "not a Link".to_owned()),
+        }
+    }
+
+    /// The cluster that it names, if that can be told.
+    pub(super) fn named(&self) -> Option<&'static str> {
+        let hidden = matches!(self.form, Form::BadName | Form::Unknown);
+        (!hidden).then(|| CLUSTERS[self.cluster])
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
         labels as l,
         metadata::{Metadata, OwnerReference},
     },
-    mirror::{NamespacePhase, Patch, metadata::is_managed},
+    mirror::{NamespacePhase, Patch, endpoints::MAX_ENDPOINTS, metadata::is_managed},
 };
 
 /// An annotation that somebody adds.
@@ -309,6 +309,7 @@ fn json(object: &impl Serialize) -> Value {
 }
 
 fn valid_slice(slice: &EndpointSlice) {
+    assert!(slice.endpoints.len() <= MAX_ENDPOINTS, "{slice:?}");
     for owner in owners(slice) {
         assert!(!owner.uid.is_empty(), "an owner without UID: {slice:?}");
     }

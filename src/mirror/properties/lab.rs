@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     super::fixtures::{GATEWAY, LINKS, NS, ip, world},
-    acts::{Act, Addresses, CLUSTERS, LINK_NAMES, LinkMade, name, namespace, remote_slice},
+    acts::{Act, Addresses, CLUSTERS, Form, LINK_NAMES, LinkMade, name, namespace, remote_slice},
     cluster::{Cluster, Id},
 };
 use crate::{
@@ -77,6 +77,8 @@ struct Linked {
     made: LinkMade,
     gateway: GatewayState,
     limited: bool,
+    /// What its status says of the cluster that was listed last.
+    listed: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -168,6 +170,14 @@ impl Lab {
                     *federated,
                 );
             }
+            Act::Theirs(cluster, ns, service, federated) => {
+                self.theirs(
+                    CLUSTERS[*cluster],
+                    namespace(*ns),
+                    name(*service),
+                    *federated,
+                );
+            }
             Act::Edit(pick, edit) => self.edit(*pick, *edit),
             Act::Delete(pick) => {
                 if let Some(id) = self.nth_of_ours(*pick) {
@@ -175,7 +185,12 @@ impl Lab {
                     self.watched(changed);
                 }
             }
-            Act::Restart => self.restart(),
+            Act::Restart => {
+                self.restart();
+                if self.dice.below(2) == 0 {
+                    self.unlist();
+                }
+            }
             Act::Collect => {
                 let changed = self.cluster.collect_garbage();
                 self.watched(changed);
@@ -188,6 +203,12 @@ impl Lab {
         self.failed.clear();
         self.said.clear();
         self.world = self.fresh_world();
+        // It has listed all clusters, and the statuses of their Links say so.
+        for linked in self.links.values_mut() {
+            if linked.made.form == Form::Valid {
+                linked.listed = linked.made.named().map(str::to_owned);
+            }
+        }
         self.dirty = self.world.keys().into_iter().collect();
     }
 

@@ -8,7 +8,15 @@ type Edit = (&'static str, fn(&mut Service));
 
 /// The mirror in gateway mode, as it is created.
 fn made(remote: &Service, headless: bool) -> Service {
-    mirror(&target("east"), remote, Mode::Gateway, "web-east", headless).service()
+    mirror(
+        "mc",
+        &target("east"),
+        remote,
+        Mode::Gateway,
+        "web-east",
+        headless,
+    )
+    .service()
 }
 
 fn ours(service: &Service, key: &str) -> Option<String> {
@@ -40,7 +48,7 @@ fn labels_and_annotations_are_those_that_the_original_writes() {
         (Mode::Gateway, labels.to_vec()),
         (Mode::RemoteDiscovery, [&labels[..], &flat].concat()),
     ] {
-        let mirror = mirror(&target, &remote.0, mode, "web-east", false).service();
+        let mirror = mirror("mc", &target, &remote.0, mode, "web-east", false).service();
         assert_eq!(mirror.metadata.labels, map(&expected));
         let mut annotations = mirror.metadata.annotations;
         assert!(annotations.contains_key(l::DESIRED_STATE));
@@ -51,6 +59,7 @@ fn labels_and_annotations_are_those_that_the_original_writes() {
             (l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local"),
             (l::REMOTE_RESOURCE_VERSION, "7"),
             (l::MANAGED_BY, l::MANAGER),
+            (l::INSTALLATION, "mc"),
         ]);
         assert_eq!(annotations, expected);
     }
@@ -133,7 +142,7 @@ fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
 #[test]
 fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
     let (east, remote) = (target("east"), svc("web").0);
-    let desired = mirror(&east, &remote, Mode::Gateway, "web-east", false);
+    let desired = mirror("mc", &east, &remote, Mode::Gateway, "web-east", false);
     let differing = |edit: fn(&mut Service)| {
         let mut actual = desired.service();
         actual.metadata.uid = Some("u".into());

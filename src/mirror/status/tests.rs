@@ -103,6 +103,105 @@ fn beyond_the_limit_only_problems_are_listed_and_counts_stay_true() {
     }
     assert_eq!(list(&ledger), LISTED_PROBLEMS);
     assert_eq!(ledger.counts(), (LISTED, 0, LISTED_PROBLEMS + 1));
+    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    for listed in status.mirror_services {
+        assert_eq!(listed.conditions[0].status, "False", "{listed:?}");
+    }
+}
+
+#[test]
+fn members_count_towards_the_limit_of_the_list() {
+    let mut ledger = Ledger::default();
+    for index in 0..LISTED {
+        ledger.record(&said(&format!("web-{index}"), false, mirrored()));
+    }
+    for name in ["web-0", "web-1"] {
+        ledger.record(&said(name, true, mirrored()));
+    }
+    ledger.record(&said("web-2", true, failed("taken")));
+    assert_eq!(ledger.counts(), (LISTED, 2, 1));
+    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    assert_eq!(status.mirror_services.len(), 0);
+    assert_eq!(status.federated_services.len(), 1);
+    let counts = (status.mirrored, status.federated, status.unhealthy);
+    assert_eq!(counts, (Some(500), Some(2), Some(1)));
+}
+
+#[test]
+fn a_service_is_listed_with_its_reference_and_its_condition() {
+    let mut ledger = Ledger::default();
+    ledger.record(&said("db", false, failed(&"x".repeat(600))));
+    ledger.record(&said("web", false, mirrored()));
+    let noted = Report::Mirrored {
+        local: "api-east".into(),
+        note: Some(Problem::new(Reason::PortConflict, "ports differ")),
+    };
+    ledger.record(&said("api", false, noted));
+    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    let reference = |name: &str| ServiceRef {
+        group: "core".into(),
+        kind: "Service".into(),
+        name: name.into(),
+        namespace: "ns".into(),
+    };
+    let long = "x".repeat(500);
+    let expected = [
+        (
+            "api",
+            "True",
+            "PortConflict",
+            "ports differ",
+            Some("api-east"),
+        ),
+        ("db", "False", "NameConflict", long.as_str(), None),
+        ("web", "True", "Mirrored", "", Some("web-east")),
+    ];
+    let expected = expected.map(|(name, status, reason, message, local)| ServiceStatus {
+        controller_name: "linkerd.io/service-mirror".into(),
+        remote_ref: reference(name),
+        conditions: vec![ServiceCondition {
+            type_: "Mirrored".into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+            last_transition_time: Time(at(1)),
+            local_ref: local.map(reference),
+        }],
+    });
+    assert_eq!(status.mirror_services, expected);
+}
+
+#[test]
+fn a_gateway_has_been_as_it_is_since_it_became_so() {
+    let with = |previous: &LinkStatus, liveness, second| {
+        let facts = Facts {
+            gateway: Some(GatewayFacts {
+                state: GatewayState {
+                    addresses: Some(vec!["192.0.2.1".parse().unwrap()]),
+                    liveness,
+                },
+                latency_ms: Some(3),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        status(previous, &facts, &Ledger::default(), at(second))
+    };
+    let gateway = |status: &LinkStatus| status.gateway.clone().unwrap();
+    let expected = |alive: Option<bool>, since: Option<i64>| GatewayStatus {
+        alive,
+        since: since.map(|second| Time(at(second))),
+        latency_ms: Some(3),
+        addresses: vec!["192.0.2.1".into()],
+    };
+    let unknown = with(&LinkStatus::default(), Liveness::Unknown, 1);
+    assert_eq!(gateway(&unknown), expected(None, None));
+    let alive = with(&unknown, Liveness::Alive, 2);
+    assert_eq!(gateway(&alive), expected(Some(true), Some(2)));
+    let still = with(&alive, Liveness::Alive, 3);
+    assert_eq!(gateway(&still), expected(Some(true), Some(2)));
+    let dead = with(&still, Liveness::Dead, 4);
+    assert_eq!(gateway(&dead), expected(Some(false), Some(4)));
 }
 
 #[test]

@@ -105,3 +105,37 @@ fn what_a_list_does_not_name_is_gone() {
     );
     assert_eq!(objects.len(), 1);
 }
+
+#[test]
+fn slices_with_a_host_are_found_by_name_in_whatever_order_they_came() {
+    let mut objects = Objects::default();
+    for name in ["b", "a", "c"] {
+        objects.put(Arc::new(crate::mirror::fixtures::hosts(name, &["db-0"])));
+    }
+    let found = objects.with_host("ns", "db-0").iter();
+    let names: Vec<&str> = found.map(|slice| slice.metadata.name()).collect();
+    assert_eq!(names, ["a-x", "b-x", "c-x"]);
+}
+
+#[test]
+fn services_have_no_hosts() {
+    let mut objects = Objects::default();
+    objects.put(service("a", "1", 1));
+    assert!(objects.with_host("ns", "").is_empty());
+}
+
+#[test]
+fn states_without_a_version_are_taken_in() {
+    let mut objects = Objects::default();
+    for _ in 0..2 {
+        assert!(matches!(
+            objects.insert(service("a", "1", 0)),
+            Inserted::Taken(_)
+        ));
+    }
+    objects.insert(service("a", "1", 5));
+    assert!(
+        objects.remove(&service("a", "1", 0)).is_some(),
+        "the end of an object without a version"
+    );
+}

@@ -167,6 +167,8 @@ fn a_probe_has_the_defaults_of_the_crd_and_waits_no_longer_than_its_period() {
         (probe.path.as_str(), probe.port, probe.threshold),
         ("/ready", 4191, 3)
     );
+    let patient = probe_of(|probe| probe.failure_threshold = Some(" 5 ".into()));
+    assert_eq!(patient.unwrap().unwrap().threshold, 5);
     assert_eq!(
         probe_of(|probe| probe.path.clear()),
         Ok(None),
@@ -191,7 +193,7 @@ fn a_probe_has_the_defaults_of_the_crd_and_waits_no_longer_than_its_period() {
         let mut spec = link("east").spec.probe_spec;
         period.clone_into(&mut spec.period);
         spec.timeout = timeout.map(str::to_owned);
-        let read = super::probe(&spec).unwrap().unwrap();
+        let read = super::probe("east", &spec).unwrap().unwrap();
         assert_eq!(
             read.timeout,
             Duration::from_millis(waits),

@@ -153,11 +153,24 @@ impl ControlPlane {
     /// With `user` and groups, whoever comes through it is that user for the API server. Without, tokens pass through;
     /// client certificates cannot.
     pub fn intercept(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
+        self.intercept_with(user, &[b"h2", b"http/1.1"])
+    }
+
+    /// The same, of a server that speaks only HTTP/1.1.
+    pub fn intercept_http1(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
+        self.intercept_with(user, &[b"http/1.1"])
+    }
+
+    fn intercept_with(
+        &self,
+        user: Option<(&str, &[&str])>,
+        protocols: &[&[u8]],
+    ) -> anyhow::Result<Interceptor> {
         let authority = self.authority();
         let client = user
             .map(|(user, groups)| authority.client(user, groups))
             .transpose()?;
-        let server = server_config(&authority.server()?)?;
+        let server = server_config(&authority.server()?, protocols)?;
         let upstream = upstream(&authority.certificate(), client.as_ref())?;
         let target = self.address()?;
         let listener = free_listener()?;
@@ -189,13 +202,13 @@ impl ControlPlane {
     }
 }
 
-fn server_config(identity: &Identity) -> anyhow::Result<Arc<ServerConfig>> {
+fn server_config(identity: &Identity, protocols: &[&[u8]]) -> anyhow::Result<Arc<ServerConfig>> {
     let (chain, key) = parse(identity)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(Arc::new(config))
 }
 

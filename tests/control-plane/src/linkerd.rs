@@ -32,6 +32,8 @@ pub struct LinkerdOptions {
     pub outbound_port: u16,
     /// `cniEnabled`.
     pub cni_enabled: bool,
+    /// `enableEndpointSlices`.
+    pub endpoint_slices: bool,
     /// `linkerdVersion`.
     pub version: String,
 }
@@ -44,6 +46,7 @@ impl Default for LinkerdOptions {
             trust_anchors: None,
             outbound_port: 4140,
             cni_enabled: false,
+            endpoint_slices: true,
             version: "edge-26.7.3".into(),
         }
     }
@@ -66,6 +69,7 @@ impl LinkerdOptions {
             cluster_domain,
             outbound_port,
             cni_enabled,
+            endpoint_slices,
             version,
             trust_anchors: _,
         } = self;
@@ -76,6 +80,7 @@ impl LinkerdOptions {
              clusterNetworks: 10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8\n\
              cniEnabled: {cni_enabled}\n\
              controllerReplicas: 1\n\
+             enableEndpointSlices: {endpoint_slices}\n\
              identity:\n  externalCA: false\n  issuer:\n    scheme: linkerd.io/tls\n\
              identityTrustAnchorsPEM: |\n  {indented}\n\
              identityTrustDomain: {trust_domain}\n\

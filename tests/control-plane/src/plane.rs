@@ -24,7 +24,7 @@ use crate::certificates::Authority;
 use crate::folder::Folder;
 use crate::kubeconfig::{self, Entry};
 use crate::process::Server;
-use crate::servers::{self, AUDIT_LOG, Ports};
+use crate::servers::{self, AUDIT_LOG, ClusterIps, Ports};
 use crate::wait::eventually;
 
 pub use backup::Backup;
@@ -68,6 +68,16 @@ impl ControlPlane {
     ///
     /// The first call on a machine may take minutes: see [`Assets::locate`].
     pub async fn start(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, ClusterIps::Nowhere).await
+    }
+
+    /// Starts a control plane as [`Self::start`] does, whose `ClusterIP`s are loopback addresses: a test that listens at
+    /// one stands for what is behind it. No EndpointSlice may have such an address.
+    pub async fn start_with_loopback_cluster_ips(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, ClusterIps::Loopback).await
+    }
+
+    async fn start_with(name: &str, cluster_ips: ClusterIps) -> anyhow::Result<Self> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         ensure!(
             !name.is_empty() && name.chars().all(plain),
@@ -76,7 +86,7 @@ impl ControlPlane {
         let assets = tokio::task::spawn_blocking(Assets::locate).await??;
         let mut tries = 1;
         loop {
-            match Self::try_start(name, &assets, Ports::free()?).await {
+            match Self::try_start(name, &assets, Ports::free()?, cluster_ips).await {
                 Err(error) if tries < BIND_TRIES && format!("{error:#}").contains(BIND_FAILED) => {
                     tries += 1;
                 }
@@ -98,7 +108,12 @@ impl ControlPlane {
             .cloned()
     }
 
-    async fn try_start(name: &str, assets: &Assets, ports: Ports) -> anyhow::Result<Self> {
+    async fn try_start(
+        name: &str,
+        assets: &Assets,
+        ports: Ports,
+        cluster_ips: ClusterIps,
+    ) -> anyhow::Result<Self> {
         let deadline = Instant::now() + START_LIMIT;
         let folder = Folder::create()?;
         let path = folder.path();
@@ -117,7 +132,7 @@ impl ControlPlane {
         let config = client_config(&kubeconfig).await?;
 
         wait_for_etcd(&mut etcd, deadline).await?;
-        let api_server = servers::api_server(assets, path, ports).start()?;
+        let api_server = servers::api_server(assets, path, ports, cluster_ips).start()?;
         let controller_manager = servers::controller_manager(assets, path).start()?;
         let plane = Self {
             controller_manager: Mutex::new(controller_manager),
@@ -398,7 +413,8 @@ mod tests {
                 ..free
             },
         ] {
-            let Err(error) = ControlPlane::try_start("taken", &assets, ports).await else {
+            let started = ControlPlane::try_start("taken", &assets, ports, ClusterIps::Nowhere);
+            let Err(error) = started.await else {
                 panic!("it started on {ports:?}")
             };
             assert!(error.to_string().contains(BIND_FAILED), "{error}");

@@ -138,7 +138,30 @@ pub(crate) fn etcd(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
     }
 }
 
-pub(crate) fn api_server(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
+/// Where a control plane takes `ClusterIP`s from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClusterIps {
+    /// Addresses that lead nowhere: there is no kube-proxy.
+    Nowhere,
+    /// Loopback addresses: who listens at one stands for what is behind it. No EndpointSlice may have them.
+    Loopback,
+}
+
+impl ClusterIps {
+    fn range(self) -> &'static str {
+        match self {
+            Self::Nowhere => "10.96.0.0/12,fd00:10:96::/108",
+            Self::Loopback => "127.96.0.0/12,fd00:10:96::/108",
+        }
+    }
+}
+
+pub(crate) fn api_server(
+    assets: &Assets,
+    folder: &Path,
+    ports: Ports,
+    cluster_ips: ClusterIps,
+) -> Spec {
     let path = |name: &str| folder.join(name).display().to_string();
     Spec {
         name: "kube-apiserver",
@@ -161,7 +184,7 @@ pub(crate) fn api_server(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
                 "--service-account-signing-key-file={}",
                 path(SERVICE_ACCOUNT_KEY)
             ),
-            "--service-cluster-ip-range=10.96.0.0/12,fd00:10:96::/108".into(),
+            format!("--service-cluster-ip-range={}", cluster_ips.range()),
             "--authorization-mode=RBAC".into(),
             "--allow-privileged=true".into(),
             "--endpoint-reconciler-type=none".into(),

@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     draw::Draw,
-    worlds::{self, NS},
+    worlds::{self, LINKS, NS},
 };
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "team",
     "a.io/x",
     "a.io/y",
@@ -31,6 +31,7 @@ const KEYS: [&str; 22] = [
     l::REMOTE_SERVICE,
     l::REMOTE_FQ_NAME,
     l::MANAGED_BY,
+    l::INSTALLATION,
     l::DESIRED_STATE,
     l::SLICE_SERVICE,
     l::SLICE_MANAGED_BY,
@@ -117,7 +118,8 @@ pub fn exclusions(data: &[u8]) {
                 continue; // has annotations of ours alone
             }
             let made = metadata.annotations;
-            let mut wire = BTreeMap::from([(l::MANAGED_BY, l::MANAGER)]);
+            let marks = [(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, LINKS)];
+            let mut wire = BTreeMap::from(marks);
             let mut open = vec![l::DESIRED_STATE];
             if federated {
                 wire.insert(l::REMOTE_DISCOVERY, "web@east");

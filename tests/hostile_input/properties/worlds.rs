@@ -107,7 +107,7 @@ pub(super) fn add(
     let mut remote = Remote {
         services: vec![Objects::default()],
         slices: vec![Objects::default()],
-        over_limit: false,
+        ..Remote::default()
     };
     for service in services {
         remote.services[0].put(Arc::new(service));
@@ -116,7 +116,8 @@ pub(super) fn add(
         remote.slices[0].put(Arc::new(slice));
     }
     let entry = LinkEntry {
-        cluster: target.cluster.clone(),
+        cluster: Some(target.cluster.clone()),
+        listed: None,
         gateway: GatewayState {
             addresses: Some(vec![IpAddr::from([192, 0, 2, 1])]),
             liveness: Liveness::Alive,

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use super::{
-    Act, Addresses, CLUSTERS, Edit, HOSTS, History, LINK_NAMES, LinkMade, NAMES, NAMESPACES,
+    Act, Addresses, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, LinkMade, NAMES, NAMESPACES,
     ServiceMade,
 };
 use crate::mirror::{Liveness, NamespacePhase};
 
-/// Share of Links that can be read.
-const GOOD: f64 = 0.9;
+/// Share of Links that can be worked with.
+const GOOD: f64 = 0.85;
 
 fn local_name() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -37,21 +37,30 @@ fn service_made() -> impl Strategy<Value = ServiceMade> {
         })
 }
 
+fn broken_form() -> impl Strategy<Value = Form> {
+    prop_oneof![
+        Just(Form::BadPort),
+        Just(Form::BadName),
+        Just(Form::Unreadable),
+        Just(Form::Unknown),
+    ]
+}
+
 /// `good`: the share of Links that can be read, and of those with a gateway.
 fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
         0..CLUSTERS.len(),
         0i64..3,
-        prop::bool::weighted(good),
+        (prop::bool::weighted(good), broken_form()),
         prop::bool::weighted(good),
         prop::bool::weighted(0.6),
         prop::bool::weighted(0.7),
     )
         .prop_map(
-            |(cluster, created, valid, gateway, probe, headless)| LinkMade {
+            |(cluster, created, (valid, broken), gateway, probe, headless)| LinkMade {
                 cluster,
                 created,
-                valid,
+                form: if valid { Form::Valid } else { broken },
                 gateway,
                 probe,
                 headless,
@@ -70,6 +79,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         Just(Edit::StripMirrored),
         Just(Edit::StripHeadless),
         Just(Edit::Unmanage),
+        Just(Edit::Disown),
         Just(Edit::Junk),
         Just(Edit::Relabel),
         Just(Edit::Ports),
@@ -128,6 +138,8 @@ fn meddling() -> impl Strategy<Value = Act> {
         2 => (within(), local_name(), any::<bool>()).prop_map(|(n, s, on)| Act::Stranger(n, s, on)),
         2 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), any::<bool>())
             .prop_map(|(c, n, s, federated)| Act::Legacy(c, n, s, federated)),
+        1 => (0..CLUSTERS.len(), within(), 0..NAMES.len(), any::<bool>())
+            .prop_map(|(c, n, s, federated)| Act::Theirs(c, n, s, federated)),
         1 => (
             0..NAMESPACES.len(),
             prop_oneof![
@@ -174,7 +186,7 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
             let made = LinkMade {
                 cluster,
                 created,
-                valid: true,
+                form: Form::Valid,
                 gateway: true,
                 probe: false,
                 headless,

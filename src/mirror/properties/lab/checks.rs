@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::{acts::CLUSTERS, cluster::Cluster},
+    super::{super::fixtures::LINKS, acts::Form, cluster::Cluster},
     Lab,
     watches::{is_mirror, is_probe},
 };
 use crate::{
-    api::{labels as l, metadata::Metadata},
+    api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
     mirror::{
-        Key, Owner, Report, Reported, Write,
-        claims::{Holder, holder},
+        Grouped as _, Key, Owner, Report, Reported, Write,
+        claims::Holder,
         federated_name, member,
-        metadata::is_managed,
+        metadata::{installation, is_managed},
         owner, plan,
         service::mirrorable,
     },
@@ -41,13 +41,8 @@ impl Lab {
             if name != federated_name(service) {
                 continue;
             }
-            let links = self
-                .links
-                .iter()
-                .filter(|(_, l)| CLUSTERS[l.made.cluster] == cluster);
-            let broken = links.clone().count() > 0 && links.clone().all(|(_, l)| !l.made.valid);
-            assert!(!broken, "{token} lost, its Link cannot be read");
             let Some((target, entry)) = self.world.link(cluster) else {
+                self.may_be_collected(cluster, before);
                 continue;
             };
             let Some(remote) = &entry.remote else {
@@ -70,6 +65,42 @@ impl Lab {
             });
             assert!(!joins, "{token} lost, and it is a member");
         }
+    }
+
+    /// What stands for a cluster of which no Link is in charge is removed only when it is known to be no Link's.
+    pub(super) fn may_be_collected(&self, cluster: &str, what: &Metadata) {
+        for (name, linked) in &self.links {
+            let listed = linked.listed.as_deref();
+            let named = linked.made.named();
+            let waits = |to: &str| {
+                let in_charge = self.world.link(to);
+                in_charge.is_none_or(|(_, entry)| entry.remote.is_none())
+            };
+            let kept = match (linked.made.form, named) {
+                (Form::Valid, Some(to)) => listed == Some(cluster) && to != cluster && waits(to),
+                (_, None) if listed.is_none() => true,
+                _ => named == Some(cluster) || listed == Some(cluster),
+            };
+            assert!(!kept, "{name} may be the Link of {cluster}: {what:?}");
+        }
+    }
+
+    /// A mirror, an endpoint mirror or a federated Service is deleted.
+    pub(super) fn may_go(&self, before: &Metadata) {
+        if let Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) = owner(before)
+            && self.world.link(cluster).is_none()
+        {
+            self.may_be_collected(cluster, before);
+            // Somebody may have taken its mark off since it was seen last.
+            let known = self.world.standing(before.namespace(), before.name());
+            let installation = known.and_then(|known| installation(&known.metadata));
+            assert_eq!(
+                installation,
+                Some(LINKS),
+                "not of this installation: {before:?}"
+            );
+        }
+        self.names_stay(before, None);
     }
 
     /// The same target clusters and the same people's objects, and nothing of ours.
@@ -98,10 +129,10 @@ impl Lab {
             .iter()
             .all(|((namespace, name), service)| {
                 let first = self.world.first_claim(namespace, name);
-                match holder(service) {
+                match self.world.holder(service) {
                     Holder::Claim(claim) => first == Some(claim),
-                    Holder::Stray => false,
-                    Holder::Foreign => self
+                    Holder::Stray | Holder::Unnamed => false,
+                    Holder::Theirs(_) | Holder::Foreign => self
                         .cluster
                         .strangers
                         .contains(service.metadata.uid.as_deref().unwrap_or_default()),
@@ -116,15 +147,26 @@ impl Lab {
             .services
             .iter()
             .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let ours =
+            |metadata: &Metadata| is_managed(metadata) && installation(metadata) == Some(LINKS);
         let services = services
-            .filter(|(_, s)| is_managed(&s.metadata))
+            .filter(|(_, s)| ours(&s.metadata))
             .map(|(id, _)| id);
         let slices = self
             .cluster
             .slices
             .iter()
             .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
-        let slices = slices.map(|(id, _)| id);
+        // Those of a Service that does not say any more whose it is stay with it.
+        let left = |slice: &EndpointSlice| {
+            let service = slice.group().unwrap_or_default().to_owned();
+            let id = (slice.metadata.namespace().to_owned(), service);
+            let service = self.cluster.services.get(&id);
+            service.is_some_and(|s| is_managed(&s.metadata) && installation(&s.metadata).is_none())
+        };
+        let slices = slices
+            .filter(|(_, slice)| ours(&slice.metadata) && !left(slice))
+            .map(|(id, _)| id);
         services
             .chain(slices)
             .map(|(namespace, name)| format!("{namespace}/{name}"))
@@ -137,7 +179,8 @@ impl Lab {
         let mut keys: BTreeSet<Key> = self.world.keys().into_iter().collect();
         for (cluster, far) in &self.far {
             for id in far.services.keys().chain(far.slices.keys()) {
-                keys.extend(self.world.keys_of_remote(cluster, &id.0, &id.1));
+                keys.insert(Key::mirror(cluster, &id.0, &id.1));
+                keys.insert(Key::federated(&id.0, &id.1));
             }
         }
         let mut fresh = self.fresh_world();

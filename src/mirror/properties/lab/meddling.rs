@@ -3,16 +3,26 @@
 
 use super::{
     super::{
-        super::fixtures::{LINKS, port, svc},
+        super::fixtures::{LINKS, port, slice, svc},
         acts::{CLUSTERS, Edit},
         cluster::{Id, JUNK, id},
     },
     Lab,
 };
 use crate::{
-    api::{k8s::Service, labels as l, metadata::Metadata},
-    mirror::{NamespacePhase, federated_name, metadata::is_managed},
+    api::{
+        k8s::Service,
+        labels as l,
+        metadata::{Metadata, OwnerReference},
+    },
+    mirror::{
+        NamespacePhase, federated_name,
+        metadata::{installation, is_managed},
+    },
 };
+
+/// Name of the other installation.
+const OTHER: &str = "other";
 
 impl Lab {
     pub(super) fn namespace(&mut self, name: &str, phase: Option<NamespacePhase>) {
@@ -88,12 +98,67 @@ impl Lab {
         }
     }
 
+    /// As another installation, whose Links are in another namespace, has made it.
+    pub(super) fn theirs(
+        &mut self,
+        cluster: &str,
+        namespace: &str,
+        service: &str,
+        federated: bool,
+    ) {
+        let made = if federated {
+            svc(&federated_name(service))
+                .label(l::MIRRORED_SERVICE, "true")
+                .annotation(l::REMOTE_DISCOVERY, &format!("{service}@{cluster}"))
+        } else {
+            svc(&format!("{service}-{cluster}")).mirrored_by_linkerd(cluster, service)
+        };
+        let made = made
+            .within(namespace)
+            .annotation(l::MANAGED_BY, l::MANAGER)
+            .annotation(l::INSTALLATION, OTHER);
+        let Ok((made, changed)) = self.cluster.create_service(made.0) else {
+            return;
+        };
+        self.watched(changed);
+        let uid = made.metadata.uid.clone().unwrap_or_default();
+        self.cluster.strangers.insert(uid.clone().into());
+        let mut slice = slice(made.metadata.name(), "ipv4");
+        slice.metadata.namespace = Some(namespace.into());
+        for (key, value) in [
+            (l::MIRRORED_SERVICE, "true"),
+            (l::CLUSTER_NAME, cluster),
+            (l::SLICE_MANAGED_BY, l::MANAGER),
+        ] {
+            slice.metadata.labels.insert(key, value);
+        }
+        for (key, value) in [(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, OTHER)] {
+            slice.metadata.annotations.insert(key, value);
+        }
+        slice.metadata.owner_references = [OwnerReference {
+            api_version: "v1".into(),
+            kind: "Service".into(),
+            name: made.metadata.name().into(),
+            uid,
+            ..OwnerReference::default()
+        }]
+        .into();
+        if let Ok((slice, changed)) = self.cluster.create_slice(slice) {
+            let uid = slice.metadata.uid.clone().unwrap_or_default();
+            self.cluster.strangers.insert(uid.into());
+            self.watched(changed);
+        }
+    }
+
     pub(super) fn nth_of_ours(&self, pick: usize) -> Option<Id> {
         let ours: Vec<&Id> = self
             .cluster
             .services
             .iter()
-            .filter(|(_, service)| is_managed(&service.metadata))
+            .filter(|(_, service)| {
+                let metadata = &service.metadata;
+                is_managed(metadata) && installation(metadata) != Some(OTHER)
+            })
             .map(|(id, _)| id)
             .collect();
         (!ours.is_empty()).then(|| ours[pick % ours.len()].clone())
@@ -105,6 +170,7 @@ impl Lab {
             .slices
             .iter()
             .filter(|(_, slice)| slice.metadata.labels.contains_key(l::MIRRORED_SERVICE))
+            .filter(|(_, slice)| installation(&slice.metadata) != Some(OTHER))
             .map(|(id, _)| id.clone())
             .collect();
         let nth = |ids: &[Id]| (!ids.is_empty()).then(|| ids[pick % ids.len()].clone());
@@ -151,6 +217,9 @@ fn edit_service(service: &mut Service, edit: Edit) {
         Edit::StripHeadless => drop_label(metadata, l::HEADLESS_MIRROR),
         Edit::Unmanage => {
             metadata.annotations.remove(l::MANAGED_BY);
+        }
+        Edit::Disown => {
+            metadata.annotations.remove(l::INSTALLATION);
         }
         Edit::Junk => metadata.annotations.insert(JUNK, "1"),
         Edit::Relabel => {

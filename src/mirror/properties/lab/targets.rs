@@ -1,10 +1,10 @@
 //! What happens to Links, to target clusters and to members of the local cluster.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     super::{
-        super::fixtures::{GATEWAY, entry, ip},
+        super::fixtures::{GATEWAY, ip},
         acts::{Act, CLUSTERS, LINK_NAMES, LinkMade, ServiceMade, remote_slice},
         cluster::{Id, id},
     },
@@ -15,38 +15,53 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
     },
-    mirror::{GatewayState, InvalidLink, Key, LinkEntry, Liveness, Objects, Remote, Target},
+    mirror::{GatewayState, InvalidLink, LinkEntry, Links, Liveness, Objects, Remote, Target},
 };
 
 impl Lab {
     pub(super) fn relink(&mut self, link: &str, made: Option<&LinkMade>) {
-        let concerned = |lab: &Self, cluster: &str| lab.world.keys_of_cluster(cluster);
-        let old = self.links.get(link).map(|l| CLUSTERS[l.made.cluster]);
-        let new = made.map(|made| CLUSTERS[made.cluster]);
-        let clusters: BTreeSet<&str> = old.into_iter().chain(new).collect();
-        let mut keys: Vec<Key> = clusters.iter().flat_map(|c| concerned(self, c)).collect();
-        let links = self.world.links.get_or_insert_default();
-        links.remove(link);
-        self.links.remove(link);
-        if let Some(made) = made {
-            let linked = Linked {
-                made: made.clone(),
-                gateway: GatewayState {
-                    addresses: Some(vec![ip(GATEWAY)]),
-                    liveness: Liveness::Alive,
-                },
-                limited: false,
-            };
-            let entry = linked.entry(link, None);
-            self.links.insert(link.to_owned(), linked);
-            let links = self.world.links.get_or_insert_default();
-            links.insert(link.to_owned(), entry);
-            let lane = self.lanes.entry("remote").or_default();
-            lane.retain(|event| event.link() != Some(link));
-            lane.push_back(Event::Synced(link.to_owned()));
+        let known = self.links.remove(link);
+        let Some(made) = made else {
+            let keys = self
+                .world
+                .change_link(link, |links| drop(links.remove(link)));
+            self.mark(keys);
+            return;
+        };
+        let linked = Linked {
+            made: made.clone(),
+            gateway: GatewayState {
+                addresses: Some(vec![ip(GATEWAY)]),
+                liveness: Liveness::Alive,
+            },
+            limited: false,
+            listed: known.and_then(|known| known.listed),
+        };
+        let mut entry = linked.entry(link, None);
+        let before = self.world.links.as_ref().and_then(|links| links.get(link));
+        if let Some(before) = before {
+            entry.listed.clone_from(&before.listed);
+            if before.left_for(&entry).is_none() {
+                entry.remote.clone_from(&before.remote);
+            }
         }
-        keys.extend(clusters.iter().flat_map(|c| concerned(self, c)));
+        self.links.insert(link.to_owned(), linked);
+        let insert = |links: &mut Links| drop(links.insert(link.to_owned(), entry));
+        let keys = self.world.change_link(link, insert);
+        let lane = self.lanes.entry("remote").or_default();
+        lane.retain(|event| event.link() != Some(link));
+        lane.push_back(Event::Synced(link.to_owned()));
         self.mark(keys);
+    }
+
+    /// No target cluster has been listed yet: a controller that has just started.
+    pub(super) fn unlist(&mut self) {
+        for (link, linked) in self.links.clone() {
+            let entry = linked.entry(&link, None);
+            let links = self.world.links.get_or_insert_default();
+            links.insert(link.clone(), entry);
+            self.push("remote", Event::Synced(link));
+        }
     }
 
     /// Whether this points a Link to another cluster: a federated Service whose only member was in the one that
@@ -199,22 +214,21 @@ impl Lab {
 
 impl Linked {
     fn target(&self, link: &str) -> Result<Target, InvalidLink> {
-        Target::parse(&self.made.link(link), self.made.headless)
+        Target::parse_object(&self.made.object(link, None), self.made.headless)
     }
 
     pub(super) fn entry(&self, link: &str, remote: Option<Remote>) -> LinkEntry {
-        match self.target(link) {
-            Ok(target) => LinkEntry {
-                remote,
-                gateway: self.gateway.clone(),
-                ..entry(target)
-            },
-            Err(error) => LinkEntry {
-                cluster: CLUSTERS[self.made.cluster].to_owned(),
-                target: Err(error),
-                remote: None,
-                gateway: GatewayState::default(),
-            },
+        let entry = LinkEntry::new(
+            &self.made.object(link, self.listed.as_deref()),
+            self.made.headless,
+        );
+        if entry.target.is_err() {
+            return entry;
+        }
+        LinkEntry {
+            remote,
+            gateway: self.gateway.clone(),
+            ..entry
         }
     }
 
@@ -244,6 +258,7 @@ impl Linked {
             services: vec![services],
             slices: vec![slices],
             over_limit: self.limited,
+            ..Remote::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     super::{
         super::fixtures::{LINKS, world},
-        acts::CLUSTERS,
+        acts::{CLUSTERS, Form},
         cluster::{Changed, id},
     },
     Event, Lab, Seen,
@@ -103,18 +103,18 @@ impl Lab {
                 let Some((cluster, remote)) = self.remote_of(&link) else {
                     return;
                 };
-                // Before and after the change: what kept others from a name may be gone.
                 let object = match &seen {
                     Seen::Apply(object) | Seen::Delete(object) => id(&object.metadata),
                 };
                 if remote.over_limit && object.1 != "a" {
                     return; // what is beyond the limit is not looked at; the next list tells
                 }
-                let mut keys = self.world.keys_of_remote(&cluster, &object.0, &object.1);
-                if let Some((_, remote)) = self.remote_of(&link) {
-                    store(&mut remote.services[0], seen);
-                }
-                keys.extend(self.world.keys_of_remote(&cluster, &object.0, &object.1));
+                // Before and after the change: what kept others from a name may be gone.
+                let touched = store(&mut remote.services[0], seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|service| self.world.keys_of_remote(&cluster, service))
+                    .collect();
                 self.mark(keys);
             }
             Event::RemoteSlice(link, seen) => {
@@ -133,7 +133,7 @@ impl Lab {
 
     fn remote_of(&mut self, link: &str) -> Option<(String, &mut Remote)> {
         let links = self.world.links.as_mut()?;
-        let cluster = links.get(link)?.cluster.clone();
+        let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
     }
@@ -143,18 +143,22 @@ impl Lab {
         let Some(linked) = self.links.get(link) else {
             return;
         };
+        if linked.made.form != Form::Valid {
+            return; // no session is started for it
+        }
         let cluster = CLUSTERS[linked.made.cluster];
         let remote = linked.list(link, self.far.get(cluster));
-        let before = self.world.keys_of_cluster(cluster);
-        if let Some(known) = self.world.links.as_mut().and_then(|l| l.get_mut(link)) {
-            *known.remote = Some(remote);
+        let keys = self
+            .world
+            .change_link(link, |links| links.listed(link, remote));
+        if let Some(linked) = self.links.get_mut(link) {
+            linked.listed = Some(cluster.to_owned());
         }
         // What the list told makes older events of these watches moot.
         for lane in ["remote", "remote slices"] {
             let lane = self.lanes.entry(lane).or_default();
             lane.retain(|event| event.link() != Some(link));
         }
-        let after = self.world.keys_of_cluster(cluster);
         let said: Vec<Key> = self
             .said
             .keys()
@@ -167,7 +171,7 @@ impl Lab {
                 }
             })
             .collect();
-        self.mark(before.into_iter().chain(after).chain(said));
+        self.mark(keys.into_iter().chain(said));
     }
 
     /// What a controller that starts now would know.

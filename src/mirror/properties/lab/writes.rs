@@ -188,7 +188,7 @@ impl Lab {
             other => {
                 let changed = other?;
                 if let Some(before) = before {
-                    self.names_stay(&before.metadata, None);
+                    self.may_go(&before.metadata);
                 }
                 self.watched(changed);
                 // Kubernetes' endpoints controller.

@@ -1,5 +1,6 @@
-//! The core alone, on one core: plans a second where nothing has changed, and bytes of memory for each mirrored
-//! Service. `cargo bench --bench plan`.
+//! The core alone, on one core: plans a second where nothing has changed, bytes of memory for each mirrored
+//! Service, and how work grows with what there is. `cargo bench --bench plan`. Fails if the time for one Service
+//! depends on how many there are.
 //!
 //! A world has so many exported Services with three ports, each with a slice of three endpoints, and all their
 //! mirrors stand. Plans go through all of them in turn: one alone stays in the cache of the processor, of ten thousand
@@ -16,14 +17,16 @@
     reason = "a benchmark that cannot go on has failed"
 )]
 
+mod growth;
+
 use std::{
     hint::black_box,
+    process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use comfy_table::Table;
-use kube::ResourceExt as _;
 use linkerd_mc::{
     api::k8s::{EndpointSlice, Service},
     mirror::{
@@ -46,7 +49,7 @@ const RUN: Duration = Duration::from_millis(500);
 /// What is demanded of one core.
 const DEMANDED: f64 = 200_000.0;
 
-fn main() {
+fn main() -> ExitCode {
     let mut table = Table::new();
     table.set_header(["figure", "services", "value", "unit"]);
     for size in SIZES {
@@ -63,7 +66,27 @@ fn main() {
             row(what, (bytes / size).to_string(), "bytes/Service");
         }
     }
+    let (figures, ratios, flat) = growth::measure();
+    for growth::Figure {
+        what,
+        services,
+        each,
+    } in figures
+    {
+        let micros = format!("{:.1}", each.as_secs_f64() * 1e6);
+        table.add_row([what, &services.to_string(), &micros, "µs/Service"]);
+    }
+    for (what, ratio) in ratios {
+        let ratio = format!("{ratio:.2}");
+        table.add_row([what, "10,000 to 1,000", &ratio, "times"]);
+    }
     println!("{table}");
+    if flat {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("one Service takes longer among many");
+        ExitCode::FAILURE
+    }
 }
 
 /// Plans a second.
@@ -104,7 +127,8 @@ fn standing(size: usize) -> (World, Vec<Key>, Vec<(&'static str, usize)>) {
     }
     memory.push(("remote slice", resident().saturating_sub(begin)));
 
-    link(&mut world, services, slices);
+    let known = world.links.get_or_insert_default();
+    known.insert("east".to_owned(), entry("east", services, slices));
     let mut mirrors = Vec::new();
     let mut mirror_slices = Vec::new();
     for (index, key) in keys.iter().enumerate() {
@@ -261,13 +285,14 @@ fn world(size: usize) -> World {
     }
 }
 
-fn link(world: &mut World, services: Objects<Service>, slices: Objects<EndpointSlice>) {
+/// A Link to a cluster that has this.
+fn entry(cluster: &str, services: Objects<Service>, slices: Objects<EndpointSlice>) -> LinkEntry {
     let link = serde_json::from_value(json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",
         "kind": "Link",
-        "metadata": { "name": "east", "namespace": "linkerd-multicluster" },
+        "metadata": { "name": cluster, "namespace": "linkerd-multicluster" },
         "spec": {
-            "targetClusterName": "east",
+            "targetClusterName": cluster,
             "targetClusterDomain": "cluster.local",
             "gatewayAddress": "192.0.2.1",
             "gatewayPort": "4143",
@@ -279,21 +304,18 @@ fn link(world: &mut World, services: Objects<Service>, slices: Objects<EndpointS
         },
     }));
     let link: linkerd_mc::api::link::Link = link.unwrap();
-    let entry = LinkEntry {
-        cluster: "east".to_owned(),
+    LinkEntry {
+        cluster: Some(cluster.to_owned()),
+        listed: None,
         target: Target::parse(&link, false),
         remote: Some(Remote {
             services: vec![services],
             slices: vec![slices],
-            over_limit: false,
+            ..Remote::default()
         }),
         gateway: GatewayState {
             addresses: Some(vec!["192.0.2.1".parse().unwrap()]),
             liveness: Liveness::Alive,
         },
-    };
-    world
-        .links
-        .get_or_insert_default()
-        .insert(link.name_any(), entry);
+    }
 }

@@ -1,0 +1,69 @@
+//! Requests with a deadline, and what came instead of the answer that was asked for.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use tokio::time::timeout;
+
+use super::Failure;
+use crate::controller::watch::explain;
+
+/// Longest time that one request may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What came instead of the answer that was asked for.
+pub(in crate::controller) enum Answer {
+    /// The API server said no.
+    Status(Box<Status>),
+    /// There was no answer.
+    None(String),
+}
+
+impl Answer {
+    /// Why a plan ends with this answer to a request that was to do `what`.
+    pub(super) fn failure(self, what: &str) -> Failure {
+        match self {
+            Self::Status(status) if is_no_namespace(&status) => Failure::NoNamespace,
+            Self::Status(status) if status.code == 409 => Failure::Outdated(None),
+            Self::Status(status) => {
+                let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+                let wait = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                Failure::Refused {
+                    message: format!("Failed to {what}: {}", status.message),
+                    wait,
+                }
+            }
+            Self::None(message) => Failure::Refused {
+                message: format!("Failed to {what}: {message}"),
+                wait: None,
+            },
+        }
+    }
+}
+
+/// Kubernetes answers so when a namespace is missing (404) or being deleted (403 with this cause).
+fn is_no_namespace(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    let terminating = details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    });
+    terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
+}
+
+/// Waits for an answer, but not for ever.
+pub(in crate::controller) async fn request<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Answer> {
+    match timeout(DEADLINE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(Answer::Status(status)),
+        Ok(Err(error)) => Err(Answer::None(explain(&error))),
+        Err(_) => Err(Answer::None(format!(
+            "no answer within {} s",
+            DEADLINE.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,242 @@
+//! Services without a selector: which they are, and what is known of their slices, which no selector finds.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::{
+    api::k8s::EndpointSlice,
+    controller::{
+        session::{CUSTOM, Chunk},
+        watch::Change,
+    },
+    mirror::{Grouped as _, Key, Names, Objects},
+};
+
+impl Engine {
+    /// Takes in a change of slices that the watch of these Services brought.
+    pub(super) fn custom_slices_changed(
+        &mut self,
+        link: &str,
+        chunk: &Chunk,
+        change: Change<EndpointSlice>,
+    ) {
+        let Some(session) = self
+            .links
+            .get(link)
+            .and_then(|state| state.current.as_ref())
+        else {
+            return;
+        };
+        let followed = session.followed_of(chunk);
+        let Some(remote) = self.remote(link) else {
+            return;
+        };
+        let Some(store) = remote.slices.get_mut(CUSTOM) else {
+            return;
+        };
+        let touched = absorb_followed(store, &mut remote.unlisted, &followed, change);
+        let cluster = self.cluster(link);
+        let keys = touched
+            .iter()
+            .map(|(namespace, name)| Key::mirror(&cluster, namespace, name));
+        let keys: Vec<Key> = keys.collect();
+        self.mark_changed(&cluster, keys);
+    }
+
+    /// Looks whether a Service that has changed is one whose slices no selector finds, before and now.
+    pub(super) fn check_custom(&mut self, link: &str, namespace: &str, name: &str) {
+        let entry = self.world.links.as_ref().and_then(|links| links.get(link));
+        let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
+            return;
+        };
+        let service = remote.service(namespace, name);
+        let is_custom = service.is_some_and(|service| target.is_unselected(service));
+        let Some(session) = self
+            .links
+            .get(link)
+            .and_then(|state| state.current.as_ref())
+        else {
+            return;
+        };
+        let id = (namespace.to_owned(), name.to_owned());
+        let mut changed = false;
+        session.follow(|followed| {
+            changed = if is_custom {
+                followed.insert(id.clone())
+            } else {
+                followed.remove(&id)
+            };
+        });
+        let Some(remote) = self.remote(link).filter(|_| changed) else {
+            return;
+        };
+        if is_custom {
+            remote.unlisted.insert(id);
+        } else {
+            remote.unlisted.remove(&id);
+            if let Some(store) = remote.slices.get_mut(CUSTOM) {
+                forget(store, &id, &Names::new());
+            }
+        }
+    }
+}
+
+/// Puts a change into the store. Returns the Services of `followed` that it concerns: those with other slices than
+/// before, and those of which it is known only now that they have none.
+pub(super) fn absorb_followed(
+    store: &mut Objects<EndpointSlice>,
+    unlisted: &mut Names,
+    followed: &Names,
+    change: Change<EndpointSlice>,
+) -> Names {
+    let service = |slice: &EndpointSlice| {
+        let name = slice.group().unwrap_or_default();
+        (slice.metadata.namespace().to_owned(), name.to_owned())
+    };
+    let mut touched = Names::new();
+    match change {
+        Change::List { objects, more } => {
+            let listed: Names = objects.iter().map(|slice| slice.metadata.id()).collect();
+            for id in followed {
+                if forget(store, id, &listed) {
+                    touched.insert(id.clone());
+                }
+                // A list that was cut says nothing of what it does not hold.
+                let news = if more {
+                    unlisted.insert(id.clone())
+                } else {
+                    unlisted.remove(id)
+                };
+                if news {
+                    touched.insert(id.clone());
+                }
+            }
+            for slice in objects {
+                let id = service(&slice);
+                if followed.contains(&id) {
+                    let version = slice.metadata.resource_version.clone();
+                    let before = store.put(slice);
+                    if before.is_none_or(|before| before.metadata.resource_version != version) {
+                        touched.insert(id);
+                    }
+                }
+            }
+        }
+        Change::Apply(slice) => {
+            let id = service(&slice);
+            let (namespace, name) = slice.metadata.id();
+            if followed.contains(&id) {
+                if let Some(before) = store.put(slice) {
+                    touched.insert(service(&before));
+                }
+                touched.insert(id);
+            } else if let Some(before) = store.forget(&namespace, &name) {
+                touched.insert(service(&before));
+            }
+        }
+        Change::Delete(slice) => {
+            touched.extend(store.remove(&slice).map(|before| service(&before)));
+        }
+    }
+    touched.retain(|id| followed.contains(id));
+    touched
+}
+
+/// Drops the slices of a Service that are not listed. Returns whether there were any.
+fn forget(store: &mut Objects<EndpointSlice>, service: &(String, String), listed: &Names) -> bool {
+    let known = store.in_group(&service.0, &service.1);
+    let gone: Vec<(String, String)> = known
+        .iter()
+        .map(|slice: &Arc<EndpointSlice>| slice.metadata.id())
+        .filter(|id| !listed.contains(id))
+        .collect();
+    for (namespace, name) in &gone {
+        store.forget(namespace, name);
+    }
+    !gone.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(namespace: &str, service: &str, name: &str, version: u32) -> Arc<EndpointSlice> {
+        let slice = json!({
+            "metadata": {
+                "namespace": namespace, "name": name, "resourceVersion": version.to_string(),
+                "uid": format!("{namespace}-{name}"), "labels": { "kubernetes.io/service-name": service },
+            },
+            "addressType": "IPv4", "endpoints": [{ "addresses": ["192.0.2.1"] }], "ports": [],
+        });
+        Arc::new(serde_json::from_value(slice).unwrap())
+    }
+
+    fn names(services: &[(&str, &str)]) -> Names {
+        let own = |(namespace, name): &(&str, &str)| ((*namespace).to_owned(), (*name).to_owned());
+        services.iter().map(own).collect()
+    }
+
+    fn list(objects: Vec<Arc<EndpointSlice>>) -> Change<EndpointSlice> {
+        Change::List {
+            objects,
+            more: false,
+        }
+    }
+
+    #[test]
+    fn list_says_all_of_the_services_it_follows_and_nothing_of_others() {
+        let (mut store, mut unlisted) = (
+            Objects::default(),
+            names(&[("n", "a"), ("n", "b"), ("n", "c")]),
+        );
+        let mut absorb = |followed: &[(&str, &str)], change| {
+            let touched = absorb_followed(&mut store, &mut unlisted, &names(followed), change);
+            (touched, store.len(), unlisted.len())
+        };
+        let first = [("n", "a"), ("n", "b")];
+        let (a, c) = (slice("n", "a", "a-1", 1), slice("n", "c", "c-1", 1));
+        assert_eq!(absorb(&first, list(vec![a.clone()])), (names(&first), 1, 1));
+        assert_eq!(
+            absorb(&[("n", "c")], list(vec![c.clone()])),
+            (names(&[("n", "c")]), 2, 0)
+        );
+        // The same again is no news, and what another watch brought stays.
+        assert_eq!(absorb(&first, list(vec![a])), (Names::new(), 2, 0));
+        let newer = slice("n", "a", "a-1", 2);
+        assert_eq!(
+            absorb(&first, list(vec![newer.clone()])),
+            (names(&[("n", "a")]), 2, 0)
+        );
+        assert_eq!(absorb(&first, list(vec![])), (names(&[("n", "a")]), 1, 0));
+        assert_eq!(
+            absorb(&first, Change::Apply(newer.clone())),
+            (names(&[("n", "a")]), 2, 0)
+        );
+        assert_eq!(
+            absorb(&first, Change::Delete(newer)),
+            (names(&[("n", "a")]), 1, 0)
+        );
+        // What is not followed any more is not kept.
+        assert_eq!(absorb(&[], Change::Apply(c)).1, 0);
+    }
+
+    #[test]
+    fn list_that_was_cut_leaves_its_services_unlisted() {
+        let (mut store, mut unlisted) = (Objects::default(), Names::new());
+        let followed = names(&[("n", "a"), ("n", "b")]);
+        let objects = vec![slice("n", "a", "a-1", 1)];
+        let cut = Change::List {
+            objects: objects.clone(),
+            more: true,
+        };
+        assert_eq!(
+            absorb_followed(&mut store, &mut unlisted, &followed, cut),
+            followed
+        );
+        assert_eq!(unlisted, followed);
+        let whole = absorb_followed(&mut store, &mut unlisted, &followed, list(objects));
+        assert_eq!((whole, unlisted.len()), (followed, 0));
+    }
+}

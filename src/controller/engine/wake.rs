@@ -1,0 +1,137 @@
+//! When the loop goes round again although nothing was reported. A pure computation: all it needs is passed in.
+
+use tokio::time::Instant;
+
+/// What the loop may wait for. Times in the past mean: due now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timers {
+    /// The present.
+    pub(super) now: Instant,
+    /// The loop goes round then at the latest.
+    pub(super) latest: Instant,
+    /// Whether anything may be worked on: this replica leads, holds its lease, and has listed its cluster.
+    pub(super) works: bool,
+    /// Until then the API server wants to be left alone.
+    pub(super) throttled: Instant,
+    /// Whether another write may begin. If not, the end of one that is under way wakes the loop.
+    pub(super) free_slot: bool,
+    /// When the next delayed key is due.
+    pub(super) key: Option<Instant>,
+    /// When the next status of a Link is due.
+    pub(super) status: Option<Instant>,
+    /// When the next name that belongs to somebody else is to be looked up, if a lookup may begin.
+    pub(super) lookup: Option<Instant>,
+}
+
+impl Timers {
+    /// When the loop has something to do. Never in the past, so that a loop that can do nothing sleeps.
+    pub(super) fn next(&self) -> Instant {
+        if !self.works {
+            return self.latest;
+        }
+        let key = self.key.filter(|_| self.free_slot);
+        let due = [key, self.status, self.lookup].into_iter().flatten().min();
+        due.map_or(self.latest, |due| due.max(self.throttled))
+            .min(self.latest)
+            .max(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_can_be_done_wakes_the_loop_and_never_in_the_past() {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let now = Instant::now();
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let past = now - Duration::from_secs(30);
+        let idle = Timers {
+            now,
+            latest: at(5),
+            works: true,
+            throttled: past,
+            free_slot: true,
+            key: None,
+            status: None,
+            lookup: None,
+        };
+        let overdue = Timers {
+            key: Some(past),
+            status: Some(past),
+            lookup: Some(past),
+            ..idle
+        };
+        let cases = [
+            ("nothing is due", idle, at(5)),
+            ("all is overdue", overdue, now),
+            (
+                "overdue, and not leading or not listed",
+                Timers {
+                    works: false,
+                    ..overdue
+                },
+                at(5),
+            ),
+            (
+                "a key is overdue, and all slots are taken",
+                Timers {
+                    free_slot: false,
+                    key: Some(past),
+                    ..idle
+                },
+                at(5),
+            ),
+            (
+                "all slots are taken, a status is due",
+                Timers {
+                    free_slot: false,
+                    key: Some(past),
+                    status: Some(at(2)),
+                    ..idle
+                },
+                at(2),
+            ),
+            (
+                "overdue, and throttled for a while",
+                Timers {
+                    throttled: at(3),
+                    ..overdue
+                },
+                at(3),
+            ),
+            (
+                "overdue, and throttled for long",
+                Timers {
+                    throttled: at(40),
+                    ..overdue
+                },
+                at(5),
+            ),
+            (
+                "the first of several",
+                Timers {
+                    key: Some(at(3)),
+                    status: Some(at(2)),
+                    lookup: Some(at(1)),
+                    ..idle
+                },
+                at(1),
+            ),
+            (
+                "nothing before the latest",
+                Timers {
+                    key: Some(at(9)),
+                    ..idle
+                },
+                at(5),
+            ),
+        ];
+        for (what, timers, expected) in cases {
+            assert_eq!(timers.next(), expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Watches of the EndpointSlices of Services without a selector.
+//!
+//! People make these slices, and Kubernetes does not copy the Service's labels to them, so no selector of ours finds
+//! them. They do name their Service: each watch selects those of some names, and drops what belongs to a Service of the
+//! same name in another namespace.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::{Api, Client};
+use tokio::{sync::watch as latest, task::JoinHandle, time::sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Report, Reporter, Source};
+use crate::{
+    api::{k8s::EndpointSlice, wire::Wire},
+    controller::watch::{Change, Contact, Listener, Watched, watch},
+    mirror::{Grouped as _, NAMES, Names, slices_of},
+};
+
+/// Slices of one such Service, on average, at most.
+const SLICES: usize = 100;
+/// Changes of the set of Services restart watches once in this time.
+const GATHER: Duration = Duration::from_millis(300);
+/// The first of the numbers by which [`Report::Contact`] tells these watches apart; they go downwards.
+const SOURCE: usize = usize::MAX - 1;
+
+/// The Services of one watch, by namespace and name, with their numbers in [`Followed`].
+pub(in crate::controller) type Chunk = BTreeMap<(String, String), u64>;
+
+/// Services whose slices are followed. Each has a number, another one each time that it is added: the slices of one
+/// that was removed and came back have to be listed again, also when that went unnoticed.
+#[derive(Clone, Default)]
+pub(in crate::controller) struct Followed {
+    services: Chunk,
+    added: u64,
+    removed: u64,
+}
+
+impl Followed {
+    /// Adds a Service. Returns whether it is new.
+    pub(in crate::controller) fn insert(&mut self, service: (String, String)) -> bool {
+        if self.services.contains_key(&service) {
+            return false;
+        }
+        self.added += 1;
+        self.services.insert(service, self.added);
+        true
+    }
+
+    /// Removes a Service. Returns whether it was there.
+    pub(in crate::controller) fn remove(&mut self, service: &(String, String)) -> bool {
+        let was_there = self.services.remove(service).is_some();
+        self.removed += u64::from(was_there);
+        was_there
+    }
+
+    /// Makes a change. Returns whether it changed anything.
+    pub(super) fn changes(&mut self, change: impl FnOnce(&mut Self)) -> bool {
+        let before = (self.added, self.removed);
+        change(self);
+        before != (self.added, self.removed)
+    }
+
+    /// The Services of a watch that have been followed ever since it was started.
+    pub(super) fn still(&self, chunk: &Chunk) -> Names {
+        let same = |(service, number): &(&(String, String), &u64)| {
+            self.services.get(*service) == Some(*number)
+        };
+        let still = chunk.iter().filter(same);
+        still.map(|(service, _)| service.clone()).collect()
+    }
+}
+
+/// Watches the slices of the Services that `followed` says, for as long as anybody says so.
+pub(super) async fn run(
+    client: Client,
+    mut followed: latest::Receiver<Followed>,
+    recovered: latest::Receiver<u64>,
+    reporter: &Reporter,
+) {
+    let (mut chunks, mut running) = (Vec::new(), Vec::<Option<Running>>::new());
+    loop {
+        let wanted = followed.borrow_and_update().services.clone();
+        for index in assign(&mut chunks, &wanted) {
+            running.resize_with(chunks.len(), || None);
+            if let Some(before) = running[index].take() {
+                before.end().await;
+            }
+            let (number, chunk) = (SOURCE - index, &chunks[index]);
+            if chunk.is_empty() {
+                // Nothing is asked for, so nothing can be wrong with it.
+                let contact = Report::Contact(number, Contact::Alive);
+                reporter.tell(contact).await;
+                continue;
+            }
+            let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
+                .labels(selector(chunk))
+                .limit(chunk.len().saturating_mul(SLICES))
+                .recovered(recovered.clone());
+            let listener = Following {
+                chunk: Arc::new(chunk.clone()),
+                source: Source::new(number, reporter),
+            };
+            running[index] = Some(Running::start(watch(watched, listener)));
+        }
+        sleep(GATHER).await;
+        if followed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Spreads Services over chunks of at most [`NAMES`] names. Who is in one stays there, and a new one touches one chunk.
+/// Returns the chunks that changed.
+fn assign(chunks: &mut Vec<Chunk>, wanted: &Chunk) -> BTreeSet<usize> {
+    let mut changed = BTreeSet::new();
+    let mut place: BTreeMap<String, usize> = BTreeMap::new();
+    let mut names = Vec::new();
+    for (index, chunk) in chunks.iter_mut().enumerate() {
+        let before = chunk.len();
+        chunk.retain(|service, _| wanted.contains_key(service));
+        if chunk.len() != before {
+            changed.insert(index);
+        }
+        let own: BTreeSet<&String> = chunk.keys().map(|(_, name)| name).collect();
+        names.push(own.len());
+        place.extend(own.into_iter().map(|name| (name.clone(), index)));
+    }
+    for (service, number) in wanted {
+        let index = *place.entry(service.1.clone()).or_insert_with(|| {
+            let room = names.iter().position(|count| *count < NAMES);
+            let index = room.unwrap_or(names.len());
+            if index == names.len() {
+                names.push(0);
+            }
+            names[index] += 1;
+            index
+        });
+        if index == chunks.len() {
+            chunks.push(Chunk::new());
+        }
+        if chunks[index].insert(service.clone(), *number) != Some(*number) {
+            changed.insert(index);
+        }
+    }
+    changed
+}
+
+/// The selector of a chunk. There is one, as it has at most [`NAMES`] names.
+fn selector(chunk: &Chunk) -> String {
+    slices_of(&chunk.keys().cloned().collect()).concat()
+}
+
+/// A watch that runs.
+struct Running {
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    fn start(watching: impl Future<Output = ()> + Send + 'static) -> Self {
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        let task = tokio::spawn(async move {
+            token.run_until_cancelled(Box::pin(watching)).await;
+        });
+        Self {
+            stop: stop.drop_guard(),
+            task,
+        }
+    }
+
+    /// Ends it. Nothing is reported by it after that.
+    async fn end(self) {
+        drop(self.stop);
+        self.task.await.ok();
+    }
+}
+
+/// What one of these watches tells.
+struct Following {
+    chunk: Arc<Chunk>,
+    source: Source,
+}
+
+impl Listener<EndpointSlice> for Following {
+    async fn tell(&mut self, change: Change<EndpointSlice>) -> bool {
+        let report = Report::CustomSlices(self.chunk.clone(), change);
+        self.source.reporter.tell(report).await
+    }
+
+    async fn contact(&mut self, contact: Contact) {
+        self.source.contact(contact).await;
+    }
+
+    fn keeps(&self, slice: &EndpointSlice) -> bool {
+        let namespace = slice.metadata.namespace();
+        slice.group().is_some_and(|name| {
+            self.chunk
+                .contains_key(&(namespace.to_owned(), name.to_owned()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(n: usize) -> (String, String) {
+        (format!("ns-{}", n % 3), format!("svc-{}", n / 3))
+    }
+
+    /// Makes it follow these, and no others.
+    fn follow(followed: &mut Followed, wanted: &Names) {
+        let others: Vec<_> = followed.services.keys().cloned().collect();
+        for service in others.iter().filter(|service| !wanted.contains(*service)) {
+            followed.remove(service);
+        }
+        for service in wanted {
+            followed.insert(service.clone());
+        }
+    }
+
+    #[test]
+    fn ten_thousand_services_fit_into_chunks_of_a_bounded_selector() {
+        let long = |n: usize| ("ns".to_owned(), format!("{n:0>63}"));
+        let mut followed = Followed::default();
+        follow(&mut followed, &(0..10_000).map(long).collect());
+        let wanted = &followed.services;
+        let mut chunks = Vec::new();
+        assert_eq!(assign(&mut chunks, wanted).len(), chunks.len());
+        assert_eq!(chunks.len(), 10_000_usize.div_ceil(NAMES));
+        assert!(chunks.iter().all(|chunk| selector(chunk).len() < 4000));
+        assert_eq!(assign(&mut chunks, wanted), BTreeSet::new());
+    }
+
+    #[test]
+    fn service_that_left_and_came_back_unnoticed_is_listed_again() {
+        let (mut followed, mut chunks) = (Followed::default(), Vec::new());
+        follow(&mut followed, &[id(0), id(1)].into());
+        assign(&mut chunks, &followed.services);
+        let before = chunks[0].clone();
+        assert_eq!(followed.still(&before), [id(0), id(1)].into());
+        assert!(followed.changes(|followed| {
+            assert!(followed.remove(&id(0)) && followed.insert(id(0)));
+        }));
+        // What its watch brought before does not count, and there is another watch.
+        assert_eq!(followed.still(&before), [id(1)].into());
+        assert_eq!(assign(&mut chunks, &followed.services), [0].into());
+        assert_eq!(followed.still(&chunks[0]), [id(0), id(1)].into());
+        assert!(!followed.changes(|followed| {
+            assert!(!followed.remove(&id(2)) && !followed.insert(id(0)));
+        }));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn each_service_is_in_one_chunk_and_a_new_one_touches_one(
+            steps in prop::collection::vec(prop::collection::btree_set(0_usize..400, 0..300), 1..5),
+            new in 0_usize..1200,
+        ) {
+            let mut chunks: Vec<Chunk> = Vec::new();
+            let mut followed = Followed::default();
+            for step in steps {
+                let before = chunks.clone();
+                follow(&mut followed, &step.into_iter().map(id).collect());
+                let wanted = &followed.services;
+                let changed = assign(&mut chunks, wanted);
+                prop_assert_eq!(chunks.iter().map(Chunk::len).sum::<usize>(), wanted.len());
+                prop_assert_eq!(&chunks.iter().flatten().map(|(id, n)| (id.clone(), *n)).collect::<Chunk>(), wanted);
+                // One name is in one chunk, whatever the namespace.
+                let mut seen = BTreeMap::new();
+                for (index, chunk) in chunks.iter().enumerate() {
+                    let names: BTreeSet<_> = chunk.keys().map(|(_, name)| name).collect();
+                    prop_assert!(names.len() <= NAMES);
+                    for name in names {
+                        prop_assert_eq!(*seen.entry(name.clone()).or_insert(index), index);
+                    }
+                    let was = before.get(index).cloned().unwrap_or_default();
+                    prop_assert_eq!(changed.contains(&index), was != *chunk);
+                }
+            }
+            followed.insert(id(new));
+            prop_assert!(assign(&mut chunks, &followed.services).len() <= 1);
+        }
+    }
+}

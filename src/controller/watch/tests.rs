@@ -1,0 +1,67 @@
+//! Watches: what they tell of lists, events and refusals, and how soon they try again.
+
+use std::sync::Mutex;
+
+use futures::stream;
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+
+use super::*;
+
+/// Notes what a watch tells.
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Listener<ConfigMap> for Notes {
+    async fn tell(&mut self, change: Change<ConfigMap>) -> bool {
+        let mut notes = self.0.lock().unwrap();
+        notes.push(match change {
+            Change::List { objects, .. } => format!("{} objects", objects.len()),
+            Change::Apply(_) | Change::Delete(_) => "a change".to_owned(),
+        });
+        true
+    }
+
+    async fn contact(&mut self, contact: Contact) {
+        if let Contact::Lost(message) = contact {
+            self.0.lock().unwrap().push(message);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_break_all_is_listed_again_and_nothing_is_said_of_it() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        let watches = request.uri().query().is_some_and(|q| q.contains("watch="));
+        let mut asked = seen.lock().unwrap();
+        asked.push(if watches { "watch" } else { "list" });
+        async move {
+            let list = serde_json::json!({
+                "kind": "ConfigMapList", "apiVersion": "v1", "items": [],
+                "metadata": { "resourceVersion": "7" },
+            });
+            let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+            let frames = if watches {
+                vec![Err(broken)]
+            } else {
+                vec![Ok(Frame::data(Bytes::from(list.to_string())))]
+            };
+            let body = StreamBody::new(stream::iter(frames));
+            Ok::<_, std::convert::Infallible>(http::Response::new(body))
+        }
+    });
+    let api: Api<ConfigMap> = Api::all(kube::Client::new(server, "default"));
+    let notes = Arc::<Mutex<Vec<String>>>::default();
+    let watching = watch(Watched::all(api), Notes(notes.clone()));
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, watching).await.unwrap_err();
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[..6], ["list", "watch"].repeat(3));
+    // Not as fast as it can.
+    assert!(asked.len() < 20, "{}", asked.len());
+    let notes = notes.lock().unwrap();
+    assert_eq!(*notes, vec!["0 objects"; asked.len() / 2]);
+}

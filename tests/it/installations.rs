@@ -1,0 +1,251 @@
+//! Two installations on one cluster leave each other's mirrors alone, and an installation can move to another namespace.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::core::v1::Service;
+use kube::{ResourceExt as _, api::PostParams};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    hub::alone,
+    links::{apply, objects, own_link, status_that, unlink},
+    objects::{
+        addresses, annotation, cluster_ip, delete, export, gone, patch, service, services,
+        slices_that, web,
+    },
+};
+
+/// Whom the API server takes the other installation's controller for.
+const OTHER: &str = "other-controller";
+
+/// Starts a controller of the installation in another namespace.
+fn other(plane: &ControlPlane, namespace: &str, flags: &[&str]) -> Controller {
+    let kubeconfig = plane
+        .kubeconfig_through(plane.url(), OTHER, &["system:masters"])
+        .unwrap();
+    let own = ["--leader-elect=false", "--namespace", namespace];
+    Controller::start_as(&kubeconfig, &[&own, flags].concat())
+}
+
+/// The Link and Secrets of `link-gen`, for an installation in another namespace.
+fn moved(objects: Vec<Value>, namespace: &str) -> Vec<Value> {
+    let here = |object: &Value| object["metadata"]["namespace"] == NAMESPACE;
+    let mut objects: Vec<Value> = objects.into_iter().filter(here).collect();
+    for object in &mut objects {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    objects
+}
+
+/// What an installation makes: a mirror with a slice, a headless one with a host, a federated Service.
+const MADE: [&str; 4] = ["web-first", "db-first", "db-0-first", "member-federated"];
+
+/// Links `source` to `far` as `first`, and exports what [`MADE`] stands for.
+async fn furnish(source: &ControlPlane, far: &ControlPlane, namespace: &str) {
+    own_link(source, far, "first", &["--enable-headless-services"]).await;
+    export(far, namespace, &web("web", "first")).await;
+    crate::headless::stateful(far, namespace, "db", "first").await;
+    crate::headless::hosts(far, namespace, "db", &[("db-0", true)]).await;
+    let mut member = web("member", "no");
+    let labels = member.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), "first".into());
+    services(far, namespace)
+        .create(&PostParams::default(), &member)
+        .await
+        .unwrap();
+}
+
+/// UID and `ClusterIP` of all that [`furnish`] brings about.
+async fn identities(source: &ControlPlane, namespace: &str) -> Vec<(Option<String>, String)> {
+    let mut found = Vec::new();
+    for name in MADE {
+        let made = service(source, namespace, name, |_| true).await;
+        found.push((made.uid(), cluster_ip(&made).to_owned()));
+    }
+    slices_that(source, namespace, "web-first", |s| !addresses(s).is_empty()).await;
+    slices_that(source, namespace, "db-first", |s| !addresses(s).is_empty()).await;
+    found
+}
+
+/// Writes of a user to Services and slices of a namespace since a mark of the audit log.
+fn writes(plane: &ControlPlane, user: &str, namespace: &str, since: u64) -> Vec<String> {
+    let of_namespace = format!("/namespaces/{namespace}/");
+    let mut audit = plane.audit_since(since).unwrap();
+    audit.retain(|e| e.user == user && e.is_write() && e.uri.contains(&of_namespace));
+    audit
+        .iter()
+        .map(|e| format!("{} {}", e.verb, e.uri))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installation_in_another_namespace_leaves_mirrors_alone() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("two-shared", &[source, far]).await;
+    namespace("two-theirs", &[source, far]).await;
+    namespace("two-mc", &[source]).await;
+    furnish(source, far, "two-shared").await;
+    let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    let before = identities(source, "two-shared").await;
+    let since = source.audit_mark().unwrap();
+
+    // Its own Link is worked on, and then all that it would have collected at its start is decided too.
+    apply(source, &moved(objects(far, "second", &[]), "two-mc")).await;
+    export(far, "two-theirs", &web("web", "second")).await;
+    let second = other(source, "two-mc", &["--federated-service-selector=no=one"]);
+    second.in_step_within(SOON).await;
+    service(source, "two-theirs", "web-second", |_| true).await;
+    assert_eq!(writes(source, OTHER, "two-shared", since), [""; 0]);
+    assert_eq!(identities(source, "two-shared").await, before);
+
+    // Nor does the first one collect what the second has made, also after a restart.
+    let theirs = service(source, "two-theirs", "web-second", |_| true).await;
+    controller.kill();
+    let since = source.audit_mark().unwrap();
+    let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    controller.in_step_within(SOON).await;
+    assert_eq!(writes(source, CONTROLLER, "two-theirs", since), [""; 0]);
+    let now = service(source, "two-theirs", "web-second", |_| true).await;
+    assert_eq!(now.uid(), theirs.uid());
+    assert_eq!(annotation(&now, l::INSTALLATION), Some("two-mc"));
+    unlink(source, "first").await;
+    for name in MADE {
+        gone(source, "two-shared", name).await;
+    }
+    source
+        .kubectl(&["delete", "link", "second", "-n", "two-mc"])
+        .await
+        .unwrap();
+    gone(source, "two-theirs", "web-second").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_links_to_one_name_from_two_installations_do_not_fight() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("same-shared", &[source, far]).await;
+    namespace("same-mc", &[source]).await;
+    furnish(source, far, "same-shared").await;
+    let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    let before = identities(source, "same-shared").await;
+    let since = source.audit_mark().unwrap();
+    apply(source, &moved(objects(far, "first", &[]), "same-mc")).await;
+    let second = other(source, "same-mc", &["--federated-service-selector=no=one"]);
+    second.in_step_within(SOON).await;
+    let said = eventually("the Link to report the conflict", SOON, async || {
+        let get = ["get", "link", "first", "-n", "same-mc", "-o", "json"];
+        let said = source.kubectl(&get).await?;
+        Ok(said.contains("NameConflict").then_some(said))
+    })
+    .await
+    .unwrap();
+    drop(second);
+    assert!(
+        said.contains("installation in namespace linkerd-multicluster"),
+        "{said}"
+    );
+    assert_eq!(writes(source, OTHER, "same-shared", since), [""; 0]);
+    assert_eq!(identities(source, "same-shared").await, before);
+    unlink(source, "first").await;
+    gone(source, "same-shared", "web-first").await;
+}
+
+/// As a version before installations were written down has left it.
+async fn forget_installation(plane: &ControlPlane, namespace: &str, name: &str) -> Service {
+    let forgotten = json!({ "metadata": { "annotations": { l::INSTALLATION: null } } });
+    patch(plane, namespace, name, forgotten).await;
+    services(plane, namespace).get(name).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("unnamed", &[source, far]).await;
+    namespace("unnamed-mc", &[source]).await;
+    namespace("unnamed-theirs", &[source, far]).await;
+    furnish(source, far, "unnamed").await;
+    let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    let before = identities(source, "unnamed").await;
+    controller.kill();
+    for name in MADE {
+        forget_installation(source, "unnamed", name).await;
+    }
+    // No Link of this one names their cluster: it does not collect them.
+    apply(source, &moved(objects(far, "second", &[]), "unnamed-mc")).await;
+    export(far, "unnamed-theirs", &web("web", "second")).await;
+    let since = source.audit_mark().unwrap();
+    let second = other(
+        source,
+        "unnamed-mc",
+        &["--federated-service-selector=no=one"],
+    );
+    second.in_step_within(SOON).await;
+    assert_eq!(writes(source, OTHER, "unnamed", since), [""; 0]);
+    drop(second);
+    // A Link of this one does.
+    let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    for name in MADE {
+        let named = |s: &Service| annotation(s, l::INSTALLATION) == Some(NAMESPACE);
+        service(source, "unnamed", name, named).await;
+    }
+    assert_eq!(identities(source, "unnamed").await, before);
+    unlink(source, "first").await;
+    gone(source, "unnamed", "web-first").await;
+    delete(source, "unnamed-theirs", "web-second").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("moves", &[source, far]).await;
+    namespace("moves-mc", &[source]).await;
+    furnish(source, far, "moves").await;
+    let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    status_that(source, "first", |s| {
+        s.mirrored == Some(2) && s.federated == Some(1)
+    })
+    .await;
+    let before = identities(source, "moves").await;
+    controller.kill();
+
+    // Started before its Links are there: a flag alone collects nothing.
+    let flags = [
+        "--federated-service-selector=no=one",
+        "--take-over-from",
+        NAMESPACE,
+    ];
+    let second = other(source, "moves-mc", &flags);
+    second.ready_within(SOON).await;
+    apply(
+        source,
+        &moved(
+            objects(far, "first", &["--enable-headless-services"]),
+            "moves-mc",
+        ),
+    )
+    .await;
+    for name in MADE {
+        let named = |s: &Service| annotation(s, l::INSTALLATION) == Some("moves-mc");
+        service(source, "moves", name, named).await;
+    }
+    assert_eq!(identities(source, "moves").await, before);
+    // The old installation can be taken away now, and has nothing left to collect.
+    unlink(source, "first").await;
+    let since = source.audit_mark().unwrap();
+    let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
+    controller.ready_within(SOON).await;
+    drop(controller);
+    assert_eq!(writes(source, CONTROLLER, "moves", since), [""; 0]);
+    assert_eq!(identities(source, "moves").await, before);
+    source
+        .kubectl(&["delete", "link", "first", "-n", "moves-mc"])
+        .await
+        .unwrap();
+    for name in MADE {
+        gone(source, "moves", name).await;
+    }
+}

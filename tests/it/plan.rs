@@ -1,0 +1,125 @@
+//! `plan` foretells what the controller does, with the settings that the controller has. That it finds nothing to do
+//! where a controller is in step is asked at the end of most scenarios, by [`in_step`].
+
+use control_plane::ControlPlane;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::{Controller, NAMESPACE, namespace},
+    headless::{hosts, stateful},
+    hub::alone,
+    links::{in_step, mirror_is, own_link, unlink},
+    objects::{addresses, export, gone, service, services, slices, slices_that, web},
+    program::{Outcome, run},
+};
+
+/// Installs with these flags; the Deployment is what `plan` reads.
+async fn install(plane: &ControlPlane, flags: &[&str]) {
+    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+}
+
+fn plan(plane: &ControlPlane, flags: &[&str]) -> Outcome {
+    let args = [&["plan", "--link", "told"], flags].concat();
+    run(plane.kubeconfig(), &args)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_has_the_settings_of_the_controller_that_runs_and_flags_win() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("told", &[source, far]).await;
+    namespace("told-missing", &[far]).await;
+    own_link(source, far, "told", &[]).await;
+    stateful(far, "told", "db", "told").await;
+    hosts(far, "told", "db", &[("db-0", true)]).await;
+    export(far, "told-missing", &web("web", "told")).await;
+    let own = [
+        "--set",
+        "controller.enableHeadlessServices=true,enableNamespaceCreation=true",
+    ];
+    install(source, &own).await;
+    let flags = ["--enable-headless-services", "--enable-namespace-creation"];
+    let controller = Controller::start(source, &flags);
+    service(source, "told", "db-0-told", |_| true).await;
+    service(source, "told-missing", "web-told", |_| true).await;
+    in_step(source, "told", &[]).await;
+    let other = plan(source, &["--enable-headless-services=false"]);
+    assert_eq!(other.code, 2, "{}", other.stderr);
+    assert!(
+        other.stdout.contains("- Service told/db-0-told"),
+        "{}",
+        other.stdout
+    );
+
+    // Without a Deployment nobody says how the controller runs.
+    Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(source.client(), NAMESPACE)
+        .delete(l::CONTROLLER_NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    let unknown = plan(source, &[]);
+    assert_eq!(unknown.code, 2, "{}", unknown.stderr);
+    let note = "there is no Deployment linkerd-multicluster/linkerd-multicluster-controller: \
+                planning with the defaults of run-controller";
+    assert!(unknown.stderr.starts_with(note), "{}", unknown.stderr);
+    assert_eq!(plan(source, &flags).code, 0);
+    unlink(source, "told").await;
+    gone(source, "told", "db-0-told").await;
+    drop(controller);
+    install(source, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("seen", &[source, far]).await;
+    own_link(source, far, "seen", &[]).await;
+    // Nobody copies labels to slices that people make.
+    let mut custom = web("custom", "seen");
+    custom.spec.as_mut().unwrap().selector = None;
+    services(far, "seen")
+        .create(&PostParams::default(), &custom)
+        .await
+        .unwrap();
+    let slice = json!({
+        "metadata": { "name": "custom-1", "labels": { l::SLICE_SERVICE: "custom" } },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["192.0.2.100"] }],
+        "ports": [{ "name": "http", "port": 8080 }],
+    });
+    slices(far, "seen")
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(slice).unwrap(),
+        )
+        .await
+        .unwrap();
+    services(source, "seen")
+        .create(&PostParams::default(), &web("taken-seen", "no"))
+        .await
+        .unwrap();
+    export(far, "seen", &web("taken", "seen")).await;
+    let _controller = Controller::start(source, &[]);
+    slices_that(source, "seen", "custom-seen", |s| {
+        addresses(s) == ["192.0.2.50"]
+    })
+    .await;
+    mirror_is(source, "seen", "seen", "taken", "NameConflict").await;
+    in_step(source, "seen", &[]).await;
+    let said = run(source.kubeconfig(), &["plan", "--link", "seen"]).data();
+    assert_eq!(
+        said,
+        "‼ seen/taken: NameConflict: seen/taken-seen belongs to a Service that is not a mirror\nNothing to do.\n"
+    );
+    unlink(source, "seen").await;
+    gone(source, "seen", "custom-seen").await;
+}

@@ -1,0 +1,231 @@
+//! Watches that are refused, that fall silent, and that follow what no label selects.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use control_plane::{Asked, Interceptor, Passing, Verdict};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+use crate::{
+    faults::{is_lost, is_well, refusal, through},
+    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, namespace},
+    gateways::Gateways,
+    hub::{faulty, hub},
+    links::{condition, own_link, status_that, unlink},
+    objects::{
+        addresses, export, gone, patch, relabel, service, services, slices, slices_that, web,
+    },
+};
+
+/// How soon a watch that fell silent has to be made up for, whatever the API server speaks.
+const NOTICED: Duration = Duration::from_secs(45);
+
+/// When requests of a kind came, since the last look.
+#[derive(Clone, Default)]
+struct Times(Arc<Mutex<Vec<Instant>>>);
+
+impl Times {
+    fn note(&self) {
+        self.0.lock().unwrap().push(Instant::now());
+    }
+
+    fn take(&self) -> usize {
+        std::mem::take(&mut *self.0.lock().unwrap()).len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_watches_are_retried_ever_less_often_and_lists_still_tell() {
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    namespace("refused-watch", &[east, west]).await;
+    let server = east.intercept(None).unwrap();
+    own_link(west, east, "nowatch", &[&through(&server.url())]).await;
+    export(east, "refused-watch", &web("web", "nowatch")).await;
+    service(west, "refused-watch", "web-nowatch", |_| true).await;
+    is_well(west, "nowatch").await;
+
+    let lists = Times::default();
+    let seen = lists.clone();
+    server.judge(move |asked| {
+        if asked.is_list("endpointslices") {
+            seen.note();
+        }
+        if asked.watches() {
+            return refusal(403, "Forbidden");
+        }
+        Verdict::Forward
+    });
+    server.cut();
+    assert!(is_lost(west, "nowatch").await.contains("made up"));
+    let connected = |status: &linkerd_mc::api::link::LinkStatus| {
+        let connected = condition(status, "Connected").unwrap();
+        (connected.status.clone(), connected.last_transition_time.0)
+    };
+    let lost = connected(&status_that(west, "nowatch", |_| true).await);
+    lists.take();
+    // Rest has to be listened to.
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let listed = lists.take();
+    eprintln!("{listed} lists in 25 s of refused watches");
+    assert!(listed <= 6, "{listed} lists in 25 s");
+    let now = connected(&status_that(west, "nowatch", |_| true).await);
+    assert_eq!(now, lost, "it changes its mind again and again");
+    // Each list tells all the same, one a minute at least.
+    export(east, "refused-watch", &web("listed", "nowatch")).await;
+    service(west, "refused-watch", "listed-nowatch", |_| true).await;
+    server.forward();
+    condition_well(west, "nowatch").await;
+    unlink(west, "nowatch").await;
+    gone(west, "refused-watch", "web-nowatch").await;
+}
+
+/// Like [`is_well`], for what may wait for a minute first.
+async fn condition_well(plane: &control_plane::ControlPlane, link: &str) {
+    control_plane::eventually(
+        "the Link to be connected",
+        2 * crate::fleet::SOON,
+        async || {
+            let status = status_that(plane, link, |_| true).await;
+            let connected = condition(&status, "Connected").cloned();
+            Ok(connected.filter(|connected| connected.status == "True"))
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// From now on no event of this resource, and no end of its watches, comes through.
+fn silence(server: &Interceptor, resource: &'static str) {
+    server.look(move |asked: &Asked, _| {
+        if asked.is_watch(resource) {
+            Passing::Late(Duration::from_secs(3600))
+        } else {
+            Passing::On
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_watch_over_http_1_is_made_up_for_as_soon_as_over_http_2() {
+    let pair = faulty().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("http-1", &[source, far]).await;
+    let remote = far.intercept_http1(None).unwrap();
+    let local = source
+        .intercept_http1(Some((CONTROLLER, &CONTROLLER_GROUPS)))
+        .unwrap();
+    own_link(source, far, "old", &[&through(&remote.url())]).await;
+    export(far, "http-1", &web("web", "old")).await;
+    let lists = Times::default();
+    let seen = lists.clone();
+    remote.judge(move |asked| {
+        if asked.is_list("services") {
+            seen.note();
+        }
+        Verdict::Forward
+    });
+    let gateways = Gateways::start();
+    let flags = ["--probe-address", &gateways.address()];
+    let controller = Controller::start_through(source, &local.url(), &flags);
+    is_well(source, "old").await;
+    service(source, "http-1", "web-old", |_| true).await;
+    lists.take();
+    let since = source.audit().unwrap().len();
+    // Longer than a watch over HTTP/1.1 lasts: it is resumed, not made anew, and nothing is written.
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    assert_eq!(lists.take(), 0, "lists of a cluster at rest");
+    let mut wrote = source.audit().unwrap().split_off(since);
+    wrote
+        .retain(|event| event.user == CONTROLLER && event.is_write() && event.resource != "leases");
+    assert_eq!(wrote, []);
+
+    silence(&remote, "services");
+    silence(&local, "services");
+    let began = Instant::now();
+    export(far, "http-1", &web("later", "old")).await;
+    let evil = json!({ "spec": { "selector": { "app": "evil" } } });
+    patch(source, "http-1", "web-old", evil).await;
+    service(source, "http-1", "later-old", |_| true).await;
+    let remote_took = began.elapsed();
+    service(source, "http-1", "web-old", |s| {
+        s.spec.as_ref().unwrap().selector.is_none()
+    })
+    .await;
+    let took = began.elapsed();
+    eprintln!("silent watches over HTTP/1.1: remote {remote_took:?}, local {took:?}");
+    assert!(took < NOTICED, "{took:?}");
+    remote.forward();
+    local.forward();
+    drop(controller);
+}
+
+/// How soon endpoints have to follow.
+const FOLLOWED: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_of_services_without_selector_follow_within_seconds() {
+    let (east, west) = hub().await.pair();
+    namespace("custom", &[east, west]).await;
+    let mut custom = web("custom", "true");
+    custom.spec.as_mut().unwrap().selector = None;
+    services(east, "custom")
+        .create(&PostParams::default(), &custom)
+        .await
+        .unwrap();
+    service(west, "custom", "custom-east", |_| true).await;
+    let slice = |name: &str, service: &str| -> EndpointSlice {
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },
+            "addressType": "IPv4",
+            "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": true } }],
+            "ports": [{ "name": "http", "port": 8080 }],
+        }))
+        .unwrap()
+    };
+    // The same name elsewhere says nothing of this one.
+    namespace("elsewhere", &[east]).await;
+    let parameters = PostParams::default();
+    slices(east, "elsewhere")
+        .create(&parameters, &slice("custom-other", "custom"))
+        .await
+        .unwrap();
+    let add = async || {
+        slices(east, "custom")
+            .create(&parameters, &slice("by-hand", "custom"))
+            .await
+            .unwrap();
+    };
+    let has_endpoints = async |expected: &[&str]| {
+        slices_that(west, "custom", "custom-east", |s| addresses(s) == expected).await;
+    };
+    let remove = async || {
+        slices(east, "custom")
+            .delete("by-hand", &DeleteParams::default())
+            .await
+            .unwrap();
+    };
+    for round in 0..3 {
+        let began = Instant::now();
+        add().await;
+        has_endpoints(&["192.0.2.10"]).await;
+        let came = began.elapsed();
+        let began = Instant::now();
+        remove().await;
+        has_endpoints(&[]).await;
+        let went = began.elapsed();
+        eprintln!("round {round}: endpoints came after {came:?}, and went after {went:?}");
+        assert!(came < FOLLOWED && went < FOLLOWED, "{came:?} {went:?}");
+    }
+    // What happens while it is not exported for a moment is made up for.
+    relabel(east, "custom", "custom", None).await;
+    add().await;
+    relabel(east, "custom", "custom", Some("true")).await;
+    has_endpoints(&["192.0.2.10"]).await;
+    remove().await;
+    has_endpoints(&[]).await;
+}
