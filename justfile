@@ -24,6 +24,13 @@ sweep:
 soak minutes="10":
     LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
 
+# Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
+mutants files="src/mirror/**" *args:
+    @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
+    cargo test --profile mutants --package mirror-core --lib mirror::
+    PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
+        nice -n 19 cargo mutants --file '{{files}}' --test-package mirror-core --baseline skip --timeout 60 {{args}}
+
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
     cargo run --release --example playground {{args}}
