@@ -1,6 +1,6 @@
 //! How long a watch waits after a failure: by what has failed, and by how often in a row.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use kube::core::Status;
 use tokio::{sync::watch as latest, time::sleep};
@@ -21,13 +21,17 @@ const LONGEST: Duration = Duration::from_secs(60);
 const ENDLESS_PAUSE: Duration = Duration::from_secs(120);
 /// The longest that a server may ask to be left alone.
 const LONGEST_WISH: Duration = Duration::from_secs(600);
-/// So many kinds of refusal are told apart.
+/// So many kinds of failure are told apart.
 const KINDS: usize = 8;
 /// So many watches in a row may break at once before that is news.
 const QUIET_BREAKS: u32 = 6;
 
-/// Verb and HTTP status of a refused request.
-type Refusal = (&'static str, u16);
+/// What a server does not do: the verb of a request, and the HTTP status of its answer; 0 for one that cannot be read,
+/// and for a watch that breaks at once.
+type Kind = (&'static str, u16);
+
+/// A watch that breaks before it has shown anything, again and again.
+const BREAKS: Kind = ("watch", 0);
 
 /// Why a list or a watch has ended.
 #[derive(Debug)]
@@ -41,8 +45,8 @@ pub(super) enum Failure {
     Refused {
         /// What was said.
         message: String,
-        /// What was asked for, and the HTTP status of the answer; 0 for an answer that cannot be read.
-        kind: Refusal,
+        /// What was refused, and how.
+        kind: Kind,
         /// The time that the server wants to be left alone for.
         wish: Duration,
     },
@@ -102,11 +106,9 @@ impl fmt::Display for Failure {
 pub(super) struct Backoff {
     /// Requests without an answer.
     unanswered: u32,
-    /// Rounds that ended in a refusal, or whose watch showed nothing.
-    fruitless: u32,
-    /// How the server has refused since a watch lived. A refusal of a new kind is other trouble, whose count begins
-    /// anew; the message does not tell, it may hold what differs each time.
-    refused: BTreeSet<Refusal>,
+    /// Rounds that ended in a refusal, or whose watch showed nothing, by kind: what was refused in one way, and is now
+    /// in another, is other trouble. The message does not tell, it may hold what differs each time.
+    fruitless: BTreeMap<Kind, u32>,
     /// Watches that broke soon, after they had shown something.
     short: u32,
 }
@@ -119,8 +121,7 @@ impl Backoff {
 
     /// A watch has lived: it showed an event, or stayed. `long`: it stayed.
     pub(super) fn lived(&mut self, long: bool) {
-        self.fruitless = 0;
-        self.refused.clear();
+        self.fruitless.clear();
         if long {
             self.short = 0;
         }
@@ -134,24 +135,31 @@ impl Backoff {
                 (Duration::ZERO, most, true)
             }
             Failure::Refused { kind, wish, .. } => {
-                if self.refused.len() < KINDS && self.refused.insert(*kind) {
-                    self.fruitless = 0;
-                }
-                (*wish, next(&mut self.fruitless, LONGEST), true)
+                (*wish, next(self.fruitless(*kind), LONGEST), true)
             }
             Failure::Broken(_, true) => {
                 let most = next(&mut self.short, LONGEST_UNANSWERED);
                 (Duration::ZERO, most, false)
             }
             Failure::Broken(_, false) => {
-                let news = self.fruitless >= QUIET_BREAKS;
-                (Duration::ZERO, next(&mut self.fruitless, LONGEST), news)
+                let breaks = self.fruitless(BREAKS);
+                let news = *breaks >= QUIET_BREAKS;
+                (Duration::ZERO, next(breaks, LONGEST), news)
             }
             Failure::Endless(_) => (Duration::ZERO, ENDLESS_PAUSE, true),
         };
         let most = least.max(most / 2 + jitter(most / 2));
         let most = most + jitter(least / 10);
         (Pause { least, most }, news)
+    }
+
+    /// The count of a kind. Those beyond [`KINDS`] have one in common, whatever a server thinks up.
+    fn fruitless(&mut self, kind: Kind) -> &mut u32 {
+        let is_new = !self.fruitless.contains_key(&kind);
+        let common = is_new && self.fruitless.len() >= KINDS;
+        self.fruitless
+            .entry(if common { BREAKS } else { kind })
+            .or_default()
     }
 }
 
@@ -230,22 +238,28 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_new_kind_begins_the_pauses_anew_but_not_for_ever() {
+    fn each_kind_of_refusal_has_pauses_of_its_own_up_to_a_number_of_kinds() {
         let mut backoff = Backoff::default();
         let mut pause = |code| backoff.after(&no(code)).0.most;
         for _ in 0..10 {
             pause(429);
         }
         assert!(pause(500) <= FIRST_PAUSE);
-        // Known ones go on where they were, in whatever order they come.
-        for code in [429, 500].repeat(5) {
-            pause(code);
-        }
         assert!(pause(429) >= LONGEST / 2);
         let pauses: Vec<Duration> = (400..500).map(pause).collect();
-        assert!(pauses[20..].iter().all(|pause| *pause >= LONGEST / 2));
+        assert!(pauses[50..].iter().all(|pause| *pause >= LONGEST / 2));
         backoff.lived(false);
         assert!(backoff.after(&no(429)).0.most <= FIRST_PAUSE);
+    }
+
+    #[test]
+    fn connection_that_breaks_after_refusals_is_had_again_soon() {
+        let mut backoff = Backoff::default();
+        for _ in 0..10 {
+            backoff.after(&no(500));
+        }
+        let broken = Failure::Broken("reset".into(), false);
+        assert!(backoff.after(&broken).0.most <= FIRST_PAUSE);
     }
 
     #[test]
