@@ -28,8 +28,8 @@ use crate::{
     client::from_credentials,
     hint::{HintExt as _, fail},
     mirror::{
-        self, Config, GatewayState, Grouped, LinkEntry, Links, Liveness, Names, NamespacePhase,
-        Object, Objects, Queries, Remote, Target, World, Write, slices_of,
+        self, Config, GatewayState, Grouped, LeftOut, Limit, LinkEntry, Links, Liveness, Names,
+        NamespacePhase, Object, Objects, Queries, Remote, Target, World, Write, slices_of,
     },
 };
 
@@ -127,10 +127,6 @@ pub async fn world(
         None => read_credentials(client, &namespace, secret).await?,
     };
     let there = from_credentials(&kubeconfig, deadline).await?;
-    let remote = remote(&there, &target, max_services).await.hint(
-        || format!("cannot list what {} exports", target.cluster),
-        || "`linkerd-mc check` says whether its credentials are good".into(),
-    )?;
     let addresses = addresses(&target).await;
     let members = match &config.local_members {
         None => Vec::new(),
@@ -153,7 +149,6 @@ pub async fn world(
         links.insert(
             other.name_any(),
             LinkEntry {
-                remote: this.then(|| remote.clone()),
                 gateway: GatewayState {
                     addresses: addresses.clone().filter(|_| this),
                     liveness,
@@ -199,6 +194,15 @@ pub async fn world(
         foreign: BTreeMap::new(),
         config,
     };
+    let stands = world.stands_for(&target.cluster);
+    let remote = remote(&there, &target, max_services, &stands).await.hint(
+        || format!("cannot list what {} exports", target.cluster),
+        || "`linkerd-mc check` says whether its credentials are good".into(),
+    )?;
+    let links = world.links.get_or_insert_default();
+    if let Some(entry) = links.get_mut(name) {
+        *entry.remote = Some(remote);
+    }
     find_taken_names(client, &mut world, &target.cluster).await?;
     Ok(world)
 }
@@ -273,14 +277,20 @@ async fn read_credentials(
 }
 
 /// Asks the target cluster for what a session of the controller watches.
-async fn remote(client: &Client, target: &Target, limit: usize) -> anyhow::Result<Remote> {
+async fn remote(
+    client: &Client,
+    target: &Target,
+    limit: usize,
+    stands: &Names,
+) -> anyhow::Result<Remote> {
     let Queries { services, slices } = target.queries();
-    let (mut known, mut over_limit) = (Vec::new(), false);
+    let (mut known, mut left_out) = (Vec::new(), Vec::new());
     for selector in services {
-        let mut listed = list(&Api::all(client.clone()), Some(&selector)).await?;
-        over_limit |= listed.len() > limit;
-        listed.truncate(limit);
-        known.push(objects::<Service>(listed));
+        let listed = list(&Api::all(client.clone()), Some(&selector)).await?;
+        let limit = Limit::of(limit).first(stands);
+        let (taken, left) = within(limit, listed, |service: &Service| service.metadata.id());
+        known.push(taken);
+        left_out.push(left);
     }
     let slices = match slices {
         Some(query) => objects(list(&Api::all(client.clone()), Some(&query)).await?),
@@ -300,7 +310,7 @@ async fn remote(client: &Client, target: &Target, limit: usize) -> anyhow::Resul
     Ok(Remote {
         services: known,
         slices: vec![slices, objects(custom)],
-        over_limit,
+        left_out,
         ..Remote::default()
     })
 }
@@ -314,6 +324,26 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
         Resolution::Addresses(addresses) => Some(addresses),
         Resolution::Unresolved(_) => None,
     }
+}
+
+/// What the limit takes in of these, and what it leaves out.
+fn within<T: Grouped>(
+    mut limit: Limit,
+    items: Vec<Wire<T>>,
+    service: impl Fn(&T) -> (String, String),
+) -> (Objects<T>, LeftOut) {
+    let mut listing = limit.list();
+    for item in items {
+        let object: T = item.into();
+        let (namespace, name) = object.metadata().id();
+        listing.put(&namespace, &name, Arc::new(object), &service);
+    }
+    let (taken, left_out) = listing.end(service);
+    let mut objects = Objects::default();
+    for object in taken {
+        objects.put(object);
+    }
+    (objects, left_out)
 }
 
 fn objects<T: Grouped>(items: Vec<Wire<T>>) -> Objects<T> {

@@ -25,7 +25,7 @@ use crate::{
         wire::Wire,
     },
     client::watcher_from_credentials,
-    mirror::Names,
+    mirror::{Grouped as _, LeftOut, Limit, Names},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -93,14 +93,15 @@ pub(super) const CUSTOM: usize = 1;
 
 impl Session {
     /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
-    pub(super) fn start(link: &str, id: u64, spec: Spec, outbox: Outbox) -> Self {
+    /// Where there are more Services than the limit, `first` are taken in first.
+    pub(super) fn start(link: &str, id: u64, spec: Spec, first: Names, outbox: Outbox) -> Self {
         let stop = CancellationToken::new();
         let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         tokio::spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, followed, reporter)))
+                .run_until_cancelled(Box::pin(run(work, first, followed, reporter)))
                 .await;
         });
         Self {
@@ -146,7 +147,7 @@ impl Reporter {
     }
 }
 
-async fn run(spec: Spec, followed: latest::Receiver<Followed>, reporter: Reporter) {
+async fn run(spec: Spec, first: Names, followed: latest::Receiver<Followed>, reporter: Reporter) {
     let client = match watcher_from_credentials(&spec.kubeconfig).await {
         Ok(client) => client,
         Err(error) => {
@@ -159,11 +160,12 @@ async fn run(spec: Spec, followed: latest::Receiver<Followed>, reporter: Reporte
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
-            .limit(spec.limit)
+            .limit(Limit::of(spec.limit).first(&first))
             .recovered(seen.clone());
+        let service = |service: &Service| service.metadata.id();
         watch(
             watched,
-            Watching::new(index, index, Report::Services, &reporter),
+            Watching::new(index, index, Report::Services, service, &reporter),
         )
     });
     let services = pin!(futures::future::join_all(services));
@@ -186,22 +188,29 @@ async fn slices(
                 0,
                 Change::List {
                     objects,
-                    more: false,
+                    left_out: LeftOut::default(),
                 },
             ))
             .await;
         return;
     };
-    let limit = spec.limit.saturating_mul(SLICES_PER_SERVICE);
+    let limit = Limit::of(spec.limit.saturating_mul(SLICES_PER_SERVICE));
     let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
         .labels(selector)
         .limit(limit)
         .recovered(recovered);
+    let number = spec.services.len();
     watch(
         watched,
-        Watching::new(spec.services.len(), 0, Report::Slices, reporter),
+        Watching::new(number, 0, Report::Slices, service_of, reporter),
     )
     .await;
+}
+
+/// Namespace and name of the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> (String, String) {
+    let service = slice.group().unwrap_or_default();
+    (slice.metadata.namespace().to_owned(), service.to_owned())
 }
 
 /// Passes changes of the state of one source on, and nothing else.
@@ -239,6 +248,7 @@ impl Source {
 struct Watching<T> {
     index: usize,
     report: fn(usize, Change<T>) -> Report,
+    service: fn(&T) -> (String, String),
     source: Source,
 }
 
@@ -247,11 +257,13 @@ impl<T> Watching<T> {
         source: usize,
         index: usize,
         report: fn(usize, Change<T>) -> Report,
+        service: fn(&T) -> (String, String),
         reporter: &Reporter,
     ) -> Self {
         Self {
             index,
             report,
+            service,
             source: Source::new(source, reporter),
         }
     }
@@ -267,6 +279,10 @@ impl<T: Send + Sync> Listener<T> for Watching<T> {
 
     async fn contact(&mut self, contact: Contact) {
         self.source.contact(contact).await;
+    }
+
+    fn service(&self, object: &T) -> (String, String) {
+        (self.service)(object)
     }
 }
 

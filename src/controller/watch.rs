@@ -16,7 +16,10 @@ use tokio::{
 };
 
 use self::backoff::{Backoff, Failure};
-use crate::api::metadata::NEVER_KEPT;
+use crate::{
+    api::metadata::NEVER_KEPT,
+    mirror::{LeftOut, Limit},
+};
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -25,8 +28,8 @@ pub(super) enum Change<T> {
     List {
         /// The objects.
         objects: Vec<Arc<T>>,
-        /// Whether there were more than the limit, and the rest was left out.
-        more: bool,
+        /// What was left out because there were more than the limit.
+        left_out: LeftOut,
     },
     /// An object is there, in this state.
     Apply(Arc<T>),
@@ -51,6 +54,8 @@ const SILENT: Duration = Duration::from_secs(295);
 const PAGE: u32 = 500;
 /// A list that goes on beyond so many times its limit is not one to wait for.
 const ENDLESS: usize = 20;
+/// Time between a list and the next one, at least, that only what is left out asks for.
+const RELIST: Duration = Duration::from_secs(5);
 /// A watch that was open for so long counts as contact, also without an event.
 const SETTLED: Duration = Duration::from_secs(1);
 /// A watch that was open for so long has lived: after it the backoff starts anew.
@@ -61,8 +66,8 @@ pub(super) struct Watched<K> {
     pub(super) api: Api<K>,
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
-    /// Objects beyond so many are left out.
-    pub(super) limit: usize,
+    /// Objects beyond it are left out.
+    pub(super) limit: Limit,
     /// Changes when the server answers again after it had not: then no pause is waited for to its end.
     pub(super) recovered: Option<latest::Receiver<u64>>,
 }
@@ -74,7 +79,7 @@ impl<K> Watched<K> {
             api,
             labels: None,
             fields: None,
-            limit: usize::MAX,
+            limit: Limit::default(),
             recovered: None,
         }
     }
@@ -95,8 +100,8 @@ impl<K> Watched<K> {
         }
     }
 
-    /// At most so many objects.
-    pub(super) fn limit(self, limit: usize) -> Self {
+    /// At most so many objects as it says.
+    pub(super) fn limit(self, limit: Limit) -> Self {
         Self { limit, ..self }
     }
 
@@ -120,6 +125,10 @@ pub(super) trait Listener<T>: Send {
     fn keeps(&self, _: &T) -> bool {
         true
     }
+    /// Namespace and name of the Service that an object is, or belongs to: how it is called when it is left out.
+    fn service(&self, _: &T) -> (String, String) {
+        Default::default()
+    }
 }
 
 /// Watches until nobody listens any more. What comes over the wire as `K` is told, and kept, as `T`.
@@ -139,11 +148,12 @@ where
         + 'static,
 {
     let mut backoff = Backoff::default();
+    let mut limit = std::mem::take(&mut watched.limit);
     loop {
         if let Some(recovered) = &mut watched.recovered {
             recovered.mark_unchanged();
         }
-        let failure = match round(&watched, &mut listener, &mut backoff).await {
+        let failure = match round(&watched, &mut limit, &mut listener, &mut backoff).await {
             Ok(()) => return,
             Err(failure) => failure,
         };
@@ -158,6 +168,7 @@ where
 /// A list, and the watch that goes on from there. `Ok` when nobody listens any more.
 async fn round<K, T>(
     watched: &Watched<K>,
+    limit: &mut Limit,
     listener: &mut impl Listener<T>,
     backoff: &mut Backoff,
 ) -> Result<(), Failure>
@@ -165,10 +176,11 @@ where
     T: From<K>,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + 'static,
 {
-    let (change, mut version) = list(watched, listener, backoff).await?;
+    let (change, mut version) = list(watched, limit, listener, backoff).await?;
     if !listener.tell(change).await {
         return Ok(());
     }
+    let listed = Instant::now();
     let parameters = WatchParams {
         label_selector: watched.labels.clone(),
         field_selector: watched.fields.clone(),
@@ -182,6 +194,9 @@ where
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
+                () = sleep_until(listed + RELIST), if limit.is_stale() => {
+                    return Err(Failure::Stale);
+                }
                 () = sleep_until(life.next_sign()) => {
                     if life.is_silent() {
                         return Err(Failure::Broken("the watch was silent".to_owned(), life.settled));
@@ -209,10 +224,15 @@ where
                 WatchEvent::Error(_) => continue,
             };
             version = object.resource_version().unwrap_or_default();
+            let (namespace, name) = id(&object);
             let object = kept(object);
             let change = if is_there && listener.keeps(&object) {
+                if !limit.admits(&namespace, &name) {
+                    continue;
+                }
                 Change::Apply(object)
             } else {
+                limit.gone(&namespace, &name);
                 Change::Delete(object)
             };
             if !listener.tell(change).await {
@@ -231,6 +251,7 @@ where
 /// Lists all pages. Returns also the version that a watch goes on from.
 async fn list<K, T>(
     watched: &Watched<K>,
+    limit: &mut Limit,
     listener: &impl Listener<T>,
     backoff: &mut Backoff,
 ) -> Result<(Change<T>, String), Failure>
@@ -244,30 +265,29 @@ where
         limit: Some(PAGE),
         ..ListParams::default()
     };
-    let (mut objects, mut more, mut seen) = (Vec::new(), false, 0_usize);
+    let most = limit.most();
+    let (mut listing, mut seen) = (limit.list(), 0_usize);
+    let service = |object: &T| listener.service(object);
     loop {
         let page = watched.api.list(&parameters).await;
         let page = page.map_err(|error| Failure::of("list", error))?;
         backoff.answered();
         for object in page.items {
             seen += 1;
+            let (namespace, name) = id(&object);
             let object = kept(object);
-            if !listener.keeps(&object) {
-                continue;
-            }
-            if objects.len() < watched.limit {
-                objects.push(object);
-            } else {
-                more = true;
+            if listener.keeps(&object) {
+                listing.put(&namespace, &name, object, service);
             }
         }
-        if more && seen / ENDLESS > watched.limit {
+        if listing.is_over() && seen / ENDLESS > most {
             return Err(Failure::Endless(seen));
         }
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
             let version = page.metadata.resource_version.unwrap_or_default();
-            return Ok((Change::List { objects, more }, version));
+            let (objects, left_out) = listing.end(service);
+            return Ok((Change::List { objects, left_out }, version));
         }
     }
 }
@@ -332,6 +352,13 @@ impl Life {
             backoff.lived(self.was_long());
         }
     }
+}
+
+/// Namespace and name.
+fn id(object: &impl Resource) -> (String, String) {
+    let metadata = object.meta();
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    (part(&metadata.namespace), part(&metadata.name))
 }
 
 /// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody

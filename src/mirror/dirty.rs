@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use super::{
     export::member,
     key::Key,
+    limit::LeftOut,
     links::Links,
     metadata::{Owner, is_managed, owner},
     names::{PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, without_suffix},
@@ -159,6 +160,35 @@ impl World {
         for service in remote.into_iter().flat_map(Remote::services) {
             keys.extend(self.keys_of_remote(cluster, service));
         }
+        for left in remote.into_iter().flat_map(|remote| &remote.left_out) {
+            keys.extend(self.keys_of_left_out(cluster, left.services()));
+        }
+    }
+
+    /// Keys that it concerns when the limit leaves out others than before.
+    pub fn keys_of_limit(&self, cluster: &str, before: &LeftOut, now: &LeftOut) -> Vec<Key> {
+        if before.unnamed() == now.unnamed() {
+            let others = before.services().symmetric_difference(now.services());
+            self.keys_of_left_out(cluster, others)
+        } else {
+            self.keys_of_cluster(cluster)
+        }
+    }
+
+    fn keys_of_left_out<'a>(
+        &self,
+        cluster: &str,
+        services: impl IntoIterator<Item = &'a (String, String)>,
+    ) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (namespace, service) in services {
+            keys.push(Key::mirror(cluster, namespace, service));
+            let federated = federated_name(service);
+            if self.standing(namespace, &federated).is_some() {
+                keys.push(Key::federated(namespace, service));
+            }
+        }
+        keys
     }
 
     /// Changes a Link, and names all keys that concerns.
@@ -241,6 +271,12 @@ impl World {
                     service.metadata.name(),
                 ));
                 keys.push(Key::federated(namespace, service.metadata.name()));
+            }
+        }
+        for (target, entry) in self.active() {
+            let left_out = entry.remote.iter().flat_map(|remote| &remote.left_out);
+            for left in left_out {
+                keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
             }
         }
         let services = [&self.mirrors, &self.probes].into_iter().flatten();

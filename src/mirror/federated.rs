@@ -128,7 +128,7 @@ fn part<'a>(target: &Target, entry: &'a LinkEntry, namespace: &str, service: &st
             Ok(()) => Part::Member(seen),
             Err(problem) => Part::Refused(problem),
         },
-        None if remote.over_limit => Part::Unseen,
+        None if remote.may_leave_out(namespace, service) => Part::Unseen,
         _ => Part::None,
     }
 }

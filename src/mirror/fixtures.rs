@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 pub(super) use self::worlds::{as_told, body, said};
 use super::{
-    Config, GatewayState, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote, Target,
-    World,
+    Config, GatewayState, LeftOut, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote,
+    Target, World,
 };
 use crate::api::{
     k8s::{
@@ -31,6 +31,16 @@ pub(super) const GATEWAY: &str = "192.0.2.1";
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().copied().collect()
+}
+
+/// A Service that is left out because of the limit, by name or not.
+pub(super) fn left_out(service: &str, named: bool) -> LeftOut {
+    let mut left_out = LeftOut::default();
+    left_out.add((NS.to_owned(), service.to_owned()));
+    if !named {
+        left_out.forget_names();
+    }
+    left_out
 }
 
 pub(super) fn ip(text: &str) -> IpAddr {

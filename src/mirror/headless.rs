@@ -35,7 +35,15 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         .slices_of(context.namespace, remote)
         .collect();
     if context.lacks_slices() {
-        return Ok(Report::Unknown); // hosts that are not known may be there: all stays as it is
+        // Hosts that are not known may be there: all stays as it is.
+        return match (context.cut(), context.local) {
+            (None, _) => Ok(Report::Unknown),
+            (Some(cut), None) => Err(cut),
+            (note, Some(_)) => Ok(Report::Mirrored {
+                local: context.name.clone(),
+                note,
+            }),
+        };
     }
     if slices.is_empty() && context.local.is_none() {
         return Ok(Report::Unknown); // its hosts decide what it becomes; they have not been seen yet

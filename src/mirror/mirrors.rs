@@ -59,7 +59,14 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
     };
     let seen = remote.service(namespace, service);
     let Some((seen, mode)) = seen.and_then(|seen| Some((seen, export::mode(target, seen)?))) else {
-        if seen.is_none() && remote.over_limit {
+        if seen.is_none() && remote.leaves_out(namespace, service) {
+            let problem = Problem::new(
+                Reason::LimitExceeded,
+                "left out: the Link has more Services than its limit",
+            );
+            return Plan::only(this, false, Report::Failed(problem));
+        }
+        if seen.is_none() && remote.may_leave_out(namespace, service) {
             return Plan::only(this, false, Report::Unknown);
         }
         let writes = removal(world, &this, Scope::All);
@@ -180,12 +187,16 @@ pub(super) fn plain(
         .local
         .and_then(|local| local.metadata.uid.as_deref());
     let actual = world.local_slices(namespace, name);
+    let mut note = None;
     let (slices, problem) = match mode {
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
         Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
             // Those that are not known may be ready: its endpoints stay as they are.
-            Ok(through) if !through.backed && context.lacks_slices() => (None, None),
+            Ok(through) if !through.backed && context.lacks_slices() => {
+                note = context.cut();
+                (None, None)
+            }
             Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
                 // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
                 // known whether the Service has endpoints: the slice would be written twice.
@@ -206,7 +217,7 @@ pub(super) fn plain(
     match problem {
         None => Ok(Report::Mirrored {
             local: name.clone(),
-            note: None,
+            note,
         }),
         Some(problem) => Err(problem),
     }
@@ -263,6 +274,18 @@ impl<'a> Context<'a> {
     pub(super) fn lacks_slices(&self) -> bool {
         self.remote
             .lacks_slices_of(self.namespace, self.remote_name())
+    }
+
+    /// What is said of a remote Service whose slices are not all looked at.
+    pub(super) fn cut(&self) -> Option<Problem> {
+        let cut = self
+            .remote
+            .cuts_slices_of(self.namespace, self.remote_name());
+        cut.then(|| {
+            let message =
+                "endpoints stay as they are: the Link has more EndpointSlices than its limit";
+            Problem::new(Reason::LimitExceeded, message)
+        })
     }
 
     /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.

@@ -13,6 +13,7 @@ mod federated;
 mod gateway;
 mod headless;
 mod key;
+mod limit;
 mod links;
 mod metadata;
 mod mirrors;
@@ -34,6 +35,7 @@ mod properties;
 
 pub use export::{Mode, member, mode};
 pub use key::Key;
+pub use limit::{LeftOut, Limit};
 pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Exclusions, Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};

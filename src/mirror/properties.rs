@@ -16,7 +16,7 @@ mod lab;
 use proptest::prelude::*;
 
 use self::{
-    acts::{History, crowd, history, plain_history},
+    acts::{History, LINK_NAMES, Limited, crowd, history, limited, plain_history},
     lab::{Dice, Lab},
 };
 
@@ -127,6 +127,31 @@ proptest! {
         }
         lab.drain();
         prop_assert_eq!(lab.ours(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_stands_stays_whatever_the_limit_leaves_out(
+        acts in plain_history(14),
+        seed: u64,
+        link in 0..LINK_NAMES.len(),
+        limited in limited(),
+        restarts: bool,
+    ) {
+        let mut lab = live(&acts, seed, false);
+        lab.drain();
+        let before = lab.cluster.canonical();
+        lab.limit(LINK_NAMES[link], limited);
+        if restarts {
+            lab.restart();
+        }
+        lab.drain();
+        prop_assert_eq!(&lab.cluster.canonical(), &before);
+        lab.is_settled();
+        // And there is room again.
+        lab.limit(LINK_NAMES[link], Limited::No);
+        lab.drain();
+        prop_assert_eq!(&lab.cluster.canonical(), &before);
+        lab.is_settled();
     }
 
     #[test]

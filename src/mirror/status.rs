@@ -2,15 +2,16 @@
 
 mod conditions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
 use super::{
     key::Key,
+    limit::LeftOut,
     plan::{Reason, Report, Reported},
-    world::{GatewayState, Liveness},
+    world::{GatewayState, Liveness, Remote},
 };
 use crate::api::link::{
     CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef, ServiceStatus,
@@ -91,10 +92,39 @@ pub struct Facts {
     pub listed: Option<String>,
     /// Whether all that the target cluster exports was listed and written.
     pub settled: bool,
-    /// The limit on exported Services, if there are more.
-    pub limit: Option<usize>,
+    /// What is left out because of the limit, if anything is.
+    pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
     pub gateway: Option<GatewayFacts>,
+}
+
+/// What a Link's limit leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// The most Services that are mirrored.
+    pub limit: usize,
+    /// Services that are left out.
+    pub services: usize,
+    /// Services whose slices are not all looked at.
+    pub cut: usize,
+}
+
+impl Exceeded {
+    /// What a limit leaves out of a target cluster; `None` for nothing.
+    pub fn of(remote: &Remote, limit: usize) -> Option<Self> {
+        let (services, cut) = (count(&remote.left_out), count(&remote.cut));
+        (services > 0 || cut > 0).then_some(Self {
+            limit,
+            services,
+            cut,
+        })
+    }
+}
+
+/// How many Services are named, each once, and those whose names are not known.
+fn count(left: &[LeftOut]) -> usize {
+    let named: BTreeSet<_> = left.iter().flat_map(LeftOut::services).collect();
+    named.len() + left.iter().map(LeftOut::unnamed).sum::<usize>()
 }
 
 /// What is known of a Link's gateway.

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use super::{
     claims::{Claim, Holder},
+    limit::LeftOut,
     links::{LinkEntry, Links},
     metadata::{Belonging, Exclusions, installation, is_managed},
     names::probe_name,
@@ -74,8 +75,10 @@ pub struct Remote {
     pub services: Vec<Objects<Service>>,
     /// EndpointSlices of Services in gateway mode, one store per watch.
     pub slices: Vec<Objects<EndpointSlice>>,
-    /// Whether more Services are exported than the limit allows. Then absence says nothing.
-    pub over_limit: bool,
+    /// Services that are left out because of the limit, by watch: their absence says nothing.
+    pub left_out: Vec<LeftOut>,
+    /// Services some of whose slices are left out because of the limit, by watch of slices.
+    pub cut: Vec<LeftOut>,
     /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
     pub unlisted: Names,
 }
@@ -115,10 +118,26 @@ impl Remote {
         self.services.iter().flat_map(Objects::iter)
     }
 
+    /// Whether a Service that is not known may be there, and have been left out.
+    pub fn may_leave_out(&self, namespace: &str, name: &str) -> bool {
+        self.left_out.iter().any(|left| !left.is_complete()) || self.leaves_out(namespace, name)
+    }
+
+    /// Whether a Service that is not known is there, and was left out.
+    pub fn leaves_out(&self, namespace: &str, name: &str) -> bool {
+        is_named(&self.left_out, namespace, name)
+    }
+
     /// Whether a Service may have slices that are not among those that are known. Then what is not there says nothing.
     pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
         let id = || (namespace.to_owned(), service.to_owned());
         !self.unlisted.is_empty() && self.unlisted.contains(&id())
+            || self.cuts_slices_of(namespace, service)
+    }
+
+    /// Whether a Service may have slices that were left out.
+    pub fn cuts_slices_of(&self, namespace: &str, service: &str) -> bool {
+        self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
     }
 
     /// The slices of a Service.
@@ -132,6 +151,11 @@ impl Remote {
             .flat_map(move |store| store.in_group(namespace, service))
             .map(AsRef::as_ref)
     }
+}
+
+fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
+    let id = || (namespace.to_owned(), name.to_owned());
+    left.iter().any(|left| !left.is_empty()) && left.iter().any(|left| left.names(&id()))
 }
 
 impl GatewayState {

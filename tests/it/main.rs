@@ -26,6 +26,7 @@ mod install;
 mod installations;
 mod leader;
 mod lifecycle;
+mod limit;
 mod link;
 mod link_gen;
 mod links;

@@ -5,10 +5,10 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{Controller, NAMESPACE, namespace},
-    hub::{alone, hub},
+    fleet::{NAMESPACE, namespace},
+    hub::hub,
     links::{
-        apply, condition, condition_is, events, in_step, links, mirror_is, objects, own_link, said,
+        apply, condition_is, events, in_step, links, mirror_is, objects, own_link, said,
         status_that, unlink,
     },
     objects::{delete, export, gone, relabel, service, web},
@@ -165,39 +165,6 @@ async fn the_same_news_is_told_once() {
     assert_eq!(about_web.count(), 1);
     in_step(west, "told", &[]).await;
     unlink(west, "told").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn more_services_than_the_limit_are_left_out_and_nothing_is_lost() {
-    let alone = alone().await;
-    let (source, far) = (&alone.source, &alone.far);
-    namespace("limit", &[source, far]).await;
-    own_link(source, far, "limit", &[]).await;
-    for name in ["a", "b"] {
-        export(far, "limit", &web(name, "limit")).await;
-    }
-    let mut controller = Controller::start(source, &["--max-services-per-link=2"]);
-    status_that(source, "limit", |s| s.mirrored == Some(2)).await;
-    export(far, "limit", &web("aa", "limit")).await;
-    let over = |s: &linkerd_mc::api::link::LinkStatus| {
-        condition(s, "LimitExceeded").is_some_and(|c| c.message.contains("more than 2 Services"))
-    };
-    status_that(source, "limit", over).await;
-    // A list that is cut off says nothing of what it lacks: `b` is beyond the limit now.
-    controller.kill();
-    let mut controller = Controller::start(source, &["--max-services-per-link=2"]);
-    service(source, "limit", "aa-limit", |_| true).await;
-    status_that(source, "limit", over).await;
-    service(source, "limit", "b-limit", |_| true).await;
-    controller.kill();
-    let _controller = Controller::start(source, &[]);
-    status_that(source, "limit", |s| {
-        s.mirrored == Some(3) && condition(s, "LimitExceeded").is_none()
-    })
-    .await;
-    in_step(source, "limit", &[]).await;
-    unlink(source, "limit").await;
-    gone(source, "limit", "a-limit").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

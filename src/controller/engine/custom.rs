@@ -9,7 +9,7 @@ use crate::{
         session::{CUSTOM, Chunk},
         watch::Change,
     },
-    mirror::{Grouped as _, Key, Names, Objects},
+    mirror::{Grouped as _, Key, LeftOut, Names, Objects},
 };
 
 impl Engine {
@@ -31,16 +31,18 @@ impl Engine {
         let Some(remote) = self.remote(link) else {
             return;
         };
-        let Some(store) = remote.slices.get_mut(CUSTOM) else {
+        let stores = (remote.slices.get_mut(CUSTOM), remote.cut.get_mut(CUSTOM));
+        let (Some(store), Some(cut)) = stores else {
             return;
         };
-        let touched = absorb_followed(store, &mut remote.unlisted, &followed, change);
+        let touched = absorb_followed(store, &mut remote.unlisted, cut, &followed, change);
         let cluster = self.cluster(link);
         let keys = touched
             .iter()
             .map(|(namespace, name)| Key::mirror(&cluster, namespace, name));
         let keys: Vec<Key> = keys.collect();
         self.mark_changed(&cluster, keys);
+        self.note_limit(link);
     }
 
     /// Looks whether a Service that has changed is one whose slices no selector finds, before and now.
@@ -74,6 +76,9 @@ impl Engine {
             remote.unlisted.insert(id);
         } else {
             remote.unlisted.remove(&id);
+            if let Some(cut) = remote.cut.get_mut(CUSTOM) {
+                cut.retain(|other| *other != id);
+            }
             if let Some(store) = remote.slices.get_mut(CUSTOM) {
                 forget(store, &id, &Names::new());
             }
@@ -86,6 +91,7 @@ impl Engine {
 pub(super) fn absorb_followed(
     store: &mut Objects<EndpointSlice>,
     unlisted: &mut Names,
+    cut: &mut LeftOut,
     followed: &Names,
     change: Change<EndpointSlice>,
 ) -> Names {
@@ -95,21 +101,19 @@ pub(super) fn absorb_followed(
     };
     let mut touched = Names::new();
     match change {
-        Change::List { objects, more } => {
+        Change::List { objects, left_out } => {
             let listed: Names = objects.iter().map(|slice| slice.metadata.id()).collect();
             for id in followed {
                 if forget(store, id, &listed) {
                     touched.insert(id.clone());
                 }
-                // A list that was cut says nothing of what it does not hold.
-                let news = if more {
-                    unlisted.insert(id.clone())
-                } else {
-                    unlisted.remove(id)
-                };
-                if news {
+                if unlisted.remove(id) || cut.names(id) != left_out.names(id) {
                     touched.insert(id.clone());
                 }
+            }
+            cut.retain(|id| !followed.contains(id));
+            for id in left_out.services().intersection(followed) {
+                cut.add(id.clone());
             }
             for slice in objects {
                 let id = service(&slice);
@@ -181,7 +185,7 @@ mod tests {
     fn list(objects: Vec<Arc<EndpointSlice>>) -> Change<EndpointSlice> {
         Change::List {
             objects,
-            more: false,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -192,7 +196,13 @@ mod tests {
             names(&[("n", "a"), ("n", "b"), ("n", "c")]),
         );
         let mut absorb = |followed: &[(&str, &str)], change| {
-            let touched = absorb_followed(&mut store, &mut unlisted, &names(followed), change);
+            let touched = absorb_followed(
+                &mut store,
+                &mut unlisted,
+                &mut LeftOut::default(),
+                &names(followed),
+                change,
+            );
             (touched, store.len(), unlisted.len())
         };
         let first = [("n", "a"), ("n", "b")];
@@ -223,20 +233,28 @@ mod tests {
     }
 
     #[test]
-    fn list_that_was_cut_leaves_its_services_unlisted() {
-        let (mut store, mut unlisted) = (Objects::default(), Names::new());
+    fn list_that_was_cut_names_the_services_that_lack_slices() {
+        let mut store = Objects::default();
         let followed = names(&[("n", "a"), ("n", "b")]);
-        let objects = vec![slice("n", "a", "a-1", 1)];
-        let cut = Change::List {
-            objects: objects.clone(),
-            more: true,
+        let (mut unlisted, mut cut) = (followed.clone(), LeftOut::default());
+        let mut absorb = |left_out: &[(&str, &str)]| {
+            let mut change = LeftOut::default();
+            for id in names(left_out) {
+                change.add(id);
+            }
+            let change = Change::List {
+                objects: vec![slice("n", "a", "a-1", 1)],
+                left_out: change,
+            };
+            let touched = absorb_followed(&mut store, &mut unlisted, &mut cut, &followed, change);
+            (touched, unlisted.len(), cut.services().clone())
         };
-        assert_eq!(
-            absorb_followed(&mut store, &mut unlisted, &followed, cut),
-            followed
-        );
-        assert_eq!(unlisted, followed);
-        let whole = absorb_followed(&mut store, &mut unlisted, &followed, list(objects));
-        assert_eq!((whole, unlisted.len()), (followed, 0));
+        let (a, b) = (names(&[("n", "a")]), names(&[("n", "b")]));
+        // Another watch's Services are not its business.
+        let first = absorb(&[("n", "b"), ("n", "other")]);
+        assert_eq!(first, (followed.clone(), 0, b.clone()));
+        assert_eq!(absorb(&[("n", "b")]), (Names::new(), 0, b.clone()));
+        assert_eq!(absorb(&[("n", "a")]), (followed.clone(), 0, a.clone()));
+        assert_eq!(absorb(&[]), (a, 0, Names::new()));
     }
 }

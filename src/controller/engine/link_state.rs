@@ -18,7 +18,7 @@ use crate::{
         watch::Contact,
     },
     mirror::{
-        Key, Names, Objects, Remote,
+        Key, LeftOut, Names, Objects, Remote,
         status::{Facts, Ledger},
     },
 };
@@ -54,7 +54,8 @@ pub(super) struct Pending {
     pub(super) follows_custom: bool,
     /// Services whose slices it follows and has not listed.
     pub(super) unlisted: Names,
-    pub(super) over_limit: bool,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) cut: Vec<LeftOut>,
     /// What it meets, by source: the Link's troubles once it is complete.
     pub(super) troubles: BTreeMap<usize, String>,
 }
@@ -166,7 +167,8 @@ pub(super) fn complete(pending: &mut Pending) -> Option<Remote> {
             .filter_map(Option::take)
             .collect(),
         slices: pending.slices.iter_mut().filter_map(Option::take).collect(),
-        over_limit: pending.over_limit,
+        left_out: std::mem::take(&mut pending.left_out),
+        cut: std::mem::take(&mut pending.cut),
         unlisted: std::mem::take(&mut pending.unlisted),
     })
 }

@@ -19,7 +19,7 @@ use crate::{
         session::{Session, Spec},
         watch::Change,
     },
-    mirror::{Key, LinkEntry, Objects, Queries, status::Ledger},
+    mirror::{Key, LeftOut, LinkEntry, Objects, Queries, status::Ledger},
 };
 
 impl Engine {
@@ -282,16 +282,18 @@ impl Engine {
                 continue;
             }
             self.sessions += 1;
-            let services = spec.services.iter().map(|_| None).collect();
-            let session = Session::start(name, self.sessions, spec, self.outbox.clone());
+            let services: Vec<_> = spec.services.iter().map(|_| None).collect();
+            let first = self.world.stands_for(&target.cluster);
+            let session = Session::start(name, self.sessions, spec, first, self.outbox.clone());
             state.rejected = None;
             state.pending = Some(Pending {
                 session,
+                left_out: vec![LeftOut::default(); services.len()],
+                cut: vec![LeftOut::default(); 2],
                 services,
                 slices: vec![None, Some(Objects::default())],
                 follows_custom: false,
                 unlisted: BTreeSet::new(),
-                over_limit: false,
                 troubles: BTreeMap::new(),
             });
         }

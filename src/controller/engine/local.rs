@@ -23,7 +23,7 @@ use crate::{
         trouble::Trouble,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{Config, Grouped, Inserted, Key, NamespacePhase, Objects, Selector},
+    mirror::{Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Objects, Selector},
 };
 
 /// A change of the local cluster.
@@ -109,7 +109,7 @@ pub(in crate::controller) fn watch_local(
             tasks.spawn(async move {
                 let none = Change::List {
                     objects: Vec::new(),
-                    more: false,
+                    left_out: LeftOut::default(),
                 };
                 members.tell(none).await;
                 std::future::pending::<()>().await;

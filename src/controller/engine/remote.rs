@@ -20,7 +20,7 @@ use crate::{
         session::{CUSTOM, HEARTBEAT_SOURCE, Report},
         watch::{Change, Contact},
     },
-    mirror::{self, Key, LinkEntry, Names, Objects, Remote, Target},
+    mirror::{self, Key, LeftOut, LinkEntry, Names, Objects, Remote, Target, status::Exceeded},
 };
 
 impl Engine {
@@ -92,13 +92,18 @@ impl Engine {
                 let Some(store) = remote.slices.get_mut(index) else {
                     return;
                 };
+                let news = take_left_out(&mut remote.cut, index, &change);
                 let touched = with(store, |store| absorb(store, change, false));
                 let cluster = self.cluster(link);
-                let keys: Vec<_> = touched
+                let mut keys: Vec<_> = touched
                     .iter()
                     .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
                     .collect();
+                if let Some((before, now)) = news {
+                    keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+                }
                 self.mark_changed(&cluster, keys);
+                self.note_limit(link);
             }
         }
     }
@@ -114,9 +119,7 @@ impl Engine {
         };
         match report {
             Report::Services(index, change) => {
-                if let Change::List { more: true, .. } = change {
-                    pending.over_limit = true;
-                }
+                take_left_out(&mut pending.left_out, index, &change);
                 let Some(store) = pending.services.get_mut(index) else {
                     return;
                 };
@@ -134,9 +137,11 @@ impl Engine {
                     return;
                 };
                 let followed = pending.session.followed_of(&chunk);
-                absorb_followed(store, &mut pending.unlisted, &followed, change);
+                let cut = &mut pending.cut[CUSTOM];
+                absorb_followed(store, &mut pending.unlisted, cut, &followed, change);
             }
             Report::Slices(index, change) => {
+                take_left_out(&mut pending.cut, index, &change);
                 if let Some(store) = pending.slices.get_mut(index) {
                     absorb(store, change, false);
                 }
@@ -154,8 +159,7 @@ impl Engine {
         let keys = self
             .world
             .change_link(link, |links| links.listed(link, remote));
-        let limit = self.settings.max_services;
-        let over = self.remote(link).is_some_and(|remote| remote.over_limit);
+        self.note_limit(link);
         let Some(state) = self.links.get_mut(link) else {
             return;
         };
@@ -169,7 +173,6 @@ impl Engine {
         self.metrics.credentials_expire(link, expiry);
         state.set_credentials(Some(Ok(())));
         state.take_troubles(troubles.unwrap_or_default());
-        state.facts.limit = over.then_some(limit);
         if !state.facts.settled {
             let own =
                 |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
@@ -183,28 +186,19 @@ impl Engine {
     }
 
     fn services_changed(&mut self, link: &str, index: usize, change: Change<Service>) {
-        let limit = self.settings.max_services;
         let Some(remote) = self.remote(link) else {
             return;
         };
         let Some(store) = remote.services.get_mut(index) else {
             return;
         };
-        match &change {
-            Change::List { more, .. } => remote.over_limit = *more,
-            Change::Apply(service) => {
-                let known = store.get(service.metadata.namespace(), service.metadata.name());
-                if known.is_none() && store.len() >= limit {
-                    remote.over_limit = true;
-                    self.note_limit(link);
-                    return;
-                }
-            }
-            Change::Delete(_) => {}
-        }
+        let news = take_left_out(&mut remote.left_out, index, &change);
         let touched = with(store, |store| absorb(store, change, false));
         let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
+        if let Some((before, now)) = news {
+            keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+        }
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
             self.check_custom(link, namespace, name);
@@ -221,15 +215,17 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    fn note_limit(&mut self, link: &str) {
+    /// Says what the limit leaves out, if that is news.
+    pub(super) fn note_limit(&mut self, link: &str) {
         let limit = self.settings.max_services;
-        let over = self.remote(link).is_some_and(|remote| remote.over_limit);
-        if let Some(state) = self.links.get_mut(link) {
-            let now = over.then_some(limit);
-            if state.facts.limit != now {
-                state.facts.limit = now;
-                state.status.touch();
-            }
+        let now = self
+            .remote(link)
+            .and_then(|remote| Exceeded::of(remote, limit));
+        if let Some(state) = self.links.get_mut(link)
+            && state.facts.exceeded != now
+        {
+            state.facts.exceeded = now;
+            state.status.touch();
         }
     }
 
@@ -279,6 +275,19 @@ impl Engine {
             self.metrics.cache_size(Cache::Endpoints, &cluster, slices);
         }
     }
+}
+
+/// Takes in what a list left out. Returns what was left out before, and now.
+fn take_left_out<T>(
+    known: &mut [LeftOut],
+    index: usize,
+    change: &Change<T>,
+) -> Option<(LeftOut, LeftOut)> {
+    let (Change::List { left_out, .. }, Some(known)) = (change, known.get_mut(index)) else {
+        return None;
+    };
+    let before = std::mem::replace(known, left_out.clone());
+    Some((before, left_out.clone()))
 }
 
 /// What a source of a session watches; `None` for the heartbeat.

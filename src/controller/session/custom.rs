@@ -14,11 +14,11 @@ use kube::{Api, Client};
 use tokio::{sync::watch as latest, task::JoinHandle, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Report, Reporter, Source};
+use super::{Report, Reporter, Source, service_of};
 use crate::{
     api::{k8s::EndpointSlice, wire::Wire},
     controller::watch::{Change, Contact, Listener, Watched, watch},
-    mirror::{Grouped as _, NAMES, Names, slices_of},
+    mirror::{Limit, NAMES, Names, slices_of},
 };
 
 /// Slices of one such Service, on average, at most.
@@ -99,7 +99,7 @@ pub(super) async fn run(
             }
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
                 .labels(selector(chunk))
-                .limit(chunk.len().saturating_mul(SLICES))
+                .limit(Limit::of(chunk.len().saturating_mul(SLICES)))
                 .recovered(recovered.clone());
             let listener = Following {
                 chunk: Arc::new(chunk.clone()),
@@ -198,11 +198,11 @@ impl Listener<EndpointSlice> for Following {
     }
 
     fn keeps(&self, slice: &EndpointSlice) -> bool {
-        let namespace = slice.metadata.namespace();
-        slice.group().is_some_and(|name| {
-            self.chunk
-                .contains_key(&(namespace.to_owned(), name.to_owned()))
-        })
+        self.chunk.contains_key(&service_of(slice))
+    }
+
+    fn service(&self, slice: &EndpointSlice) -> (String, String) {
+        service_of(slice)
     }
 }
 

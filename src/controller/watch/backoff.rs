@@ -52,6 +52,8 @@ pub(super) enum Failure {
     },
     /// The list went on beyond so many objects.
     Endless(usize),
+    /// All is well, but what is left out because of the limit has to be told again.
+    Stale,
 }
 
 impl Failure {
@@ -96,6 +98,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Broken(message, _) => write!(f, "watches break again and again: {message}"),
             Self::Unanswered(message) | Self::Refused { message, .. } => f.write_str(message),
+            Self::Stale => f.write_str("what is left out has changed"),
             Self::Endless(seen) => write!(f, "its list is longer than {seen} objects"),
         }
     }
@@ -147,6 +150,7 @@ impl Backoff {
                 (Duration::ZERO, next(breaks, LONGEST), news)
             }
             Failure::Endless(_) => (Duration::ZERO, ENDLESS_PAUSE, true),
+            Failure::Stale => (Duration::ZERO, Duration::ZERO, false),
         };
         let most = least.max(most / 2 + jitter(most / 2));
         let most = most + jitter(least / 10);

@@ -4,7 +4,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Key, Liveness, Target, World,
-        fixtures::{Svc, as_told, at, body, link, port, said, svc, world},
+        fixtures::{Svc, as_told, at, body, left_out, link, port, said, svc, world},
         plan,
     },
 };
@@ -167,7 +167,7 @@ fn members_join_and_leave_as_the_original_says() {
         (
             "beyond the limit absence says nothing",
             linked(stands(), &[web()], &[]).with_news("west", |entry| {
-                entry.remote.as_mut().unwrap().over_limit = true;
+                entry.remote.as_mut().unwrap().left_out = vec![left_out("web", true)];
             }),
             &[],
             "web@east: web-federated\nweb@west: unknown",

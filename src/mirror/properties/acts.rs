@@ -7,7 +7,7 @@ mod generators;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub(super) use self::generators::{crowd, history, plain_history};
+pub(super) use self::generators::{crowd, history, limited, plain_history};
 use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{
@@ -39,8 +39,10 @@ pub(super) enum Act {
     Link(usize, Option<LinkMade>),
     /// A gateway resolves, or answers, or not.
     Gateway(usize, Addresses, Liveness),
-    /// A target cluster has more Services than may be.
-    Limit(usize, bool),
+    /// The limit leaves Services out, or some of their slices, or neither any more.
+    Limit(usize, Limited),
+    /// The watches of a target cluster are refused for a while; then they list.
+    Refused(usize),
     /// A Service of a target cluster comes, changes or goes.
     Remote(usize, usize, usize, Option<ServiceMade>),
     /// A slice of a target cluster comes, changes or goes: hosts, and whether they are ready.
@@ -78,6 +80,19 @@ impl Act {
                 | Self::Delete(..)
         )
     }
+}
+
+/// What a Link's limit leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limited {
+    /// Nothing.
+    No,
+    /// All Services but those of one name.
+    Services,
+    /// As much, and it is not known which.
+    Unnamed,
+    /// All slices but the first of one Service.
+    Slices,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! that works on dirty keys as `controller::engine` does.
 
 mod checks;
+mod lists;
 mod meddling;
 mod targets;
 mod watches;
@@ -14,7 +15,10 @@ use std::{
 
 use super::{
     super::fixtures::{GATEWAY, LINKS, NS, ip, world},
-    acts::{Act, Addresses, CLUSTERS, Form, LINK_NAMES, LinkMade, name, namespace, remote_slice},
+    acts::{
+        Act, Addresses, CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, name, namespace,
+        remote_slice,
+    },
     cluster::{Cluster, Id},
 };
 use crate::{
@@ -56,6 +60,10 @@ enum Event {
     RemoteSlice(String, Seen<EndpointSlice>),
     /// All watches of this Link's cluster have listed.
     Synced(String),
+    /// The watch of Services has listed again.
+    Listed(String),
+    /// The watch of slices has.
+    ListedSlices(String),
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +84,7 @@ struct Far {
 struct Linked {
     made: LinkMade,
     gateway: GatewayState,
-    limited: bool,
+    limited: Limited,
     /// What its status says of the cluster that was listed last.
     listed: Option<String>,
 }
@@ -142,7 +150,8 @@ impl Lab {
                 };
                 self.gateway(LINK_NAMES[*link], state);
             }
-            Act::Limit(link, on) => self.limit(LINK_NAMES[*link], *on),
+            Act::Limit(link, limited) => self.limit(LINK_NAMES[*link], *limited),
+            Act::Refused(link) => self.list_again(LINK_NAMES[*link]),
             Act::Remote(cluster, ns, service, made) => {
                 let id = (namespace(*ns).to_owned(), name(*service).to_owned());
                 self.remote(CLUSTERS[*cluster], &id, made.as_ref());
@@ -263,7 +272,11 @@ impl Lab {
 impl Event {
     fn link(&self) -> Option<&str> {
         match self {
-            Self::Remote(link, _) | Self::RemoteSlice(link, _) | Self::Synced(link) => Some(link),
+            Self::Remote(link, _)
+            | Self::RemoteSlice(link, _)
+            | Self::Synced(link)
+            | Self::Listed(link)
+            | Self::ListedSlices(link) => Some(link),
             _ => None,
         }
     }

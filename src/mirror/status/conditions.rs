@@ -5,7 +5,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Facts, cut};
+use super::{Exceeded, Facts, cut};
 use crate::mirror::Liveness;
 
 pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
@@ -48,8 +48,8 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
             ),
         });
     }
-    if let Some(limit) = facts.limit {
-        let message = format!("more than {limit} Services are exported; the others are left out");
+    if let Some(exceeded) = facts.exceeded {
+        let message = exceeded_message(exceeded);
         said.push(("LimitExceeded", "True", "LimitExceeded", message));
     }
     said.into_iter()
@@ -65,6 +65,22 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
             type_: type_.to_owned(),
         })
         .collect()
+}
+
+fn exceeded_message(exceeded: Exceeded) -> String {
+    let Exceeded {
+        limit,
+        services,
+        cut,
+    } = exceeded;
+    let services = (services > 0)
+        .then(|| format!("more than {limit} Services are exported; left out: {services}"));
+    let cut = (cut > 0).then(|| format!("too many EndpointSlices; Services that lack some: {cut}"));
+    services
+        .into_iter()
+        .chain(cut)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 pub(super) fn ready(facts: &Facts) -> (&'static str, &'static str, &'static str, String) {

@@ -5,7 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, World,
-        fixtures::{svc, target, world},
+        fixtures::{left_out, svc, target, world},
         plan,
     },
 };
@@ -19,8 +19,11 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
             entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
         })
     };
-    let limited =
-        |world: World| world.with_news("east", |e| e.remote.as_mut().unwrap().over_limit = true);
+    let limited = |world: World, named: bool| {
+        world.with_news("east", |entry| {
+            entry.remote.as_mut().unwrap().left_out = vec![left_out("web", named)];
+        })
+    };
     hold(vec![
         (
             "3.2 unexported",
@@ -54,9 +57,15 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
         ),
         (
             "beyond the limit absence says nothing",
-            limited(then(web(), &[], true)),
+            limited(then(web(), &[], true), false),
             &[],
             "web@east: unknown",
+        ),
+        (
+            "what the limit leaves out stays, and is told",
+            limited(then(web(), &[], true), true),
+            &[],
+            "web@east: LimitExceeded: left out: the Link has more Services than its limit",
         ),
         (
             "W-22 a user's Service of that name",

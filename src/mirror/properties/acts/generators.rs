@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Act, Addresses, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, LinkMade, NAMES, NAMESPACES,
-    ServiceMade,
+    Act, Addresses, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade, NAMES,
+    NAMESPACES, ServiceMade,
 };
 use crate::mirror::{Liveness, NamespacePhase};
 
@@ -110,6 +110,15 @@ fn wish(good: f64) -> impl Strategy<Value = Act> {
     ]
 }
 
+pub(in crate::mirror::properties) fn limited() -> impl Strategy<Value = Limited> {
+    prop_oneof![
+        Just(Limited::No),
+        Just(Limited::Services),
+        Just(Limited::Unnamed),
+        Just(Limited::Slices),
+    ]
+}
+
 /// Changes of what is known of target clusters.
 fn news() -> impl Strategy<Value = Act> {
     let liveness = prop_oneof![
@@ -126,7 +135,8 @@ fn news() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (0..LINK_NAMES.len(), addresses, liveness)
             .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
-        1 => (0..LINK_NAMES.len(), any::<bool>()).prop_map(|(link, on)| Act::Limit(link, on)),
+        2 => (0..LINK_NAMES.len(), limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
+        1 => (0..LINK_NAMES.len()).prop_map(Act::Refused),
     ]
 }
 
@@ -163,7 +173,7 @@ pub(in crate::mirror::properties) fn history(length: usize) -> impl Strategy<Val
         }
         acts
     });
-    let act = prop_oneof![6 => wish(GOOD), 1 => news(), 3 => meddling()];
+    let act = prop_oneof![12 => wish(GOOD), 3 => news(), 6 => meddling()];
     (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
         acts.extend(more);
         History(acts)

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use super::{
     super::{
         super::fixtures::{GATEWAY, ip},
-        acts::{Act, CLUSTERS, LINK_NAMES, LinkMade, ServiceMade, remote_slice},
+        acts::{Act, CLUSTERS, LINK_NAMES, Limited, LinkMade, ServiceMade, remote_slice},
         cluster::{Id, id},
     },
-    Event, Far, Lab, Linked, Seen,
+    Event, Lab, Linked, Seen,
 };
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
     },
-    mirror::{GatewayState, InvalidLink, LinkEntry, Links, Liveness, Objects, Remote, Target},
+    mirror::{GatewayState, InvalidLink, LinkEntry, Links, Liveness, Remote, Target},
 };
 
 impl Lab {
@@ -34,7 +34,7 @@ impl Lab {
                 addresses: Some(vec![ip(GATEWAY)]),
                 liveness: Liveness::Alive,
             },
-            limited: false,
+            limited: Limited::No,
             listed: known.and_then(|known| known.listed),
         };
         let mut entry = linked.entry(link, None);
@@ -112,15 +112,6 @@ impl Lab {
         }
         let keys = self.world.keys_of_cluster(cluster);
         self.mark(keys);
-    }
-
-    pub(super) fn limit(&mut self, link: &str, on: bool) {
-        let Some(linked) = self.links.get_mut(link) else {
-            return;
-        };
-        linked.limited = on;
-        let lane = self.lanes.entry("remote").or_default();
-        lane.push_back(Event::Synced(link.to_owned()));
     }
 
     pub(super) fn remote(&mut self, cluster: &str, id: &Id, made: Option<&ServiceMade>) {
@@ -232,7 +223,7 @@ impl Linked {
         }
     }
 
-    fn watches(&self, link: &str, service: &Service) -> bool {
+    pub(super) fn watches(&self, link: &str, service: &Service) -> bool {
         let labels = &service.metadata.labels;
         self.target(link).is_ok_and(|target| {
             target
@@ -240,25 +231,5 @@ impl Linked {
                 .iter()
                 .any(|selector| selector.matches(labels))
         })
-    }
-
-    pub(super) fn list(&self, link: &str, far: Option<&Far>) -> Remote {
-        let mut services = Objects::default();
-        let mut slices = Objects::default();
-        for service in far.iter().flat_map(|far| far.services.values()) {
-            let beyond = self.limited && service.metadata.name() != "a";
-            if self.watches(link, service) && !beyond {
-                services.put(Arc::new(service.clone()));
-            }
-        }
-        for slice in far.iter().flat_map(|far| far.slices.values()) {
-            slices.put(Arc::new(slice.clone()));
-        }
-        Remote {
-            services: vec![services],
-            slices: vec![slices],
-            over_limit: self.limited,
-            ..Remote::default()
-        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{
     super::{
         super::fixtures::{LINKS, world},
-        acts::{CLUSTERS, Form},
-        cluster::{Changed, id},
+        acts::CLUSTERS,
+        cluster::Changed,
     },
     Event, Lab, Seen,
 };
@@ -99,15 +99,19 @@ impl Lab {
                 self.mark(keys);
             }
             Event::Synced(link) => self.synced(&link),
+            Event::Listed(link) => self.listed(&link),
+            Event::ListedSlices(link) => self.listed_slices(&link),
             Event::Remote(link, seen) => {
+                let limited = self.limited(&link);
                 let Some((cluster, remote)) = self.remote_of(&link) else {
                     return;
                 };
-                let object = match &seen {
-                    Seen::Apply(object) | Seen::Delete(object) => id(&object.metadata),
+                let name = match &seen {
+                    Seen::Apply(object) | Seen::Delete(object) => object.metadata.name(),
                 };
-                if remote.over_limit && object.1 != "a" {
-                    return; // what is beyond the limit is not looked at; the next list tells
+                if limited.leaves_out(name) {
+                    self.push("remote", Event::Listed(link)); // only a list tells
+                    return;
                 }
                 // Before and after the change: what kept others from a name may be gone.
                 let touched = store(&mut remote.services[0], seen);
@@ -118,9 +122,17 @@ impl Lab {
                 self.mark(keys);
             }
             Event::RemoteSlice(link, seen) => {
+                let limited = self.limited(&link);
                 let Some((cluster, remote)) = self.remote_of(&link) else {
                     return;
                 };
+                let name = match &seen {
+                    Seen::Apply(object) | Seen::Delete(object) => object.metadata.name(),
+                };
+                if limited.cuts(name) {
+                    self.push("remote slices", Event::ListedSlices(link));
+                    return;
+                }
                 let touched = store(&mut remote.slices[0], seen);
                 let keys: Vec<Key> = touched
                     .iter()
@@ -131,47 +143,11 @@ impl Lab {
         }
     }
 
-    fn remote_of(&mut self, link: &str) -> Option<(String, &mut Remote)> {
+    pub(super) fn remote_of(&mut self, link: &str) -> Option<(String, &mut Remote)> {
         let links = self.world.links.as_mut()?;
         let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
-    }
-
-    /// The watches of a Link have listed its cluster.
-    fn synced(&mut self, link: &str) {
-        let Some(linked) = self.links.get(link) else {
-            return;
-        };
-        if linked.made.form != Form::Valid {
-            return; // no session is started for it
-        }
-        let cluster = CLUSTERS[linked.made.cluster];
-        let remote = linked.list(link, self.far.get(cluster));
-        let keys = self
-            .world
-            .change_link(link, |links| links.listed(link, remote));
-        if let Some(linked) = self.links.get_mut(link) {
-            linked.listed = Some(cluster.to_owned());
-        }
-        // What the list told makes older events of these watches moot.
-        for lane in ["remote", "remote slices"] {
-            let lane = self.lanes.entry(lane).or_default();
-            lane.retain(|event| event.link() != Some(link));
-        }
-        let said: Vec<Key> = self
-            .said
-            .keys()
-            .filter(|(remote, _)| remote.cluster == cluster)
-            .map(|(remote, federated)| {
-                if *federated {
-                    Key::federated(&remote.namespace, &remote.service)
-                } else {
-                    Key::mirror(cluster, &remote.namespace, &remote.service)
-                }
-            })
-            .collect();
-        self.mark(keys.into_iter().chain(said));
     }
 
     /// What a controller that starts now would know.

@@ -1,0 +1,136 @@
+//! What is taken in and what is left out, as lists and single changes come.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn id(n: usize) -> (String, String) {
+    (format!("ns-{}", n % 2), format!("svc-{n}"))
+}
+
+/// Takes in a list. Returns what was taken in, and what was left out.
+fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, LeftOut) {
+    let mut listing = limit.list();
+    for n in there {
+        let (namespace, name) = id(*n);
+        listing.put(&namespace, &name, Arc::new(*n), |n| id(*n));
+    }
+    let (taken, left_out) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), left_out)
+}
+
+fn names(of: impl IntoIterator<Item = usize>) -> Names {
+    of.into_iter().map(id).collect()
+}
+
+#[test]
+fn what_is_taken_in_keeps_its_place() {
+    let mut limit = Limit::of(2).first(&names([8]));
+    let (taken, left_out) = listed(&mut limit, &[1, 3, 8, 9].into());
+    assert_eq!(taken, [1, 8].into());
+    assert_eq!(left_out.services(), &names([3, 9]));
+    let (taken, left_out) = listed(&mut limit, &[0, 1, 8].into());
+    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([0])));
+    // More than there is room for were taken in before the limit was lowered.
+    let mut limit = Limit::of(1).first(&names([1, 3]));
+    let (taken, left_out) = listed(&mut limit, &[0, 1, 3].into());
+    assert_eq!((taken, left_out.services().len()), ([1].into(), 2));
+}
+
+#[test]
+fn without_a_limit_everything_is_taken_in() {
+    let mut limit = Limit::default();
+    let all: BTreeSet<usize> = (0..100).collect();
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!((taken, left_out.is_empty()), (all, true));
+    assert!(limit.admits("ns", "new"));
+    limit.gone("ns", "new");
+    assert!(!limit.is_stale());
+}
+
+#[test]
+fn only_so_many_names_are_kept() {
+    let mut limit = Limit::of(1);
+    let there = (0..NAMED + 11).collect();
+    let (_, left_out) = listed(&mut limit, &there);
+    assert_eq!(left_out.services().len(), NAMED);
+    assert_eq!(left_out.unnamed(), 10);
+    let (named, not) = (id(1), id(NAMED + 5));
+    assert!(left_out.names(&named) || left_out.may_be(&not));
+    assert!(left_out.may_be(&("other".to_owned(), "any".to_owned())));
+    assert!(!left_out.is_complete() && !left_out.is_empty());
+}
+
+#[test]
+fn list_that_is_too_long_is_seen_while_it_comes() {
+    let mut limit = Limit::of(2);
+    let mut listing = limit.list();
+    for n in 0..3 {
+        assert!(!listing.is_over(), "{n}");
+        listing.put("ns", &n.to_string(), Arc::new(n), |n| id(*n));
+    }
+    assert!(listing.is_over());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Comes(usize),
+    Goes(usize),
+    List,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0usize..8).prop_map(Step::Comes),
+        4 => (0usize..8).prop_map(Step::Goes),
+        1 => Just(Step::List),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Unless it says that another list is needed, what is taken in and what the last list left out is all there is, as
+    /// much is taken in as may be, and nothing that is taken in goes while it is there.
+    #[test]
+    fn nothing_is_lost_track_of(most in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
+        let mut limit = Limit::of(most);
+        let (mut there, mut taken, mut left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for step in steps {
+            match step {
+                Step::Comes(n) => {
+                    there.insert(n);
+                    let (namespace, name) = id(n);
+                    let known = taken.contains(&n);
+                    if limit.admits(&namespace, &name) {
+                        taken.insert(n);
+                    } else {
+                        prop_assert!(!known);
+                    }
+                }
+                Step::Goes(n) => {
+                    if there.remove(&n) {
+                        let (namespace, name) = id(n);
+                        limit.gone(&namespace, &name);
+                        taken.remove(&n);
+                    }
+                }
+                Step::List => {
+                    let (now, left_out) = listed(&mut limit, &there);
+                    prop_assert!(now.is_superset(&taken));
+                    taken = now;
+                    left = there.difference(&taken).copied().collect();
+                    prop_assert_eq!(left_out.services(), &names(left.iter().copied()));
+                    prop_assert!(!limit.is_stale());
+                }
+            }
+            prop_assert!(taken.len() <= most && taken.is_subset(&there));
+            if !limit.is_stale() {
+                prop_assert_eq!(&left, &there.difference(&taken).copied().collect::<BTreeSet<_>>());
+                prop_assert!(left.is_empty() || taken.len() == most);
+            }
+        }
+    }
+}

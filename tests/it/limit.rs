@@ -1,0 +1,150 @@
+//! Limits on what is taken in of a target cluster: what they leave out is told, and what stands stays.
+
+use control_plane::ControlPlane;
+use linkerd_mc::api::{labels as l, link::LinkStatus};
+use serde_json::json;
+
+use crate::{
+    faults::said,
+    fleet::{Controller, namespace},
+    hub::alone,
+    links::{self, condition, in_step, own_link, status_that, unlink},
+    objects::{addresses, delete, export, gone, readiness, relabel, service, slices_that, web},
+};
+
+/// The reason that the status gives for a Service.
+fn reason<'a>(status: &'a LinkStatus, namespace: &str, service: &str) -> Option<&'a str> {
+    let said = links::said(&status.mirror_services, namespace, service)?;
+    Some(said.reason.as_str())
+}
+
+fn exceeded(status: &LinkStatus) -> &str {
+    condition(status, "LimitExceeded").map_or("", |condition| condition.message.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_come_in_as_soon_as_the_limit_has_room_and_no_sooner() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("limit", &[source, far]).await;
+    own_link(source, far, "limit", &[]).await;
+    for name in ["b", "c"] {
+        export(far, "limit", &web(name, "limit")).await;
+    }
+    let two = ["--max-services-per-link=2"];
+    let mut controller = Controller::start(source, &two);
+    status_that(source, "limit", |s| s.mirrored == Some(2)).await;
+    let since = source.audit().unwrap().len();
+    export(far, "limit", &web("a", "limit")).await;
+    let over = |s: &LinkStatus| {
+        exceeded(s) == "more than 2 Services are exported; left out: 1"
+            && reason(s, "limit", "a") == Some("LimitExceeded")
+    };
+    status_that(source, "limit", over).await;
+    in_step(source, "limit", &two).await;
+
+    // Another controller takes in what stands, not what comes first in a list.
+    controller.kill();
+    let mut controller = Controller::start(source, &two);
+    status_that(source, "limit", |s| over(s) && s.mirrored == Some(2)).await;
+    let done = said(source, "limit", since);
+    assert_eq!(done, Vec::<String>::new());
+
+    // There is room, and what was left out is in; then there is too little again.
+    delete(far, "limit", "b").await;
+    service(source, "limit", "a-limit", |_| true).await;
+    gone(source, "limit", "b-limit").await;
+    status_that(source, "limit", |s| {
+        exceeded(s).is_empty() && s.mirrored == Some(2)
+    })
+    .await;
+    export(far, "limit", &web("d", "limit")).await;
+    status_that(source, "limit", |s| {
+        reason(s, "limit", "d") == Some("LimitExceeded")
+    })
+    .await;
+    relabel(far, "limit", "d", Some("no")).await;
+    status_that(source, "limit", |s| {
+        exceeded(s).is_empty() && reason(s, "limit", "d").is_none()
+    })
+    .await;
+
+    controller.kill();
+    export(far, "limit", &web("e", "limit")).await;
+    let _controller = Controller::start(source, &[]);
+    status_that(source, "limit", |s| s.mirrored == Some(3)).await;
+    in_step(source, "limit", &[]).await;
+    unlink(source, "limit").await;
+    gone(source, "limit", "a-limit").await;
+}
+
+/// Slices of a Service whose endpoints take no traffic, and that come before its others in a list.
+async fn idle_slices(plane: &ControlPlane, namespace: &str, service: &str, exported: &str) {
+    let slices: Vec<_> = (0..12)
+        .map(|n| {
+            json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {
+                    "name": format!("a-{n:02}"),
+                    "namespace": namespace,
+                    "labels": {
+                        l::EXPORTED: exported,
+                        "idle": "true",
+                        "kubernetes.io/service-name": service,
+                        "endpointslice.kubernetes.io/managed-by": "test",
+                    },
+                },
+                "addressType": "IPv4", "ports": [],
+                "endpoints": [{ "addresses": [format!("192.0.2.{n}")], "conditions": { "ready": false } }],
+            })
+        })
+        .collect();
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": slices }).to_string();
+    plane
+        .kubectl_stdin(&["apply", "--server-side", "-f", "-"], &list)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_that_are_left_out_take_no_endpoints_away() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("cut", &[source, far]).await;
+    own_link(source, far, "cut", &[]).await;
+    export(far, "cut", &web("web", "cut")).await;
+    let mut controller = Controller::start(source, &[]);
+    let stands =
+        |found: &[k8s_openapi::api::discovery::v1::EndpointSlice]| readiness(found) == Some(true);
+    let before = slices_that(source, "cut", "web-cut", stands).await;
+    status_that(source, "cut", |s| s.mirrored == Some(1)).await;
+    controller.kill();
+
+    // Ten slices of one Service are looked at, and what takes traffic is in the last.
+    idle_slices(far, "cut", "web", "cut").await;
+    let one = ["--max-services-per-link=1"];
+    let since = source.audit().unwrap().len();
+    let _controller = Controller::start(source, &one);
+    status_that(source, "cut", |s| {
+        exceeded(s) == "too many EndpointSlices; Services that lack some: 1"
+            && reason(s, "cut", "web") == Some("LimitExceeded")
+    })
+    .await;
+    in_step(source, "cut", &one).await;
+    assert_eq!(said(source, "cut", since), Vec::<String>::new());
+
+    // Without the others all is seen again, and followed.
+    let idle = ["-n", "cut", "delete", "endpointslices", "-l", "idle=true"];
+    far.kubectl(&idle).await.unwrap();
+    status_that(source, "cut", |s| {
+        exceeded(s).is_empty() && reason(s, "cut", "web") == Some("Mirrored")
+    })
+    .await;
+    let after = slices_that(source, "cut", "web-cut", stands).await;
+    assert_eq!(addresses(&after), addresses(&before));
+    crate::objects::endpoints(far, "cut", "web", 0).await;
+    slices_that(source, "cut", "web-cut", |found| !stands(found)).await;
+    in_step(source, "cut", &one).await;
+    unlink(source, "cut").await;
+    gone(source, "cut", "web-cut").await;
+}
