@@ -30,11 +30,11 @@ use comfy_table::Table;
 use linkerd_mc::{
     api::k8s::{EndpointSlice, Service},
     mirror::{
-        Config, GatewayState, Key, LinkEntry, Links, Liveness, NamespacePhase, Object, Objects,
-        Remote, Target, World, Write, plan,
+        Config, GatewayState, Key, LinkEntry, Liveness, NamespacePhase, Object, Objects, Remote,
+        Target, World, Write, plan,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Sizes of worlds, in mirrored Services.
 const SIZES: [usize; 3] = [10_000, 1_000, 1];
@@ -213,11 +213,7 @@ fn service(index: usize) -> Service {
             "name": name(index),
             "namespace": namespace(index),
             "uid": uid(index),
-            "labels": {
-                "app.kubernetes.io/name": name(index),
-                "app.kubernetes.io/part-of": "shop",
-                "mirror.linkerd.io/exported": "true",
-            },
+            "labels": labels(index),
             "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": "{\"apiVersion\":\"v1\",\"kind\":\"Service\"}",
             },
@@ -232,7 +228,19 @@ fn service(index: usize) -> Service {
     serde_json::from_str(&stamped(object).to_string()).unwrap()
 }
 
+/// Labels of a Service, which Kubernetes copies to its slices.
+fn labels(index: usize) -> Value {
+    json!({
+        "app.kubernetes.io/name": name(index),
+        "app.kubernetes.io/part-of": "shop",
+        "mirror.linkerd.io/exported": "true",
+    })
+}
+
 fn slice(index: usize) -> EndpointSlice {
+    let mut labels = labels(index);
+    labels["kubernetes.io/service-name"] = name(index).into();
+    labels["endpointslice.kubernetes.io/managed-by"] = "endpointslice-controller.k8s.io".into();
     let port = |name: &str, port: u16| json!({ "name": name, "protocol": "TCP", "port": port });
     let endpoint = |last: usize| {
         json!({
@@ -247,13 +255,7 @@ fn slice(index: usize) -> EndpointSlice {
             "name": format!("{}-x7k2p", name(index)),
             "namespace": namespace(index),
             "uid": uid(index),
-            "labels": {
-                "app.kubernetes.io/name": name(index),
-                "app.kubernetes.io/part-of": "shop",
-                "mirror.linkerd.io/exported": "true",
-                "kubernetes.io/service-name": name(index),
-                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
-            },
+            "labels": labels,
             "ownerReferences": [{
                 "apiVersion": "v1", "kind": "Service", "name": name(index), "uid": uid(index),
                 "controller": true, "blockOwnerDeletion": true,
@@ -269,20 +271,11 @@ fn slice(index: usize) -> EndpointSlice {
 /// A listed local cluster that has the namespaces, and nothing in them.
 fn world(size: usize) -> World {
     let namespaces = (0..size).map(|index| (namespace(index), NamespacePhase::Active));
-    World {
-        config: Config {
-            namespace: "linkerd-multicluster".to_owned(),
-            ..Config::default()
-        },
-        namespaces: Some(namespaces.collect()),
-        mirrors: Some(Objects::default()),
-        slices: Some(Objects::default()),
-        probes: Some(Objects::default()),
-        probe_slices: Some(Objects::default()),
-        members: Some(Objects::default()),
-        links: Some(Links::default()),
-        ..World::default()
-    }
+    let config = Config {
+        namespace: "linkerd-multicluster".to_owned(),
+        ..Config::default()
+    };
+    World::listed(config, namespaces)
 }
 
 /// A Link to a cluster that has this.

@@ -2,14 +2,14 @@
 
 mod worlds;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use self::worlds::{as_told, body, said};
 use super::{
-    Config, GatewayState, LeftOut, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote,
-    Target, World,
+    Config, GatewayState, LeftOut, LinkEntry, Liveness, NamespacePhase, Objects, Remote, Target,
+    World,
 };
 use crate::api::{
     k8s::{
@@ -254,23 +254,13 @@ pub(super) fn entry(target: Target) -> LinkEntry {
 
 /// A listed local cluster: the namespaces of Links and of Services, and nothing in them.
 pub(super) fn world() -> World {
-    World {
-        config: Config {
-            namespace: LINKS.to_owned(),
-            local_members: target("x").federated_selector,
-            ..Config::default()
-        },
-        namespaces: Some(
-            [NS, LINKS]
-                .map(|name| (name.to_owned(), NamespacePhase::Active))
-                .into(),
-        ),
-        mirrors: Some(Objects::default()),
-        slices: Some(Objects::default()),
-        probes: Some(Objects::default()),
-        probe_slices: Some(Objects::default()),
-        members: Some(Objects::default()),
-        links: Some(Links::default()),
-        foreign: BTreeMap::new(),
-    }
+    let config = Config {
+        namespace: LINKS.to_owned(),
+        local_members: target("x").federated_selector,
+        ..Config::default()
+    };
+    World::listed(
+        config,
+        [NS, LINKS].map(|name| (name.to_owned(), NamespacePhase::Active)),
+    )
 }

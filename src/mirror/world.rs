@@ -166,6 +166,24 @@ impl GatewayState {
 }
 
 impl World {
+    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces.
+    pub fn listed(
+        config: Config,
+        namespaces: impl IntoIterator<Item = (String, NamespacePhase)>,
+    ) -> Self {
+        Self {
+            config,
+            namespaces: Some(namespaces.into_iter().collect()),
+            mirrors: Some(Objects::default()),
+            slices: Some(Objects::default()),
+            probes: Some(Objects::default()),
+            probe_slices: Some(Objects::default()),
+            members: Some(Objects::default()),
+            links: Some(Links::default()),
+            foreign: BTreeMap::new(),
+        }
+    }
+
     /// Whether the local cluster has been listed whole. Until then nothing is planned.
     pub fn is_complete(&self) -> bool {
         self.namespaces.is_some()

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::{
     api::k8s::EndpointSlice,
     controller::{
-        session::{CUSTOM, Chunk},
+        session::{CUSTOM, Chunk, Session},
         watch::Change,
     },
     mirror::{Grouped as _, Key, LeftOut, Names, Objects},
@@ -20,11 +20,7 @@ impl Engine {
         chunk: &Chunk,
         change: Change<EndpointSlice>,
     ) {
-        let Some(session) = self
-            .links
-            .get(link)
-            .and_then(|state| state.current.as_ref())
-        else {
+        let Some(session) = self.session(link) else {
             return;
         };
         let followed = session.followed_of(chunk);
@@ -35,6 +31,7 @@ impl Engine {
         let (Some(store), Some(cut)) = stores else {
             return;
         };
+        let lists = matches!(change, Change::List { .. });
         let touched = absorb_followed(store, &mut remote.unlisted, cut, &followed, change);
         let cluster = self.cluster(link);
         let keys = touched
@@ -42,7 +39,14 @@ impl Engine {
             .map(|(namespace, name)| Key::mirror(&cluster, namespace, name));
         let keys: Vec<Key> = keys.collect();
         self.mark_changed(&cluster, keys);
-        self.note_limit(link);
+        if lists {
+            self.note_limit(link);
+        }
+    }
+
+    /// The session whose view is the world's.
+    fn session(&self, link: &str) -> Option<&Session> {
+        self.links.get(link)?.current.as_ref()
     }
 
     /// Looks whether a Service that has changed is one whose slices no selector finds, before and now.
@@ -53,11 +57,7 @@ impl Engine {
         };
         let service = remote.service(namespace, name);
         let is_custom = service.is_some_and(|service| target.is_unselected(service));
-        let Some(session) = self
-            .links
-            .get(link)
-            .and_then(|state| state.current.as_ref())
-        else {
+        let Some(session) = self.session(link) else {
             return;
         };
         let id = (namespace.to_owned(), name.to_owned());

@@ -101,9 +101,9 @@ impl Engine {
                     .collect();
                 if let Some((before, now)) = news {
                     keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+                    self.note_limit(link);
                 }
                 self.mark_changed(&cluster, keys);
-                self.note_limit(link);
             }
         }
     }
@@ -198,6 +198,7 @@ impl Engine {
         let mut keys = Vec::new();
         if let Some((before, now)) = news {
             keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+            self.note_limit(link);
         }
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
@@ -211,7 +212,6 @@ impl Engine {
             }
         }
         self.mark_changed(&cluster, keys);
-        self.note_limit(link);
         self.measure_remote(link);
     }
 

@@ -5,8 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use linkerd_mc::{
     api::k8s::{EndpointSlice, Service},
     mirror::{
-        Config, GatewayState, LinkEntry, Links, Liveness, NamespacePhase, Objects, Remote, Target,
-        World,
+        Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Objects, Remote, Target, World,
     },
 };
 use serde_json::{Map, Value, json};
@@ -77,24 +76,14 @@ pub(super) fn slice(namespace: &str, service: &str, host: Option<&str>) -> Endpo
 
 /// A local cluster that has nothing but namespaces.
 pub(super) fn empty() -> World {
-    World {
-        config: Config {
-            namespace: LINKS.to_owned(),
-            ..Config::default()
-        },
-        namespaces: Some(
-            [NS, LINKS]
-                .map(|name| (name.to_owned(), NamespacePhase::Active))
-                .into(),
-        ),
-        mirrors: Some(Objects::default()),
-        slices: Some(Objects::default()),
-        probes: Some(Objects::default()),
-        probe_slices: Some(Objects::default()),
-        members: Some(Objects::default()),
-        links: Some(Links::default()),
-        ..World::default()
-    }
+    let config = Config {
+        namespace: LINKS.to_owned(),
+        ..Config::default()
+    };
+    World::listed(
+        config,
+        [NS, LINKS].map(|name| (name.to_owned(), NamespacePhase::Active)),
+    )
 }
 
 /// Adds a Link whose target cluster has these.
