@@ -61,6 +61,13 @@ impl World {
             let own = names.filter_map(|name| without_suffix(name, cluster));
             keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
         }
+        // One that others made of an endpoint mirror does not name its headless mirror.
+        let standing = service.and_then(|service| self.standing(namespace, service));
+        if let Some(Owner::EndpointMirror(cluster, headless)) = standing.map(|s| owner(&s.metadata))
+        {
+            let own = without_suffix(headless, cluster);
+            keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
+        }
         // Somebody may have changed the labels of a slice that we wrote.
         let owners = slice.metadata.owner_references.iter();
         for name in owners.map(|owner| owner.name.as_ref()).chain(service) {

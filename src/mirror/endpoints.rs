@@ -2,7 +2,7 @@
 
 mod hosts;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use serde_json::json;
 
@@ -108,6 +108,23 @@ impl<'a> DesiredSlice<'a> {
             endpoints,
             ports,
         }
+    }
+
+    /// Whether another slice of its Service has any of its addresses.
+    fn shares(&self, holders: &Holders<'_>) -> bool {
+        let addresses = self.endpoints.iter().flat_map(|e| &e.addresses);
+        addresses.into_iter().any(|address| {
+            let of = holders.get(&**address);
+            of.is_some_and(|of| of.iter().any(|slice| *slice != self.name))
+        })
+    }
+
+    /// Says so in the hash of its desired state, so that it is written once more when no other slice has them any more.
+    fn mark_shared(&mut self) {
+        let Dress { annotations, .. } = &mut self.dress;
+        let state = annotations.get(l::DESIRED_STATE).unwrap_or_default();
+        let shared = format!("{state}{SHARED}");
+        annotations.insert(l::DESIRED_STATE, shared.into());
     }
 
     fn owners(&self) -> [OwnerReference; 1] {
@@ -245,6 +262,24 @@ fn families(
         })
 }
 
+/// Ends the hash of the desired state of a slice while another one has some of its addresses.
+const SHARED: &str = "-shared";
+
+/// Names of slices by address.
+type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+
+/// Who has which address.
+fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
+    let mut holders = Holders::new();
+    for slice in slices {
+        for address in slice.endpoints.iter().flat_map(|e| &e.addresses) {
+            let of = holders.entry(address).or_default();
+            of.push(slice.metadata.name());
+        }
+    }
+    holders
+}
+
 /// Whether a slice is ours to write: it says so, or it said so once and lost the label.
 pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
     slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
@@ -252,6 +287,11 @@ pub(super) fn is_ours(slice: &EndpointSlice) -> bool {
 }
 
 /// The writes that make `actual` what is desired. Slices that are not ours, or another installation's, are not touched.
+///
+/// Linkerd's destination controller forgets an address when any slice of the Service loses it, though another one has it
+/// too, until that one changes (`deleteEndpointSlice` in its `port_publisher.go`). So a slice of ours that shares an
+/// address, with the one that Kubernetes made of the original's Endpoints or with another one of ours, is written once
+/// more when it does not any longer.
 pub(super) fn reconcile(
     world: &World,
     desired: Vec<DesiredSlice<'_>>,
@@ -263,7 +303,21 @@ pub(super) fn reconcile(
         .map(AsRef::as_ref)
         .filter(|slice| is_ours(slice) && !world.is_theirs(&slice.metadata))
         .collect();
-    for slice in desired {
+    let alone = |slice: &DesiredSlice<'_>| {
+        let mut others = actual
+            .iter()
+            .filter(|other| other.metadata.name() != slice.name);
+        others.next().is_none()
+    };
+    let holders = if desired.iter().all(alone) {
+        Holders::new()
+    } else {
+        holders(actual)
+    };
+    for mut slice in desired {
+        if slice.shares(&holders) {
+            slice.mark_shared();
+        }
         let found = ours
             .iter()
             .position(|actual| actual.metadata.name() == slice.name);

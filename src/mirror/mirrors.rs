@@ -187,11 +187,29 @@ pub(super) fn plain(
         .local
         .and_then(|local| local.metadata.uid.as_deref());
     let actual = world.local_slices(namespace, name);
+    let mirrored = |note| Report::Mirrored {
+        local: name.clone(),
+        note,
+    };
+    let mut by_gateway = context.mirror(Mode::Gateway, false);
+    by_gateway.uid = desired.uid;
     let mut note = None;
     let (slices, problem) = match mode {
+        Mode::RemoteDiscovery if actual.iter().any(|slice| endpoints::is_ours(slice)) => {
+            // Streams that began in gateway mode go on with them, and new ones do not look at them.
+            let slices = context.through(actual).ok().map(|through| {
+                let backed = true; // its slices are not watched in this mode
+                endpoints::through_gateway(&by_gateway, &Through { backed, ..through })
+            });
+            (slices, None)
+        }
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
         Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
+            // New streams look at its endpoints as soon as it says that it is in this mode.
+            Ok(through) if !through.backed && context.turns_to_gateway() => {
+                return Ok(mirrored(None));
+            }
             // Those that are not known may be ready: its endpoints stay as they are.
             Ok(through) if !through.backed && context.lacks_slices() => {
                 note = context.cut();
@@ -215,10 +233,7 @@ pub(super) fn plain(
         writes,
     );
     match problem {
-        None => Ok(Report::Mirrored {
-            local: name.clone(),
-            note,
-        }),
+        None => Ok(mirrored(note)),
         Some(problem) => Err(problem),
     }
 }
@@ -276,6 +291,20 @@ impl<'a> Context<'a> {
             .lacks_slices_of(self.namespace, self.remote_name())
     }
 
+    /// Whether the mirror still is one in remote-discovery mode, and the slices of the remote Service have not been seen
+    /// yet: Kubernetes keeps at least one for each Service with a selector.
+    fn turns_to_gateway(&self) -> bool {
+        let labels = self.local.map(|local| &local.metadata.labels);
+        let is_flat = labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY));
+        is_flat && !self.service.spec.selector.is_empty() && self.has_no_slices()
+    }
+
+    /// Whether no slice of the remote Service was seen yet.
+    fn has_no_slices(&self) -> bool {
+        let mut slices = self.remote.slices_of(self.namespace, self.remote_name());
+        slices.next().is_none()
+    }
+
     /// What is said of a remote Service whose slices are not all looked at.
     pub(super) fn cut(&self) -> Option<Problem> {
         let cut = self
@@ -291,8 +320,7 @@ impl<'a> Context<'a> {
     /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.
     fn is_new_to_us(&self) -> bool {
         let adopted = self.local.is_some_and(|local| !is_managed(&local.metadata));
-        let mut slices = self.remote.slices_of(self.namespace, self.remote_name());
-        !adopted && slices.next().is_none()
+        !adopted && self.has_no_slices()
     }
 
     /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
@@ -351,8 +379,9 @@ pub(super) fn stand(
             reconcile(writes);
         }
         Some(actual) if is_managed(&actual.metadata) => {
-            writes.extend(service::patch(desired, actual));
+            // Whoever reads of another mode finds the endpoints that it needs.
             reconcile(writes);
+            writes.extend(service::patch(desired, actual));
         }
         Some(actual) if adopts => {
             reconcile(writes);

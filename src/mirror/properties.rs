@@ -16,7 +16,10 @@ mod lab;
 use proptest::prelude::*;
 
 use self::{
-    acts::{History, LINK_NAMES, Limited, crowd, history, limited, plain_history},
+    acts::{
+        Act, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, history, limited,
+        plain_history,
+    },
     lab::{Dice, Lab},
 };
 
@@ -172,4 +175,36 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
+    let link = LinkMade {
+        cluster: 0,
+        created: 0,
+        form: Form::Valid,
+        gateway: true,
+        probe: false,
+        headless: false,
+    };
+    let exported = ServiceMade {
+        export: 1,
+        member: false,
+        form: 0,
+        ports: 0,
+        label: 0,
+    };
+    let mut lab = Lab::new(7, false);
+    for act in [
+        Act::Remote(0, 0, 0, Some(exported)),
+        Act::Slice(0, 0, 0, 0, Some(vec![(2, true)])),
+        Act::Legacy(0, 0, 0, false),
+        Act::Link(0, Some(link)),
+    ] {
+        lab.act(&act);
+    }
+    lab.drain();
+    lab.is_settled();
+    assert!(lab.cluster.endpoints.is_empty());
+    assert_eq!(lab.cluster.slices.len(), 1);
 }

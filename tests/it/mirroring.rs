@@ -12,8 +12,8 @@ use crate::{
     hub::hub,
     links::in_step,
     objects::{
-        addresses, annotation, endpoints, export, gone, label, relabel, service, services,
-        slices_of, slices_that, web,
+        addresses, annotation, endpoints, export, gone, label, readiness, relabel, service,
+        services, slices_of, slices_that, web,
     },
 };
 
@@ -134,15 +134,19 @@ async fn the_mode_can_be_switched_back_and_forth_and_the_cluster_ip_stays() {
         endpoints(east, "switch", "web", 1).await;
         let mirror = service(west, "switch", "web-east", |s| !discovery(s)).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        slices_that(west, "switch", "web-east", |s| {
-            addresses(s) == ["192.0.2.10"]
-        })
-        .await;
+        // Who reads of the mode finds endpoints, at once.
+        let found = slices_of(west, "switch", "web-east").await.unwrap();
+        assert_eq!(addresses(&found), ["192.0.2.10"]);
+        assert_eq!(readiness(&found), Some(true));
 
         relabel(east, "switch", "web", Some("remote-discovery")).await;
         let mirror = service(west, "switch", "web-east", discovery).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        slices_that(west, "switch", "web-east", <[_]>::is_empty).await;
+        in_step(west, "east", &[]).await;
+        // Streams that began before go on with them.
+        let found = slices_of(west, "switch", "web-east").await.unwrap();
+        assert_eq!(addresses(&found), ["192.0.2.10"]);
+        assert_eq!(readiness(&found), Some(true));
     }
     relabel(east, "switch", "web", None).await;
     gone(west, "switch", "web-east").await;

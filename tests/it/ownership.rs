@@ -22,12 +22,23 @@ use crate::{
     },
 };
 
-/// A mirror and its Endpoints, as Linkerd's own service mirror makes them.
+/// A mirror and its Endpoints, as Linkerd's own service mirror makes them. Its gateway has moved since.
 pub(crate) async fn original(
     plane: &ControlPlane,
     namespace: &str,
     service: &str,
     cluster: &str,
+) -> Service {
+    original_at(plane, namespace, service, cluster, "192.0.2.99").await
+}
+
+/// As [`original`], with this gateway.
+async fn original_at(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    cluster: &str,
+    gateway: &str,
 ) -> Service {
     let name = format!("{service}-{cluster}");
     let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster, "app": "web" });
@@ -47,7 +58,7 @@ pub(crate) async fn original(
         "metadata": { "name": name, "labels": labels, "annotations": {
             l::REMOTE_FQ_NAME: fq_name, l::REMOTE_GATEWAY_IDENTITY: "gateway",
         } },
-        "subsets": [{ "addresses": [{ "ip": "192.0.2.99" }], "ports": [{ "name": "http", "port": 4143 }] }],
+        "subsets": [{ "addresses": [{ "ip": gateway }], "ports": [{ "name": "http", "port": 4143 }] }],
     });
     Api::<Endpoints>::namespaced(plane.client(), namespace)
         .create(
@@ -57,7 +68,7 @@ pub(crate) async fn original(
         .await
         .unwrap();
     // Kubernetes mirrors them into a slice.
-    slices_that(plane, namespace, &name, |s| addresses(s) == ["192.0.2.99"]).await;
+    slices_that(plane, namespace, &name, |s| addresses(s) == [gateway]).await;
     mirror
 }
 
@@ -92,6 +103,35 @@ async fn mirrors_that_the_original_made_are_adopted() {
     gone(west, "adopted", "web-adopt").await;
     service(west, "adopted", "web-somebody", |_| true).await;
     assert!(endpoints.get_opt("web-somebody").await.unwrap().is_some());
+}
+
+/// Linkerd forgets an address with the slice that Kubernetes made of the Endpoints, though ours has it too, until ours
+/// changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn slice_of_an_adopted_mirror_is_written_after_that_of_its_endpoints_has_gone() {
+    let (east, west) = hub().await.pair();
+    namespace("handed-over", &[east, west]).await;
+    original_at(west, "handed-over", "web", "hand-over", "192.0.2.10").await;
+    export(east, "handed-over", &web("web", "hand-over")).await;
+    own_link(west, east, "hand-over", &[]).await;
+    in_step(west, "hand-over", &[]).await;
+    let one = |found: &[EndpointSlice]| found.len() == 1 && addresses(found) == ["192.0.2.10"];
+    let ours = slices_that(west, "handed-over", "web-hand-over", one).await;
+    in_step(west, "hand-over", &[]).await;
+
+    let events = west.audit().unwrap();
+    let writes: Vec<_> = events
+        .iter()
+        .filter(|event| event.is_write() && event.namespace == "handed-over")
+        .filter(|event| event.resource == "endpointslices")
+        .collect();
+    let gone = writes.iter().find(|event| event.verb == "delete").unwrap();
+    let last = writes
+        .iter()
+        .rev()
+        .find(|event| event.name == ours[0].name_any());
+    assert!(last.unwrap().received > gone.noted, "{writes:#?}");
+    unlink(west, "hand-over").await;
 }
 
 /// Waits until a mirror and its slice are as they were.

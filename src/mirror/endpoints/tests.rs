@@ -360,3 +360,45 @@ fn slices_of_another_installation_are_left_alone() {
         assert_eq!(said(&found), writes, "{installation:?}");
     }
 }
+
+#[test]
+fn slice_whose_addresses_another_one_has_is_written_once_more_without_it() {
+    let one = made(&["192.0.2.1"], &[port("http", 80)], true, true).remove(0);
+    let mut other = slice("web-east", "of-endpoints");
+    other.endpoints = [seen("192.0.2.1", None, true)].into();
+    let mut elsewhere = other.clone();
+    elsewhere.endpoints = [seen("192.0.2.2", None, true)].into();
+    let (other, elsewhere) = (Arc::new(other), Arc::new(elsewhere));
+    // What stands after the writes, and how many there were.
+    let pass = |actual: &[Arc<EndpointSlice>]| {
+        let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
+        let service = service(&ports);
+        let desired = through_gateway(&service, &through(&addresses, true, true));
+        let mut writes = Vec::new();
+        reconcile(&world(), desired, actual, &mut writes);
+        let count = writes.len();
+        let mut stands = one.clone();
+        for write in writes {
+            match write {
+                Write::Create(Object::EndpointSlice(made)) => stands = *made,
+                Write::Patch(patch) => {
+                    let state = &patch.body["metadata"]["annotations"][l::DESIRED_STATE];
+                    let state = state.as_str().unwrap();
+                    stands.metadata.annotations.insert(l::DESIRED_STATE, state);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        (Arc::new(stands), count)
+    };
+    let (shared, count) = pass(std::slice::from_ref(&other));
+    assert_eq!(count, 1);
+    assert_eq!(pass(&[shared.clone(), other.clone()]).1, 0);
+    let (alone, count) = pass(std::slice::from_ref(&shared));
+    assert_eq!(count, 1);
+    assert_eq!(alone.metadata.annotations, one.metadata.annotations);
+    assert_eq!(pass(std::slice::from_ref(&alone)).1, 0);
+    // Other addresses are no reason.
+    assert_eq!(pass(&[alone.clone(), elsewhere]).1, 0);
+    assert_eq!(pass(&[alone, other]).1, 1);
+}

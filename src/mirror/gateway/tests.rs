@@ -43,8 +43,8 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
     let service = vec!["create Service mc/probe-east".to_owned()];
     let slice_only = vec![format!("patch {SLICE}")];
     let both = vec![
-        "patch Service mc/probe-east".to_owned(),
         format!("patch {SLICE}"),
+        "patch Service mc/probe-east".to_owned(),
     ];
     let without_links = |mut world: World| {
         world.links = Some(Links::default());

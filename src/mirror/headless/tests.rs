@@ -144,10 +144,10 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
             then(db().ports(ports()), hosts("db", &["h-0", "h-1"])),
             vec![
                 "patch Service ns/db-east",
-                "patch Service ns/h-0-east",
                 "patch EndpointSlice ns/h-0-east-ipv4",
-                "patch Service ns/h-1-east",
+                "patch Service ns/h-0-east",
                 "patch EndpointSlice ns/h-1-east-ipv4",
+                "patch Service ns/h-1-east",
             ],
             MIRRORED,
         ),

@@ -6,9 +6,10 @@ mod leaving;
 use crate::{
     api::labels as l,
     mirror::{
-        Key, Liveness, NamespacePhase, Report, Target, World,
+        Key, Liveness, NamespacePhase, Objects, Report, Target, World,
         fixtures::{
-            Svc, as_told, backing, body, endpoint, ip, link, port, said, slice, svc, target, world,
+            Svc, as_told, backing, body, endpoint, ip, link, map, port, said, slice, svc, target,
+            world,
         },
         plan,
     },
@@ -100,8 +101,8 @@ fn gateway_mode_is_as_the_original_says() {
     let two = vec![port("http", 80), port("grpc", 81)];
     let slice_only = ["patch EndpointSlice ns/web-east-ipv4"];
     let both = [
-        "patch Service ns/web-east",
         "patch EndpointSlice ns/web-east-ipv4",
+        "patch Service ns/web-east",
     ];
     let mut vanished = stands();
     vanished.mirrors = world().mirrors;
@@ -241,6 +242,16 @@ fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
 fn remote_discovery_and_changes_of_mode_are_as_the_original_says() {
     let flat = || svc("web").discovered();
     let service_only = ["create Service ns/web-east"];
+    let selecting = || {
+        let mut made = web();
+        made.0.spec.selector = map(&[("app", "web")]);
+        made
+    };
+    // It was in gateway mode before.
+    let switched = || World {
+        slices: stands().slices,
+        ..has(flat()).worked_on(&key())
+    };
     hold(vec![
         ("3.3 exported", has(flat()), &service_only, MIRRORED),
         (
@@ -256,21 +267,39 @@ fn remote_discovery_and_changes_of_mode_are_as_the_original_says() {
             MIRRORED,
         ),
         (
-            "3.3 from gateway to remote discovery: the slices go",
+            "3.3 from gateway to remote discovery: the slices stay for streams that run",
             then(web(), &[flat()], true),
+            &["patch Service ns/web-east"],
+            MIRRORED,
+        ),
+        ("and nothing more is written", switched(), &[], MIRRORED),
+        (
+            "and they follow the gateway",
+            switched().with_news("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            &["patch EndpointSlice ns/web-east-ipv4"],
+            MIRRORED,
+        ),
+        (
+            "and stay as they are without one",
+            switched().with_news("east", |entry| entry.target = Ok(without_gateway())),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.3 from remote discovery to gateway: the slices come first",
+            then(flat(), &[web()], true),
             &[
+                "create EndpointSlice ns/web-east-ipv4",
                 "patch Service ns/web-east",
-                "delete EndpointSlice ns/web-east-ipv4",
             ],
             MIRRORED,
         ),
         (
-            "3.3 from remote discovery to gateway: the slices come",
-            then(flat(), &[web()], true),
-            &[
-                "patch Service ns/web-east",
-                "create EndpointSlice ns/web-east-ipv4",
-            ],
+            "and nothing before a slice of the Service was seen",
+            then(flat(), &[selecting()], true).with_news("east", |entry| {
+                entry.remote.as_mut().unwrap().slices = vec![Objects::default()];
+            }),
+            &[],
             MIRRORED,
         ),
         (

@@ -11,7 +11,7 @@ pub(super) use self::generators::{crowd, history, limited, plain_history};
 use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{
-        k8s::{EndpointSlice, Service, ServicePort},
+        k8s::{EndpointPort, EndpointSlice, Service, ServicePort},
         link::{Link, LinkObject, LinkStatus},
     },
     mirror::{Liveness, NamespacePhase},
@@ -251,6 +251,16 @@ pub(super) fn remote_slice(
 ) -> EndpointSlice {
     let mut made = slice(service, &index.to_string());
     made.metadata.namespace = Some(namespace.into());
+    if index > 0 {
+        // Hosts of another template, with a port more.
+        let mut ports = made.ports.into_vec();
+        ports.extend(ports.last().cloned().map(|port| EndpointPort {
+            name: Some("more".into()),
+            port: Some(9090),
+            ..port
+        }));
+        made.ports = ports.into();
+    }
     made.endpoints = hosts
         .iter()
         .map(|(host, ready)| {

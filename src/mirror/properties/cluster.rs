@@ -18,11 +18,19 @@ use crate::{
         labels as l,
         metadata::{Metadata, OwnerReference},
     },
-    mirror::{NamespacePhase, Patch, endpoints::MAX_ENDPOINTS, metadata::is_managed},
+    mirror::{
+        Grouped as _, NamespacePhase, Patch,
+        endpoints::MAX_ENDPOINTS,
+        fixtures::{GATEWAY, endpoint, slice},
+        metadata::is_managed,
+    },
 };
 
 /// An annotation that somebody adds.
 pub(super) const JUNK: &str = "example.io/junk";
+
+/// Who makes slices of v1 Endpoints.
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// Namespace and name.
 pub(super) type Id = (String, String);
@@ -274,7 +282,28 @@ impl Cluster {
         changed
     }
 
-    /// Kubernetes removes what no owner is left of.
+    /// Kubernetes makes a slice of the Endpoints that Linkerd's service mirror made for this mirror.
+    pub(super) fn mirror_endpoints(&mut self, service: &Service, cluster: &str) -> Vec<Changed> {
+        let mut made = slice(service.metadata.name(), "mirrored");
+        made.metadata
+            .namespace
+            .clone_from(&service.metadata.namespace);
+        for (key, value) in [
+            (l::MIRRORED_SERVICE, "true"),
+            (l::CLUSTER_NAME, cluster),
+            (l::SLICE_MANAGED_BY, MIRRORING),
+        ] {
+            made.metadata.labels.insert(key, value);
+        }
+        made.endpoints = [endpoint(GATEWAY, None, true)].into();
+        for port in &mut made.ports {
+            port.port = Some(4143);
+        }
+        let made = self.create_slice(made);
+        made.map(|(_, changed)| changed).unwrap_or_default()
+    }
+
+    /// Kubernetes removes what no owner is left of, and its slices of Endpoints that are gone.
     pub(super) fn collect_garbage(&mut self) -> Vec<Changed> {
         let alive: BTreeSet<&str> = self
             .services
@@ -284,9 +313,14 @@ impl Cluster {
         let garbage: Vec<Id> = self
             .slices
             .iter()
-            .filter(|(_, slice)| {
+            .filter(|(id, slice)| {
                 let owners = owners(slice);
-                !owners.is_empty() && owners.iter().all(|owner| !alive.contains(&*owner.uid))
+                let lost =
+                    !owners.is_empty() && owners.iter().all(|owner| !alive.contains(&*owner.uid));
+                let service = slice.group().unwrap_or_default().to_owned();
+                let of_endpoints =
+                    slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(MIRRORING);
+                lost || of_endpoints && !self.endpoints.contains_key(&(id.0.clone(), service))
             })
             .map(|(id, _)| id.clone())
             .collect();

@@ -2,6 +2,7 @@
 //! that works on dirty keys as `controller::engine` does.
 
 mod checks;
+mod linkerd;
 mod lists;
 mod meddling;
 mod targets;
@@ -102,6 +103,8 @@ pub(super) struct Lab {
     said: BTreeMap<(RemoteRef, bool), Report>,
     pub(super) dice: Dice,
     versions: u64,
+    /// What Linkerd knows of the local cluster.
+    linkerd: linkerd::Known,
     /// Writes done so far.
     pub(super) writes: usize,
     /// The controller ends after so many writes.
@@ -127,6 +130,7 @@ impl Lab {
             said: BTreeMap::new(),
             dice: Dice::new(seed),
             versions: 1_000_000,
+            linkerd: linkerd::Known::new(),
             writes: 0,
             ends_after: None,
         }

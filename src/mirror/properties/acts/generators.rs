@@ -216,8 +216,9 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
     let act = prop_oneof![
         8 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, service.clone()))
             .prop_map(|(c, s, made)| Act::Remote(c, 0, s, made)),
-        6 => (0..CLUSTERS.len(), 0usize..3, prop::option::weighted(0.6, hosts))
-            .prop_map(|(c, s, hosts)| Act::Slice(c, 0, s, 0, hosts)),
+        6 => (0..CLUSTERS.len(), 0usize..3, 0usize..2, prop::option::weighted(0.6, hosts))
+            .prop_map(|(c, s, i, hosts)| Act::Slice(c, 0, s, i, hosts)),
+        2 => (0..CLUSTERS.len(), 0usize..3).prop_map(|(c, s)| Act::Legacy(c, 0, s, false)),
         2 => (0usize..2, prop::option::weighted(0.5, service))
             .prop_map(|(s, made)| Act::Member(0, s, made)),
         1 => (0usize..2).prop_flat_map(linked),

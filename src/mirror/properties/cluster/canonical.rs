@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Cluster, JUNK, json};
+use super::{Cluster, JUNK, MIRRORING, json};
 use crate::{
     api::{labels as l, metadata::Metadata},
-    mirror::metadata::is_managed,
+    mirror::{Grouped as _, metadata::is_managed},
 };
 
 impl Cluster {
@@ -38,8 +38,15 @@ impl Cluster {
             all.insert(format!("Service {namespace}/{name}"), json(&service));
         }
         for ((namespace, name), slice) in &self.slices {
-            if slice.endpoints.is_empty() {
-                continue; // says the same as no slice
+            // Without endpoints it says the same as no slice; and Kubernetes makes its own.
+            let of_endpoints = slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(MIRRORING);
+            // In remote-discovery mode only those have slices that were in gateway mode before.
+            let service = slice.group().unwrap_or_default().to_owned();
+            let service = self.services.get(&(namespace.clone(), service));
+            let is_flat =
+                service.is_some_and(|s| s.metadata.labels.contains_key(l::REMOTE_DISCOVERY));
+            if slice.endpoints.is_empty() || of_endpoints || is_flat {
+                continue;
             }
             let mut slice = slice.clone();
             neutral(&mut slice.metadata);

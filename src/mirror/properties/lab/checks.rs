@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{super::fixtures::LINKS, acts::Form, cluster::Cluster},
-    Lab,
+    Lab, linkerd,
     watches::{is_mirror, is_probe},
 };
 use crate::{
@@ -116,6 +116,7 @@ impl Lab {
         });
         anew.cluster.slices.clear();
         anew.cluster.endpoints.clear();
+        anew.linkerd.clear();
         anew.restart();
         anew
     }
@@ -227,5 +228,12 @@ impl Lab {
         for (about, report) in said {
             assert_eq!(self.said.get(&about), Some(&report), "of {about:?}");
         }
+        let mut known = self.linkerd.clone();
+        known.retain(|_, endpoints| !endpoints.is_empty());
+        assert_eq!(
+            known,
+            linkerd::said(self.cluster.slices.values()),
+            "in the eyes of Linkerd"
+        );
     }
 }

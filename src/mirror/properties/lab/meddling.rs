@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        super::fixtures::{LINKS, port, slice, svc},
+        super::fixtures::{LINKS, Svc, port, slice, svc},
         acts::{CLUSTERS, Edit},
         cluster::{Id, JUNK, id},
     },
@@ -23,6 +23,17 @@ use crate::{
 
 /// Name of the other installation.
 const OTHER: &str = "other";
+
+/// A mirror, or a federated Service, that says what it stands for and not who made it.
+fn standing_for(cluster: &str, service: &str, federated: bool) -> Svc {
+    if federated {
+        svc(&federated_name(service))
+            .label(l::MIRRORED_SERVICE, "true")
+            .annotation(l::REMOTE_DISCOVERY, &format!("{service}@{cluster}"))
+    } else {
+        svc(&format!("{service}-{cluster}")).mirrored_by_linkerd(cluster, service)
+    }
+}
 
 impl Lab {
     pub(super) fn namespace(&mut self, name: &str, phase: Option<NamespacePhase>) {
@@ -80,20 +91,17 @@ impl Lab {
         service: &str,
         federated: bool,
     ) {
-        let made = if federated {
-            svc(&federated_name(service))
-                .label(l::MIRRORED_SERVICE, "true")
-                .annotation(l::REMOTE_DISCOVERY, &format!("{service}@{cluster}"))
-        } else {
-            svc(&format!("{service}-{cluster}")).mirrored_by_linkerd(cluster, service)
-        };
-        let made = made.within(namespace).label("old", "yes");
+        let made = standing_for(cluster, service, federated)
+            .within(namespace)
+            .label("old", "yes");
         if let Ok((made, changed)) = self.cluster.create_service(made.0) {
             self.watched(changed);
             if !federated {
                 self.cluster
                     .endpoints
                     .insert(id(&made.metadata), cluster.to_owned());
+                let changed = self.cluster.mirror_endpoints(&made, cluster);
+                self.watched(changed);
             }
         }
     }
@@ -106,14 +114,7 @@ impl Lab {
         service: &str,
         federated: bool,
     ) {
-        let made = if federated {
-            svc(&federated_name(service))
-                .label(l::MIRRORED_SERVICE, "true")
-                .annotation(l::REMOTE_DISCOVERY, &format!("{service}@{cluster}"))
-        } else {
-            svc(&format!("{service}-{cluster}")).mirrored_by_linkerd(cluster, service)
-        };
-        let made = made
+        let made = standing_for(cluster, service, federated)
             .within(namespace)
             .annotation(l::MANAGED_BY, l::MANAGER)
             .annotation(l::INSTALLATION, OTHER);

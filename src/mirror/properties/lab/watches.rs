@@ -8,7 +8,7 @@ use super::{
         acts::CLUSTERS,
         cluster::Changed,
     },
-    Event, Lab, Seen,
+    Event, Lab, Seen, linkerd,
 };
 use crate::{
     api::{labels as l, metadata::Metadata, wire::Kept},
@@ -36,6 +36,7 @@ impl Lab {
                 }
                 Changed::Slice(before, after) => {
                     let (before, after) = (before.as_deref(), after.as_deref());
+                    linkerd::saw(&mut self.linkerd, before, after);
                     if let Some(seen) = seen(before, after, is_mirror, |o| &mut o.metadata) {
                         self.push("slices", Event::Slice(seen));
                     }
