@@ -45,6 +45,8 @@ pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 /// Annotation of the control plane's copy of the credentials Secret.
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
+/// Argo CD: objects with a lower wave are applied earlier, and pruned later. Objects without it have 0.
+pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
 /// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.
 pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
 

@@ -89,12 +89,13 @@ impl Linked {
             && self.mirrors.len() == 0
     }
 
+    /// All, in the order in which they are to be deleted.
     pub(super) fn all(self) -> impl Iterator<Item = Identity> {
-        let services = self.mirrors.into_own();
-        [self.links, self.secrets, self.leftovers]
+        [self.links, self.leftovers]
             .into_iter()
             .flatten()
-            .chain(services)
+            .chain(self.mirrors.into_own())
+            .chain(self.secrets)
     }
 }
 

@@ -39,11 +39,15 @@ Examples:
 
 /// Time between two looks at mirrors that are on their way out.
 const RETRY: Duration = Duration::from_millis(500);
+/// Time for Linkerd to see that nothing names the cluster any more, before its credentials go.
+const SEEN: Duration = Duration::from_secs(2);
 
 /// Print what links a cluster to this one, for `kubectl delete -f -`, or delete it
 ///
-/// These are the Link, both Secrets, the probe Service, every mirror, federated Services that have no
-/// other member, and what Linkerd's own controllers for this link left behind; those that exist.
+/// These are the Link, what Linkerd's own controllers for this link left behind, the probe Service, every mirror,
+/// federated Services that have no other member, and both Secrets; those that exist. The Secrets come last: Linkerd
+/// finds the cluster by its Secret when a Service stops naming it, and keeps its endpoints for ever if the Secret has
+/// gone before.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
@@ -112,12 +116,7 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     }
     let had_link = !linked.links.is_empty();
     // The Link first: while it is there, the controller makes again what is deleted.
-    for object in linked
-        .links
-        .iter()
-        .chain(&linked.secrets)
-        .chain(&linked.leftovers)
-    {
+    for object in linked.links.iter().chain(&linked.leftovers) {
         delete(cluster, object).await?;
     }
     if args.only_controller {
@@ -143,9 +142,16 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
                 if left == 1 { "is" } else { "are" }
             ),
             format!(
-                "is the controller running? `linkerd-mc unlink --cluster-name {name} | kubectl delete -f -` does without"
+                "is the controller running? `linkerd-mc unlink --cluster-name {name} | kubectl delete -f -` does without; \
+                 the Secrets are still there"
             ),
         ));
+    }
+    if !linked.secrets.is_empty() {
+        tokio::time::sleep(SEEN).await;
+    }
+    for secret in &linked.secrets {
+        delete(cluster, secret).await?;
     }
     output::note(&format!(
         "the link to {name} is gone, and so are its mirrors"

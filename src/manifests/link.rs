@@ -115,11 +115,15 @@ impl LinkObjects {
 }
 
 /// The objects that link a source cluster to `target`.
+///
+/// Argo CD applies the Secrets first and prunes them last: Linkerd finds a cluster by its Secret when a Service begins
+/// or stops to name it (`federated_service_watcher.go` in its destination controller).
 pub fn link(target: &Target, options: &Options) -> LinkObjects {
     let secret = |namespace: &str| KubernetesSecret {
         metadata: ObjectMeta {
             name: Some(target.name.credentials_secret()),
             namespace: Some(namespace.to_owned()),
+            annotations: Some(map([(labels::SYNC_WAVE, "-1")])),
             ..Default::default()
         },
         type_: Some(labels::CREDENTIALS_TYPE.to_owned()),
@@ -135,6 +139,7 @@ pub fn link(target: &Target, options: &Options) -> LinkObjects {
         &target.name.to_string(),
     )]));
     control_plane_credentials.metadata.annotations = Some(map([
+        (labels::SYNC_WAVE, "-1"),
         (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
         (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
     ]));
@@ -236,6 +241,8 @@ mod tests {
           kubeconfig: YXBpVmVyc2lvbjogdjEK
         kind: Secret
         metadata:
+          annotations:
+            argocd.argoproj.io/sync-wave: "-1"
           name: cluster-credentials-east
           namespace: linkerd-multicluster
         type: mirror.linkerd.io/remote-kubeconfig
@@ -246,6 +253,7 @@ mod tests {
         kind: Secret
         metadata:
           annotations:
+            argocd.argoproj.io/sync-wave: "-1"
             multicluster.linkerd.io/cluster-domain: cluster.local
             multicluster.linkerd.io/trust-domain: trust.local
           labels:

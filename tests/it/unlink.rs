@@ -1,8 +1,16 @@
 //! What `unlink` and `uninstall` name, deleted for real.
 
 use control_plane::{ControlPlane, LinkerdOptions};
+use kube::api::PostParams;
+use linkerd_mc::api::labels as l;
 
-use crate::program::run;
+use crate::{
+    fleet::{CONTROLLER, NAMESPACE, namespace},
+    hub::hub,
+    links::{in_step, own_link},
+    objects::{export, service, services, web},
+    program::run,
+};
 
 /// What a link leaves in a cluster over time: ours, and what Linkerd's own `link` and `controllers` make.
 const LINKED: &str = r#"
@@ -176,8 +184,6 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller takes this one out");
     insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
     Link linkerd-multicluster/east
-    Secret linkerd-multicluster/cluster-credentials-east
-    Secret linkerd/any-name
     ClusterRole /linkerd-service-mirror-access-local-resources-east
     ServiceAccount linkerd-multicluster/controller-east
     PodDisruptionBudget linkerd-multicluster/controller-east
@@ -185,6 +191,8 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     Service linkerd-multicluster/probe-east
     Service shop/web-east
     Service shop/web-federated
+    Secret linkerd-multicluster/cluster-credentials-east
+    Secret linkerd/any-name
     ");
     plane
         .kubectl_stdin(&["delete", "-f", "-"], &printed.stdout)
@@ -209,7 +217,7 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     ];
     insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
     error: 2 mirrors of north are still there
-    hint: is the controller running? `linkerd-mc unlink --cluster-name north | kubectl delete -f -` does without
+    hint: is the controller running? `linkerd-mc unlink --cluster-name north | kubectl delete -f -` does without; the Secrets are still there
     ");
     plane
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
@@ -245,4 +253,50 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     error: the multicluster extension is not installed in this cluster
     hint: --context chooses another cluster
     ");
+}
+
+/// Linkerd finds the cluster by its Secret when a Service stops to name it.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_go_after_all_that_names_the_cluster() {
+    let (east, west) = hub().await.pair();
+    namespace("parted", &[east, west]).await;
+    own_link(west, east, "part", &[]).await;
+    export(east, "parted", &web("web", "part")).await;
+    let mut member = web("member", "no");
+    let labels = member.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), "part".into());
+    let create = PostParams::default();
+    services(east, "parted")
+        .create(&create, &member)
+        .await
+        .unwrap();
+    for name in ["web-part", "member-federated"] {
+        service(west, "parted", name, |_| true).await;
+    }
+    in_step(west, "part", &[]).await;
+
+    let since = west.audit().unwrap().len();
+    let apply = ["unlink", "--cluster-name=part", "--apply", "--yes"];
+    let done = run(west.kubeconfig(), &apply);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let events = west.audit().unwrap().split_off(since);
+    let removed = |event: &&control_plane::AuditEvent| {
+        event.user == CONTROLLER && event.namespace == "parted" && event.is_write()
+    };
+    let last = events.iter().filter(removed).map(|event| event.noted).max();
+    let secrets = events
+        .iter()
+        .filter(|event| event.resource == "secrets" && event.verb == "delete");
+    let secrets: Vec<_> = secrets
+        .map(|event| (event.namespace.as_str(), event.received))
+        .collect();
+    assert_eq!(secrets.len(), 2, "{secrets:?}");
+    for (of, received) in secrets {
+        assert!([NAMESPACE, "linkerd"].contains(&of), "{of}");
+        let after = received.duration_since(last.unwrap());
+        assert!(
+            after.as_millis() >= 1500,
+            "{after:?} after the last removal"
+        );
+    }
 }
