@@ -45,6 +45,8 @@ pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 /// Annotation of the control plane's copy of the credentials Secret.
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
+/// On token Secrets in a target cluster: the link that the token was minted for, and for no other.
+pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
 /// Argo CD: objects with a lower wave are applied earlier, and pruned later. Objects without it have 0.
 pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
 /// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.

@@ -190,6 +190,9 @@ pub struct LinkStatus {
     /// the cluster that `spec.targetClusterName` names has been listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_cluster_name: Option<String>,
+    /// Which credentials are in use: the start of the SHA-256 of the kubeconfig, 16 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_fingerprint: Option<String>,
     /// Generation of the Link that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

@@ -83,7 +83,9 @@ pub(crate) struct LinkArgs {
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
-    /// Mint a token that expires, such as after 24h, instead of using the ServiceAccount's token Secret
+    /// Mint a token that expires, such as after 24h, instead of using the ServiceAccount's token Secret. Linkerd does
+    /// not follow new credentials: before it expires, use `linkerd-mc rotate`, or restart linkerd-destination after
+    /// each change
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
     token_duration: Option<Duration>,
     /// Link through the target's gateway; without it only pod-to-pod mirrors and federated Services

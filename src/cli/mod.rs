@@ -20,6 +20,7 @@ mod original;
 mod output;
 mod plan;
 mod progress;
+mod rotate;
 mod run_controller;
 mod status;
 mod table;
@@ -52,6 +53,7 @@ enum Command {
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
+    Rotate(Box<rotate::Rotate>),
     Unlink(unlink::Unlink),
     Uninstall(uninstall::Uninstall),
     Completions(completions::Completions),
@@ -117,6 +119,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,
+        Command::Rotate(args) => return rotate::run(&cli.global, args),
         Command::Unlink(args) => unlink::run(&cli.global, args)?,
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::Completions(args) => completions::completions(&Cli::command(), args)?,

@@ -83,6 +83,17 @@ pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
+/// A short name for the kubeconfig of a credentials Secret that tells nothing of it: the start of its SHA-256, 16
+/// hexadecimal digits. A token has far too many possible values to be found by trying.
+pub fn credentials_fingerprint(kubeconfig_bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, kubeconfig_bytes);
+    let (start, _) = digest
+        .as_ref()
+        .split_first_chunk::<8>()
+        .unwrap_or((&[0; 8], &[]));
+    format!("{:016x}", u64::from_be_bytes(*start))
+}
+
 /// The kubeconfig in `bytes`, reduced to its current context, which is found to be harmless.
 fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
     if bytes.len() > CREDENTIALS_MAX {
@@ -176,6 +187,11 @@ users:
 - {{name: mirror, user: {{{user}}}}}
 "
         )
+    }
+
+    #[test]
+    fn fingerprint_is_the_start_of_sha_256() {
+        assert_eq!(credentials_fingerprint(b"abc"), "ba7816bf8f01cfea");
     }
 
     const SERVER: &str = "server: 'https://192.0.2.1:6443'";

@@ -88,6 +88,8 @@ pub struct Facts {
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before it was asked. `Err`: what it said.
     pub connected: Option<Result<(), String>>,
+    /// Which credentials are in use; `None` before any are.
+    pub credentials_in_use: Option<String>,
     /// The target cluster that was listed last.
     pub listed: Option<String>,
     /// Whether all that the target cluster exports was listed and written.
@@ -157,6 +159,7 @@ pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timest
         federated: count(federated),
         unhealthy: count(unhealthy),
         target_cluster_name: facts.listed.clone(),
+        credentials_fingerprint: facts.credentials_in_use.clone(),
         observed_generation: facts.generation,
     }
 }

@@ -23,6 +23,7 @@ fn the_commands_of_manifests_say_what_they_do() {
         "link-gen",
         "allow",
         "revoke",
+        "rotate",
         "unlink",
         "uninstall",
         "completions",

@@ -263,6 +263,7 @@ fn full_status() -> LinkStatus {
         federated: Some(2),
         unhealthy: Some(1),
         target_cluster_name: Some("east".into()),
+        credentials_fingerprint: Some("0123456789abcdef".into()),
         observed_generation: Some(1),
     }
 }

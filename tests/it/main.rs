@@ -40,6 +40,7 @@ mod program;
 mod quiet;
 mod rbac;
 mod restart;
+mod rotate;
 mod secrets;
 mod soak;
 mod stalls;

@@ -88,6 +88,7 @@ impl LinkState {
         self.troubles.clear();
         self.facts.connected = None;
         self.facts.credentials = None;
+        self.facts.credentials_in_use = None;
         self.facts.settled = false;
     }
 

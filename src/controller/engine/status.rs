@@ -262,6 +262,10 @@ fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
             before.target_cluster_name.is_some() && now.target_cluster_name.is_none(),
             "targetClusterName",
         ),
+        (
+            before.credentials_fingerprint.is_some() && now.credentials_fingerprint.is_none(),
+            "credentialsFingerprint",
+        ),
     ] {
         if gone {
             body["status"][pointer] = serde_json::Value::Null;

@@ -1,0 +1,138 @@
+//! The kubeconfig of a link: whose token it holds, and the same with another token.
+
+use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::manifests::{kubeconfig::Secret, yaml};
+
+/// A kubeconfig with a token. No `Debug`: it holds credentials.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    document: Value,
+    token: Secret,
+}
+
+/// Whose token it is, as it says itself; nothing of that is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// When the token was issued, where it says so: tokens in Secrets do not.
+    pub(super) issued: Option<Timestamp>,
+    /// When it ends by itself, if it does.
+    pub(super) expires: Option<Timestamp>,
+}
+
+impl Credentials {
+    /// Reads a kubeconfig. Fails if it has no user with a token. Errors repeat nothing of it.
+    pub(super) fn read(bytes: &[u8]) -> anyhow::Result<Self> {
+        let text = std::str::from_utf8(bytes).context("the kubeconfig is no text")?;
+        let document: Value = yaml::from_yaml(text)
+            .map_err(|_| anyhow::anyhow!("the kubeconfig is no YAML document"))?;
+        let token = document
+            .pointer("/users/0/user/token")
+            .and_then(Value::as_str);
+        let token = Secret::new(token.context("its first user has no token")?);
+        Ok(Self { document, token })
+    }
+
+    /// The token.
+    pub(super) fn token(&self) -> &Secret {
+        &self.token
+    }
+
+    /// Whose token it is; `None` for one that is no ServiceAccount's.
+    pub(super) fn account(&self) -> Option<Account> {
+        let claims = self.token.expose().split('.').nth(1)?;
+        let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+        let claims: Value = serde_json::from_slice(&claims).ok()?;
+        let subject = claims.get("sub")?.as_str()?;
+        let (namespace, name) = subject
+            .strip_prefix("system:serviceaccount:")?
+            .split_once(':')?;
+        let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();
+        Some(Account {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            issued: time("iat"),
+            expires: time("exp"),
+        })
+    }
+
+    /// The same kubeconfig with another token.
+    pub(super) fn with_token(&self, token: &Secret) -> anyhow::Result<Secret> {
+        let mut document = self.document.clone();
+        if let Some(place) = document.pointer_mut("/users/0/user/token") {
+            *place = Value::String(token.expose().to_owned());
+        }
+        Ok(Secret::new(yaml::to_yaml(&document)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(claims: &str) -> String {
+        format!("e30.{}.sig", BASE64_URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    fn kubeconfig(token: &str) -> String {
+        format!(
+            "apiVersion: v1\nclusters:\n- {{name: c, cluster: {{server: 'https://192.0.2.1', tls-server-name: east}}}}\n\
+             users:\n- {{name: u, user: {{token: '{token}'}}}}\n"
+        )
+    }
+
+    #[test]
+    fn account_is_what_the_token_says() {
+        let of = |claims: &str| {
+            Credentials::read(kubeconfig(&token(claims)).as_bytes())
+                .unwrap()
+                .account()
+        };
+        let account = of(r#"{"sub":"system:serviceaccount:mc:west","iat":10,"exp":20}"#).unwrap();
+        assert_eq!(
+            (account.namespace.as_str(), account.name.as_str()),
+            ("mc", "west")
+        );
+        let seconds = |time: Option<Timestamp>| time.map(Timestamp::as_second);
+        assert_eq!(
+            (seconds(account.issued), seconds(account.expires)),
+            (Some(10), Some(20))
+        );
+        assert_eq!(
+            of(r#"{"sub":"system:serviceaccount:mc:west"}"#)
+                .unwrap()
+                .expires,
+            None
+        );
+        assert_eq!(of(r#"{"sub":"kubernetes-admin"}"#), None);
+        assert_eq!(of("{}"), None);
+        let opaque = Credentials::read(kubeconfig("opaque").as_bytes()).unwrap();
+        assert_eq!(opaque.account(), None);
+    }
+
+    #[test]
+    fn another_token_changes_nothing_else() {
+        let before = Credentials::read(kubeconfig("old").as_bytes()).unwrap();
+        let after = before.with_token(&Secret::new("new")).unwrap();
+        let after = Credentials::read(after.expose().as_bytes()).unwrap();
+        assert_eq!(after.token().expose(), "new");
+        let back = after.with_token(before.token()).unwrap();
+        let back = Credentials::read(back.expose().as_bytes()).unwrap();
+        assert_eq!(back.document, before.document);
+    }
+
+    #[test]
+    fn errors_repeat_nothing() {
+        for text in ["s3cret: [", "s3cret", "users: [{user: {password: s3cret}}]"] {
+            let Err(error) = Credentials::read(text.as_bytes()) else {
+                panic!("{text}");
+            };
+            assert!(!format!("{error:#}").contains("s3cret"), "{error:#}");
+        }
+    }
+}
