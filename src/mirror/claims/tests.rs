@@ -1,10 +1,13 @@
 //! Names that several want: who gets a free one, and that who has one keeps it.
 
 use super::*;
-use crate::mirror::{
-    Target,
-    fixtures::{Svc, as_told, at, hosts, link, said, svc, world},
-    plan,
+use crate::{
+    api::labels as l,
+    mirror::{
+        InvalidLink, Target,
+        fixtures::{LINKS, Svc, as_told, at, endpoint, hosts, link, said, svc, world},
+        plan,
+    },
 };
 
 fn aged(cluster: &str, created: i64) -> Target {
@@ -300,4 +303,77 @@ fn whoever_has_a_name_is_called_by_it_in_a_sentence() {
     for holder in [Holder::Stray, Holder::Foreign] {
         assert_eq!(holder.to_string(), "a Service that is not a mirror");
     }
+}
+
+#[test]
+fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_a_cluster_of_it() {
+    let federated = |clusters: &str| {
+        let made = svc("web-federated").label(l::MIRRORED_SERVICE, "true");
+        let made = made.annotation(l::LOCAL_DISCOVERY, "web");
+        if clusters.is_empty() {
+            made
+        } else {
+            made.annotation(l::REMOTE_DISCOVERY, clusters)
+        }
+    };
+    let earlier = |clusters| federated(clusters).annotation(l::MANAGED_BY, l::MANAGER);
+    let linked = || world().linked(aged("east", 0), &[], &[]);
+    let invalid = || {
+        linked().with_news("east", |entry| {
+            entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
+        })
+    };
+    let ours = Holder::Claim(Claim::Federated("web"));
+    for (situation, world, service, holder) in [
+        (
+            "a Link names its cluster",
+            linked(),
+            earlier("web@east"),
+            ours,
+        ),
+        ("one of them", linked(), earlier("web@west,web@east"), ours),
+        (
+            "a Link that is invalid does",
+            invalid(),
+            earlier("web@east"),
+            ours,
+        ),
+        (
+            "no Link does",
+            linked(),
+            earlier("web@west"),
+            Holder::Unnamed,
+        ),
+        ("it names none", linked(), earlier(""), ours),
+        (
+            "the original made it",
+            linked(),
+            federated("web@west"),
+            ours,
+        ),
+    ] {
+        assert_eq!(world.holder(&service.0), holder, "{situation}");
+    }
+}
+
+#[test]
+fn name_of_a_probe_service_is_wanted_where_links_are_and_nowhere_else() {
+    let linked = world().linked(aged("east", 0), &[svc("web").exported()], &[]);
+    assert!(linked.is_wanted(LINKS, "probe-east"));
+    assert!(!linked.is_wanted("ns", "probe-east"));
+    assert!(linked.is_wanted("ns", "web-east"));
+    assert!(!linked.is_wanted("ns", "other-east"));
+}
+
+#[test]
+fn host_that_takes_no_traffic_claims_no_name() {
+    let mut slice = hosts("db", &["h", "i"]);
+    slice.endpoints[0] = endpoint("192.0.2.50", Some("h"), false);
+    let service = svc("db").exported().headless();
+    let world = world().linked(aged("c", 0), &[service], &[slice]);
+    assert_eq!(world.first_claim("ns", "h-c"), None);
+    assert!(matches!(
+        world.first_claim("ns", "i-c"),
+        Some(Claim::Host { .. })
+    ));
 }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{
-    api::metadata::OwnerReference,
+    api::{link::LinkObject, metadata::OwnerReference},
     mirror::{
-        Target,
-        fixtures::{LINKS, backing, hosts, link, slice, svc, target, world},
+        LinkEntry, Target,
+        fixtures::{LINKS, backing, hosts, left_out, link, slice, svc, target, world},
     },
 };
 
@@ -190,4 +190,58 @@ fn a_cluster_concerns_what_it_exports_and_what_stands_for_it() {
     let mut once = keys.clone();
     once.dedup();
     assert_eq!(keys, once, "each once");
+}
+
+#[test]
+fn exports_of_a_cluster_are_its_own() {
+    let linked = world()
+        .linked(target("east"), &[svc("web").exported()], &[])
+        .linked(target("west"), &[svc("other").exported()], &[]);
+    let web = Key::mirror("east", "ns", "web");
+    assert_eq!(linked.keys_of_exports("east"), [web]);
+}
+
+#[test]
+fn another_set_of_what_is_left_out_concerns_what_is_in_one_of_them() {
+    let linked = world().linked(target("east"), &[svc("web").exported()], &[]);
+    let keys = |before: &LeftOut, now: &LeftOut| linked.keys_of_limit("east", before, now);
+    let (a, b) = (left_out("a", true), left_out("b", true));
+    let [key_a, key_b] = ["a", "b"].map(|name| Key::mirror("east", "ns", name));
+    assert_eq!(keys(&a, &a), []);
+    assert_eq!(keys(&a, &b), [key_a.clone(), key_b]);
+    assert_eq!(keys(&a, &LeftOut::default()), [key_a]);
+    // Which are not known: any may be.
+    let any = linked.keys_of_cluster("east");
+    assert_eq!(keys(&a, &left_out("a", false)), any);
+    assert_eq!(keys(&left_out("a", false), &a), any);
+}
+
+#[test]
+fn link_that_may_name_any_cluster_concerns_all_that_stands() {
+    let entry = |link, unreadable: Option<&str>| {
+        let unreadable = unreadable.map(str::to_owned);
+        LinkEntry::new(&LinkObject { link, unreadable }, false)
+    };
+    let unknown = || {
+        let mut link = link("odd");
+        link.spec.target_cluster_name.clear();
+        entry(link, Some("odd"))
+    };
+    let gone = svc("web-gone").mirrored_by_linkerd("gone", "web");
+    let mut world = world().local(&[gone]);
+    let key = Key::mirror("gone", "ns", "web");
+    let mut change = |entry: Option<LinkEntry>| {
+        let keys = world.change_link("odd", |links| match entry {
+            Some(entry) => drop(links.insert("odd".to_owned(), entry)),
+            None => drop(links.remove("odd")),
+        });
+        keys.contains(&key)
+    };
+    let readable = entry(link("odd"), None);
+    assert!(!change(Some(readable.clone())));
+    assert!(change(Some(unknown())));
+    assert!(change(Some(readable.clone())));
+    assert!(change(Some(unknown())));
+    assert!(change(None));
+    assert!(!change(Some(readable)));
 }
