@@ -90,6 +90,28 @@ pub struct Credentials {
     pub identity: Identity,
     /// When its token expires, if ever.
     pub expiry: Option<Timestamp>,
+    /// The start of the SHA-256 of its token.
+    pub token: Option<String>,
+}
+
+/// What Linkerd's destination controller knows of target clusters: it reads credentials when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destination {
+    /// Its credentials, by name of the target cluster.
+    pub credentials: BTreeMap<String, LinkerdCredentials>,
+    /// When the oldest of its Pods that run started; `None` if none does.
+    pub started: Option<Timestamp>,
+}
+
+/// A credentials Secret in the namespace of Linkerd's control plane, without its secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkerdCredentials {
+    /// When its token expires, if ever.
+    pub expiry: Option<Timestamp>,
+    /// The start of the SHA-256 of its token.
+    pub token: Option<String>,
+    /// When it was written last, if that was not when it was made.
+    pub changed: Option<Timestamp>,
 }
 
 /// What a target cluster says to the credentials of a Link.
@@ -147,6 +169,8 @@ pub struct Facts {
     pub endpoints: Known<Endpoints>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
+    /// What Linkerd's destination controller knows of target clusters.
+    pub destination: Known<Destination>,
     /// Trust anchors that proxies are given, PEM; `None` when the ConfigMap is not there.
     pub trust_roots: Known<Option<String>>,
 }

@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, Pod},
+    core::v1::{ConfigMap, Namespace, Pod, Secret},
 };
 use kube::{Api, Client, api::PartialObjectMeta};
 use serde_json::Value;
 
 use super::{
     access::{controller_denied, is_permitted},
-    facts::{Crd, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
+    facts::{Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
     survey::{Depth, Source, list, survey},
-    workloads::{is_service_mirror, meshed_pod, workload},
+    workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
 use crate::{
     api::{
@@ -29,6 +29,8 @@ use crate::{
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
+/// Selects the Pods of Linkerd's destination controller.
+const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
 /// ConfigMap with the trust anchors that proxies are given.
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Path of the Link CRD.
@@ -50,6 +52,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         mirrors,
         probes,
         slices,
+        destination,
         trust_roots,
     ) = futures::join!(
         extension_namespaces(client),
@@ -61,6 +64,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         services(client, &mirrored),
         services(client, &gateways),
         slices(client),
+        destination(client, &source.linkerd_namespace),
         trust_roots(client, &source.linkerd_namespace),
     );
 
@@ -103,8 +107,24 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),
         pods,
+        destination,
         trust_roots,
     }
+}
+
+/// Linkerd's credentials, and how long its destination controller has been running.
+async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let (secrets, pods) = futures::try_join!(
+        list(&secrets, labels::CREDENTIALS_CLUSTER),
+        list(&pods, DESTINATION)
+    )
+    .map_err(|error| explain(&error))?;
+    Ok(Destination {
+        credentials: secrets.iter().filter_map(linkerd_credentials).collect(),
+        started: pods.iter().filter_map(started).min(),
+    })
 }
 
 /// Namespaces of the extension, by the label that Linkerd's own commands go by.

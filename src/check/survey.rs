@@ -19,7 +19,10 @@ use crate::{
         labels,
         link::{Link, LinkObject, LinkerdConfig},
     },
-    client::{Access, Identity, build, credentials_expiry, credentials_identity, explain},
+    client::{
+        Access, Identity, build, credentials_expiry, credentials_identity, explain,
+        token_fingerprint,
+    },
     manifests::yaml,
 };
 
@@ -128,9 +131,14 @@ async fn link_facts(source: &Source, depth: Depth, object: LinkObject) -> LinkFa
         Ok(kubeconfig) => {
             let identity = credentials_identity(&kubeconfig).await;
             let expiry = credentials_expiry(&kubeconfig);
+            let token = token_fingerprint(&kubeconfig);
             facts.credentials = Some(
                 identity
-                    .map(|identity| Credentials { identity, expiry })
+                    .map(|identity| Credentials {
+                        identity,
+                        expiry,
+                        token,
+                    })
                     .map_err(|error| error.to_string()),
             );
             if depth == Depth::Targets {

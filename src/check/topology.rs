@@ -229,6 +229,7 @@ pub(crate) mod tests {
             credentials: Some(Ok(Credentials {
                 identity,
                 expiry: None,
+                token: None,
             })),
             ..link(cluster, &status)
         }

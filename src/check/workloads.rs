@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Container, Pod},
+    core::v1::{Container, Pod, Secret},
 };
 
-use super::facts::{MeshedPod, Proxy, Workload, label};
-use crate::api::labels;
+use super::facts::{LinkerdCredentials, MeshedPod, Proxy, Workload, label};
+use crate::{
+    api::labels,
+    client::{credentials_expiry, token_fingerprint},
+};
 
 /// Name of the proxy's container.
 const PROXY: &str = "linkerd-proxy";
@@ -73,6 +78,38 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
     }
 }
 
+/// When a Pod that runs has started. Of its containers the oldest counts: which one reads credentials is not known.
+pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
+    let status = pod.status.as_ref()?;
+    let runs = status.phase.as_deref() == Some("Running");
+    let containers = status.container_statuses.iter().flatten();
+    let containers = containers.filter_map(|status| {
+        let running = status.state.as_ref()?.running.as_ref()?;
+        running.started_at.as_ref().map(|time| time.0)
+    });
+    let pod = status.start_time.as_ref().map(|time| time.0);
+    containers.min().or(pod).filter(|_| runs)
+}
+
+/// The target cluster of a credentials Secret of Linkerd, and what is in it.
+pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredentials)> {
+    let cluster = label(&secret.metadata, labels::CREDENTIALS_CLUSTER);
+    let kubeconfig = secret.data.as_ref()?.get(labels::KUBECONFIG_KEY)?;
+    let fields = secret.metadata.managed_fields.iter().flatten();
+    let written = fields.filter_map(|entry| entry.time.as_ref().map(|time| time.0));
+    let created = secret
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|time| time.0);
+    let credentials = LinkerdCredentials {
+        expiry: credentials_expiry(&kubeconfig.0),
+        token: token_fingerprint(&kubeconfig.0),
+        changed: written.max().filter(|written| Some(*written) > created),
+    };
+    (!cluster.is_empty()).then(|| (cluster.to_owned(), credentials))
+}
+
 fn trust_anchors_of(container: &Container) -> Option<String> {
     let env = container.env.iter().flatten();
     env.filter(|variable| variable.name == PROXY_TRUST_ANCHORS)
@@ -130,6 +167,56 @@ mod tests {
             );
         }
     }
+    #[test]
+    fn pod_that_runs_started_with_its_oldest_container() {
+        let running = |at: &str| json!({"running": {"startedAt": at}});
+        let container = |name: &str, state: serde_json::Value| json!({"name": name, "state": state, "ready": true, "image": "", "imageID": "", "restartCount": 0});
+        let (early, late) = ("2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z");
+        let both = json!([
+            container("a", running(late)),
+            container("b", running(early))
+        ]);
+        for (phase, containers, expected) in [
+            ("Running", both.clone(), Some(early)),
+            (
+                "Running",
+                json!([container("a", json!({"waiting": {}}))]),
+                Some(late),
+            ),
+            ("Pending", both, None),
+        ] {
+            let status =
+                json!({"phase": phase, "startTime": late, "containerStatuses": containers});
+            let pod = json!({"metadata": {"name": "a"}, "status": status});
+            let found = started(&serde_json::from_value(pod).unwrap());
+            assert_eq!(found, expected.map(|at| at.parse().unwrap()), "{phase}");
+        }
+    }
+
+    #[test]
+    fn credentials_have_changed_if_they_were_written_after_they_were_made() {
+        let kubeconfig = "apiVersion: v1\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
+                          clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\nusers: [{name: u, user: {token: t}}]\n";
+        let (made, later) = ("2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z");
+        let of = |written: &str, labels: serde_json::Value| {
+            let secret = json!({
+                "metadata": {
+                    "name": "a", "labels": labels, "creationTimestamp": made,
+                    "managedFields": [{"time": made}, {"time": written}],
+                },
+                "data": {labels::KUBECONFIG_KEY: k8s_openapi::ByteString(kubeconfig.into())},
+            });
+            linkerd_credentials(&serde_json::from_value(secret).unwrap())
+        };
+        let east = || json!({labels::CREDENTIALS_CLUSTER: "east"});
+        let (cluster, credentials) = of(later, east()).unwrap();
+        assert_eq!(cluster, "east");
+        assert_eq!(credentials.changed, Some(later.parse().unwrap()));
+        assert!(credentials.token.is_some());
+        assert_eq!(of(made, east()).unwrap().1.changed, None);
+        assert_eq!(of(later, json!({})), None);
+    }
+
     #[test]
     fn a_deployment_of_somebody_else_is_no_service_mirror() {
         for (name, component, cluster, expected) in [

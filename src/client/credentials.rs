@@ -94,6 +94,13 @@ pub fn credentials_fingerprint(kubeconfig_bytes: &[u8]) -> String {
     format!("{:016x}", u64::from_be_bytes(*start))
 }
 
+/// A short name for the token of a credentials Secret, as [`credentials_fingerprint`]; `None` if there is none.
+pub fn token_fingerprint(kubeconfig_bytes: &[u8]) -> Option<String> {
+    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
+    let token = token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)?;
+    Some(credentials_fingerprint(token.as_bytes()))
+}
+
 /// The kubeconfig in `bytes`, reduced to its current context, which is found to be harmless.
 fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
     if bytes.len() > CREDENTIALS_MAX {

@@ -137,6 +137,8 @@ const RULES: &[Rule] = &[
     rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, remote::access),
     rule("remote cluster access credentials are not about to expire", "", Warning, remote::expiry),
     rule("remote cluster access credentials permit only what is needed", "", Warning, remote::excess),
+    rule("Linkerd has the credentials of each Link", "", Error, remote::destination),
+    rule("Linkerd uses the credentials that it has", "", Warning, remote::destination_is_current),
     rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, remote::trust_anchors),
     rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),

@@ -10,8 +10,8 @@ use crate::{
     check::{
         anchors::tests::{A, B},
         facts::{
-            AccessRule, Crd, Credentials, Endpoints, Facts, LinkFacts, MeshedPod, Proxy, Remote,
-            Survey, Workload,
+            AccessRule, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
+            LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
         },
     },
 };
@@ -67,6 +67,7 @@ fn link(cluster: &str) -> LinkFacts {
                 "gatewayAddress": "192.0.2.1",
                 "gatewayPort": "4143",
                 "probeSpec": {"path": "/ready", "port": "4191", "period": "3s"},
+                "remoteDiscoverySelector": {},
             },
             "status": {
                 "mirrorServices": [service_status("web", &condition("True", "Mirrored", ""))],
@@ -194,6 +195,10 @@ fn well() -> Facts {
                 trust_anchors: Some(A.into()),
             }),
         }]),
+        destination: Ok(Destination {
+            credentials: BTreeMap::from([("east".to_owned(), LinkerdCredentials::default())]),
+            started: Some("2026-11-20T12:00:00Z".parse().unwrap()),
+        }),
         trust_roots: Ok(Some(A.into())),
     }
 }
@@ -275,7 +280,7 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials are valid", |f| remote(f).denied = no(), Level::Error, "east: cannot ask what is permitted: refused"),
     ("remote cluster access credentials are valid", |f| remote(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires in 7d0h, on 2026-11-28 12:00 UTC; make new credentials"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires in 7d0h, on 2026-11-28 12:00 UTC; `linkerd-mc rotate`"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires in 3h30m, on"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token has expired on 2026-11-21 12:00 UTC"),
     ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
@@ -286,6 +291,12 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "also permitted: everything (*)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "also permitted: deployments.apps (get)"),
     ("remote cluster access credentials permit only what is needed", |f| remote(f).rules = no(), Level::Warning, "east: not known"),
+    ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot tell: refused"),
+    ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: the namespace linkerd has no Secret for it"),
+    ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: Linkerd's Secret has another token than the controller's; `linkerd-mc rotate`"),
+    ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T12:00:01Z".parse().unwrap()), Level::Warning, "east: linkerd-destination has started before its credentials were changed"),
+    ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T11:59:59Z".parse().unwrap()), Level::Success, ""),
+    ("Linkerd uses the credentials that it has", |f| { linkerds(f).expiry = Some(NOW.parse().unwrap()); linkerds(f).token = Some("other".into()); }, Level::Warning, "east: in Linkerd's Secret the token has expired"),
     ("clusters share trust anchors", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
     ("clusters share trust anchors", |f| f.survey.config = Ok(config("")), Level::Error, "trust anchors of this cluster: there is no certificate"),
     ("clusters share trust anchors", |f| remote(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
@@ -339,6 +350,14 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
     ("multicluster extension proxies are up-to-date", |f| f.survey.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
 ];
+
+fn destination(facts: &mut Facts) -> &mut Destination {
+    facts.destination.as_mut().unwrap()
+}
+
+fn linkerds(facts: &mut Facts) -> &mut LinkerdCredentials {
+    destination(facts).credentials.get_mut("east").unwrap()
+}
 
 fn expire(facts: &mut Facts, at: &str) {
     let expiry = Some(at.parse().unwrap());
