@@ -31,6 +31,10 @@ mutants files="src/mirror/**" *args:
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
         nice -n 19 cargo mutants --file '{{files}}' --test-package mirror-core --baseline skip --timeout 60 {{args}}
 
+# Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN (docs/development.md); arguments choose cases
+mesh *args:
+    cargo test --test mesh -- {{args}}
+
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
     cargo run --release --example playground {{args}}

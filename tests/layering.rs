@@ -30,6 +30,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
             "build.rs",
             "tests/it/main.rs",
             "tests/hostile_input/main.rs",
+            "tests/mesh/main.rs",
             "tests/docs.rs",
             "tests/layering.rs",
             "examples/*/main.rs",

@@ -1,0 +1,147 @@
+//! The cases: each does something to the rig, holds it under load, and leaves it as it was.
+
+mod controller;
+mod export;
+mod gateway;
+mod outages;
+mod reach;
+
+use std::{
+    collections::BTreeMap, future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Instant,
+};
+
+use anyhow::{Context as _, ensure};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    isolation::{self, Place},
+    load::Tally,
+    rig::Rig,
+    table::{self, Row},
+};
+
+/// A case gives a row of the table, unless something did not hold.
+type Case = fn(&mut Rig) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
+
+/// All cases, in the order in which they run.
+const CASES: [(&str, Case); 7] = [
+    ("all modes are reached and authenticated", |rig| {
+        Box::pin(reach::all_modes(rig))
+    }),
+    ("a StatefulSet's host by its mirror", |rig| {
+        Box::pin(reach::host(rig))
+    }),
+    ("export label to first answer", |rig| {
+        Box::pin(export::to_first_answer(rig))
+    }),
+    ("controller killed 5 times", |rig| {
+        Box::pin(controller::killed(rig))
+    }),
+    ("gateway's proxy killed and back", |rig| {
+        Box::pin(gateway::killed(rig))
+    }),
+    ("local DNS away 30 s", |rig| Box::pin(outages::dns(rig))),
+    // The last: afterwards the watches of Linkerd come back one by one, within half a minute.
+    ("target API server away 60 s", |rig| {
+        Box::pin(outages::target_api(rig))
+    }),
+];
+
+/// Prints their names.
+pub(crate) fn list() {
+    for (name, _) in CASES {
+        println!("{name}: test");
+    }
+}
+
+/// Whether a case has one of these parts in its name; all have, if there are none.
+fn is_chosen(name: &str, parts: &[String]) -> bool {
+    parts.is_empty() || parts.iter().any(|part| name.contains(part))
+}
+
+/// Whether any case is chosen.
+pub(crate) fn any_is_chosen(parts: &[String]) -> bool {
+    CASES.iter().any(|(name, _)| is_chosen(name, parts))
+}
+
+/// Runs the cases that are chosen.
+pub(crate) fn run(place: &Arc<Place>, parts: &[String]) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("mesh: failed to start the async runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let logs = place.logs.clone();
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = run_all(place, parts) => done,
+            () = stopped() => isolation::stop(&logs),
+        }
+    });
+    let passed = done.unwrap_or_else(|error| {
+        eprintln!("mesh: failed to start the rig: {error:#}");
+        false
+    });
+    if passed {
+        let _ = std::fs::remove_dir_all(&logs);
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("mesh: logs are in {}", logs.display());
+        ExitCode::FAILURE
+    }
+}
+
+/// Whether all passed.
+async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
+    let mut rows = Vec::new();
+    let started = Instant::now();
+    let mut rig = Box::pin(Rig::start(place.clone())).await?;
+    println!("the rig stands after {} s", started.elapsed().as_secs());
+    for (name, case) in CASES.into_iter().filter(|(name, _)| is_chosen(name, parts)) {
+        let began = Instant::now();
+        let outcome = case(&mut rig).await;
+        let took = began.elapsed().as_secs();
+        match &outcome {
+            Ok(_) => println!("{name}: ok ({took} s)"),
+            Err(error) => println!("{name}: FAILED ({took} s): {error:#}"),
+        }
+        let failed = outcome.is_err();
+        rows.push((name, outcome));
+        if failed && let Err(error) = rig.heal().await {
+            println!("the rig cannot be put right, so no other case is run: {error:#}");
+            break;
+        }
+    }
+    table::print(&rows);
+    Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()))
+}
+
+/// Until somebody wants it to end.
+async fn stopped() {
+    let [interrupt, terminate] =
+        [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind));
+    let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// A row, if no request has failed.
+fn without_failures(tallies: &BTreeMap<String, Tally>) -> anyhow::Result<Row> {
+    for (name, tally) in tallies {
+        ensure!(tally.failed == 0, "{name}: {tally}");
+    }
+    Ok(Row::of(tallies))
+}
+
+/// The tally of a mirror.
+fn of<'a>(tallies: &'a BTreeMap<String, Tally>, name: &str) -> anyhow::Result<&'a Tally> {
+    tallies
+        .get(name)
+        .with_context(|| format!("no requests to {name}"))
+}

@@ -1,0 +1,77 @@
+//! What happens to the gateway.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use control_plane::eventually;
+use tokio::time::{Instant, timeout};
+
+use super::{of, without_failures};
+use crate::{
+    load::{Load, until_answered},
+    rig::{
+        Rig, condition_of,
+        mirrors::{FOLLOWS, GATED},
+    },
+    table::{Row, seconds},
+};
+
+/// Its proxy dies and comes back. The mirror is unready in time and ready again in time; the other modes do not notice.
+pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
+    let link = rig.link_object().await?;
+    let probe = &link["spec"]["probeSpec"];
+    let period = duration(probe["period"].as_str())?;
+    let threshold = probe["failureThreshold"].as_str().unwrap_or("3").parse()?;
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+
+    rig.gateway.proxy.kill();
+    let killed = Instant::now();
+    let limit = period * threshold + period;
+    eventually("the mirror to be unready", limit, async || {
+        let addresses = rig.slice_addresses(GATED).await?;
+        Ok(addresses.is_empty().then_some(()))
+    })
+    .await?;
+    let unready = killed.elapsed();
+    // The Link's status is written every two seconds at most.
+    eventually("the Link to say so", period, async || {
+        let link = rig.link_object().await?;
+        Ok((condition_of(&link, "GatewayAlive") == Some("False")).then_some(()))
+    })
+    .await?;
+
+    rig.gateway.proxy.restart()?;
+    rig.gateway.proxy_ready().await?;
+    let back = Instant::now();
+    // The proxy that probes go through waits between two tries to connect, about as long as it has tried already.
+    let limit_back = period * 2 + killed.elapsed();
+    let target = rig.target(GATED).await?;
+    timeout(limit_back, until_answered(&rig.client, &target))
+        .await
+        .with_context(|| format!("no answer within {limit_back:?}"))??;
+    let first = back.elapsed();
+    rig.link_is_ready().await?;
+    let healed = load.so_far().get(GATED).map_or(0, |tally| tally.failed);
+    rig.proxy_is_right(FOLLOWS).await?;
+    let mut tallies = load.finish().await?;
+    let failed = of(&tallies, GATED)?.failed;
+    tallies.remove(GATED);
+    let row = without_failures(&tallies)?;
+    Ok(row.with(format!(
+        "unready after {} (limit {}), first answer after {} (limit {}); {failed} requests through the gateway failed \
+         meanwhile, {} after it was alive",
+        seconds(unready),
+        seconds(limit),
+        seconds(first),
+        seconds(limit_back),
+        failed - healed,
+    )))
+}
+
+/// A duration of a Link, in whole seconds.
+fn duration(text: Option<&str>) -> anyhow::Result<Duration> {
+    let number = text.and_then(|text| text.strip_suffix('s')?.parse().ok());
+    let seconds = number.with_context(|| format!("a strange duration: {text:?}"))?;
+    Ok(Duration::from_secs(seconds))
+}

@@ -1,0 +1,91 @@
+//! What is away for a while.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use control_plane::{Fault, eventually};
+use tokio::time::{Instant, sleep};
+
+use super::without_failures;
+use crate::{
+    load::Load,
+    rig::{
+        NAMESPACE, Rig, condition_of,
+        mirrors::FOLLOWS,
+        pod::{Pod, PodTemplate},
+        wait::SOON,
+    },
+    table::{Row, seconds},
+};
+
+const DNS_AWAY: Duration = Duration::from_secs(30);
+const API_AWAY: Duration = Duration::from_secs(60);
+/// How long our objects may take to be right once a cluster is back.
+const OURS: Duration = Duration::from_secs(10);
+
+/// No name of a gateway resolves: it stays alive, and so do its mirrors.
+pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+    let before = rig.dns.unanswered();
+    rig.dns.away(true);
+    let until = Instant::now() + DNS_AWAY;
+    let mut alive = true;
+    while alive && Instant::now() < until {
+        alive = condition_of(&rig.link_object().await?, "GatewayAlive") == Some("True");
+        sleep(Duration::from_secs(1)).await;
+    }
+    rig.dns.away(false);
+    ensure!(alive, "the gateway was marked dead");
+    let unanswered = rig.dns.unanswered() - before;
+    ensure!(unanswered > 0, "nobody asked for a name meanwhile");
+    rig.link_is_ready().await?;
+    rig.proxy_is_right(FOLLOWS).await?;
+    let row = without_failures(&load.finish().await?)?;
+    Ok(row.with(format!(
+        "alive all the time; {unanswered} questions unanswered"
+    )))
+}
+
+/// The source does not reach the target's API server while Pods change there.
+///
+/// All Pods are there before: when Linkerd's watches come back, it may read the slice with a new Pod before the Pod, and
+/// does not look again.
+pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
+    let template = PodTemplate::app(NAMESPACE, "web-2", "web").host_of("db");
+    let new = Pod::start(&mut rig.east, template, &[]).await?;
+    new.set_ready(false).await?;
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+
+    rig.east_api.set(Fault::Refuse);
+    let until = Instant::now() + API_AWAY;
+    new.set_ready(true).await?;
+    rig.east_pods.push(new);
+    // It answers until the end, as Pods do that are told to end.
+    let old = rig.east_pods.remove(0);
+    old.delete().await?;
+    sleep(until - Instant::now()).await;
+
+    rig.east_api.set(Fault::None);
+    let back = Instant::now();
+    let hosts = [("web-2-east", true), ("web-0-east", false)];
+    eventually("the mirrors of the hosts", OURS, async || {
+        for (host, there) in hosts {
+            let found = rig.west.services(NAMESPACE).get_opt(host).await?;
+            ensure!(found.is_some() == there, "{host} is there: {}", !there);
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    let ours = back.elapsed();
+    rig.proxy_is_right(SOON).await?;
+    let proxies = back.elapsed();
+    let row = without_failures(&load.finish().await?)?;
+    drop(old);
+    Ok(row.with(format!(
+        "our objects right after {}, proxies after {}",
+        seconds(ours),
+        seconds(proxies)
+    )))
+}

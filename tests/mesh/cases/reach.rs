@@ -1,0 +1,71 @@
+//! What is reached at all, and who the other side sees.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::ensure;
+use tokio::time::sleep;
+
+use super::{of, without_failures};
+use crate::{
+    helper::APP_PORT,
+    load::Load,
+    rig::{
+        NAMESPACE, Rig, identity_of,
+        mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
+        pod::Pod,
+    },
+    table::Row,
+};
+
+/// How long a state is held under load.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// Each mode reaches all Pods that it should, and these know who asks.
+pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+    sleep(HOLD).await;
+    let tallies = load.finish().await?;
+    let row = without_failures(&tallies)?;
+    let client = identity_of("client", NAMESPACE);
+    let gateway = identity_of("linkerd-gateway", "linkerd-multicluster");
+    let names =
+        |pods: &[Pod]| -> BTreeSet<String> { pods.iter().map(|pod| pod.name.clone()).collect() };
+    let east = names(&rig.east_pods);
+    let all = &east | &names(&rig.west_pods);
+    for (mirror, identity, pods) in [
+        (GATED, &gateway, &east),
+        (FLAT, &client, &east),
+        (FEDERATED, &client, &all),
+    ] {
+        let answers = &of(&tallies, mirror)?.answers;
+        let seen: BTreeSet<&str> = answers.keys().map(|(_, seen)| seen.as_str()).collect();
+        ensure!(
+            seen == BTreeSet::from([identity.as_str()]),
+            "{mirror}: Pods see {seen:?}, not {identity}"
+        );
+        let from: BTreeSet<String> = answers.keys().map(|(pod, _)| pod.clone()).collect();
+        ensure!(from.is_subset(pods), "{mirror}: {from:?} have answered");
+    }
+    Ok(row)
+}
+
+/// A host of a headless Service is reached through the gateway, by its own mirror.
+pub(super) async fn host(rig: &mut Rig) -> anyhow::Result<Row> {
+    let mut target = rig.target("web-1-east").await?;
+    target.address.set_port(APP_PORT);
+    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let service = format!("{NAMESPACE}/{}", target.name);
+    let gateway = rig.expected(GATED);
+    rig.oracle.agrees(&service, &gateway, FOLLOWS).await?;
+    sleep(HOLD).await;
+    let tallies = load.finish().await?;
+    let row = without_failures(&tallies)?;
+    let answers = &of(&tallies, &target.name)?.answers;
+    let from: BTreeSet<&str> = answers.keys().map(|(pod, _)| pod.as_str()).collect();
+    ensure!(
+        from == BTreeSet::from(["web-1"]),
+        "{from:?} have answered for web-1"
+    );
+    Ok(row)
+}

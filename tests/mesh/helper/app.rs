@@ -1,0 +1,56 @@
+//! The application of a Pod: a server that says which Pod it is and who asks. It is also what holds the Pod's
+//! namespaces.
+
+use std::{convert::Infallible, net::Ipv4Addr, process::Command};
+
+use anyhow::{Context as _, ensure};
+use http_body_util::Full;
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+/// Where it listens.
+pub(crate) const PORT: u16 = 8080;
+
+/// Serves as `pod`, where names are resolved as the file `resolver` says.
+pub(super) async fn run(pod: &str, resolver: &str) -> anyhow::Result<()> {
+    let mounted = Command::new("mount")
+        .args(["--bind", resolver, "/etc/resolv.conf"])
+        .status()
+        .context("failed to start mount")?;
+    ensure!(mounted.success(), "failed to mount {resolver}");
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
+    #[expect(
+        clippy::print_stdout,
+        reason = "whoever has started it waits for this line"
+    )]
+    {
+        println!("ready");
+    }
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let pod = pod.to_owned();
+        tokio::spawn(async move {
+            let answer = service_fn(|request| {
+                let answer = answer(&pod, &request);
+                async { Ok::<_, Infallible>(answer) }
+            });
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            // A client that goes away in the middle is no concern of ours.
+            let _ = connection.await;
+        });
+    }
+}
+
+fn answer(pod: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let client = request.headers().get("l5d-client-id");
+    let client = client.and_then(|id| id.to_str().ok());
+    let body = json!({ "pod": pod, "client": client });
+    Response::new(Full::from(body.to_string()))
+}

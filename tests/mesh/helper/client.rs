@@ -1,0 +1,124 @@
+//! The client of a Pod: reads what to ask from standard input, a line of JSON each, and prints the answers, in the
+//! order in which they come.
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{Request, body::Bytes, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use tokio::{net::TcpStream, sync::mpsc, time::timeout};
+
+/// Longer than a proxy holds a request before it gives up.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// A request to be made, on a connection of its own.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Ask {
+    /// Told again in the answer.
+    pub(crate) id: u64,
+    /// Where to connect to.
+    pub(crate) address: SocketAddr,
+    /// The header `Host`.
+    pub(crate) host: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Answer {
+    /// That of the request.
+    pub(crate) id: u64,
+    /// 0 if there was no answer.
+    pub(crate) status: u16,
+    /// The Pod that answered.
+    pub(crate) pod: Option<String>,
+    /// Who asked, as that Pod's proxy has verified.
+    pub(crate) client: Option<String>,
+    /// The header `l5d-proxy-error`, or what went wrong here.
+    pub(crate) error: Option<String>,
+}
+
+/// What the application answers.
+#[derive(Deserialize)]
+struct App {
+    pod: String,
+    client: Option<String>,
+}
+
+/// Serves until standard input ends.
+pub(super) async fn run() -> anyhow::Result<()> {
+    let (asks, mut asked) = mpsc::unbounded_channel::<Ask>();
+    let (answers, mut answered) = mpsc::unbounded_channel::<Answer>();
+    // Standard input and output block: each has a thread.
+    thread::spawn(move || {
+        for line in io::stdin().lines() {
+            asks.send(serde_json::from_str(&line?)?)?;
+        }
+        anyhow::Ok(())
+    });
+    thread::spawn(move || {
+        while let Some(answer) = answered.blocking_recv() {
+            let mut out = io::stdout().lock();
+            serde_json::to_writer(&mut out, &answer)?;
+            out.write_all(b"\n")?;
+            out.flush()?;
+        }
+        anyhow::Ok(())
+    });
+    while let Some(ask) = asked.recv().await {
+        let answers = answers.clone();
+        tokio::spawn(async move {
+            let id = ask.id;
+            let failed = |error: String| Answer {
+                error: Some(error),
+                ..Answer::default()
+            };
+            let answer = match timeout(LIMIT, request(ask)).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => failed(format!("{error:#}")),
+                Err(_) => failed(format!("no answer within {LIMIT:?}")),
+            };
+            let _ = answers.send(Answer { id, ..answer });
+        });
+    }
+    Ok(())
+}
+
+async fn request(ask: Ask) -> anyhow::Result<Answer> {
+    let stream = TcpStream::connect(ask.address)
+        .await
+        .context("failed to connect")?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get("/")
+        .header(HOST, ask.host)
+        .body(Empty::<Bytes>::new())?;
+    let answer = sender.send_request(request).await?;
+    let status = answer.status().as_u16();
+    let error = answer.headers().get("l5d-proxy-error").cloned();
+    let body = answer.into_body().collect().await?.to_bytes();
+    drop(sender);
+    connection.abort();
+    if status != 200 {
+        let error = error.map(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        return Ok(Answer {
+            status,
+            error,
+            ..Answer::default()
+        });
+    }
+    ensure!(!body.is_empty(), "an empty answer");
+    let App { pod, client } = serde_json::from_slice(&body).context("a strange answer")?;
+    Ok(Answer {
+        status,
+        pod: Some(pod),
+        client,
+        ..Answer::default()
+    })
+}

@@ -1,0 +1,182 @@
+//! The load: requests at a steady rate, each on a connection of its own, and what came of them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{helper::Answer, requests::Client};
+
+/// Time between two requests to the same Service.
+const PERIOD: Duration = Duration::from_millis(50);
+/// The same for one that does not answer yet.
+const IMPATIENT: Duration = Duration::from_millis(20);
+
+/// Where a load goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The mirror's name.
+    pub(crate) name: String,
+    /// Its ClusterIP and port.
+    pub(crate) address: SocketAddr,
+    /// What the client asks for.
+    pub(crate) host: String,
+}
+
+/// What came of the requests to one Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) failed: u64,
+    /// How often each Pod has answered, for each identity that it saw.
+    pub(crate) answers: BTreeMap<(String, String), u64>,
+    /// How often each error came.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// When the first and the last request was sent that failed, from the start of the load.
+    pub(crate) failures: Option<(Duration, Duration)>,
+}
+
+impl Tally {
+    fn count(&mut self, answer: Answer, sent: Duration) {
+        self.requests += 1;
+        if answer.status == 200 {
+            let by = answer.pod.unwrap_or_default();
+            let to = answer.client.unwrap_or_default();
+            *self.answers.entry((by, to)).or_default() += 1;
+            return;
+        }
+        self.failed += 1;
+        let error = answer.error.unwrap_or_else(|| "no reason given".to_owned());
+        let error = format!("{} {error}", answer.status);
+        *self.errors.entry(error).or_default() += 1;
+        let (first, last) = self.failures.unwrap_or((sent, sent));
+        self.failures = Some((first.min(sent), last.max(sent)));
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of {} requests failed", self.failed, self.requests)?;
+        if let Some((first, last)) = self.failures {
+            write!(
+                out,
+                " between {:.1} s and {:.1} s",
+                first.as_secs_f64(),
+                last.as_secs_f64()
+            )?;
+        }
+        for (error, times) in &self.errors {
+            write!(out, "\n      {times} × {error}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks again and again, without waiting for answers, until the first request has succeeded. Gives how many it took.
+pub(crate) async fn until_answered(client: &Client, target: &Target) -> anyhow::Result<u64> {
+    let mut ticks = interval(IMPATIENT);
+    let mut asked = FuturesUnordered::new();
+    let mut requests = 0;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {
+                requests += 1;
+                asked.push(client.get(target.address, &target.host));
+            }
+            Some(answer) = asked.next() => if answer?.status == 200 {
+                return Ok(requests);
+            },
+        }
+    }
+}
+
+/// A load that goes on until it is finished.
+pub(crate) struct Load {
+    stop: CancellationToken,
+    tallies: Arc<Mutex<BTreeMap<String, Tally>>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts a load on each of these.
+    pub(crate) fn start(client: &Client, targets: &[Target]) -> Self {
+        let (stop, tallies) = (CancellationToken::new(), Arc::default());
+        let tasks = targets
+            .iter()
+            .map(|target| {
+                let (client, target) = (client.clone(), target.clone());
+                tokio::spawn(run(client, target, stop.clone(), Arc::clone(&tallies)))
+            })
+            .collect();
+        Self {
+            stop,
+            tallies,
+            tasks,
+        }
+    }
+
+    /// What came of it so far, by the mirror's name.
+    pub(crate) fn so_far(&self) -> BTreeMap<String, Tally> {
+        self.tallies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Ends it, waits for the last answers, and gives what came of it.
+    pub(crate) async fn finish(mut self) -> anyhow::Result<BTreeMap<String, Tally>> {
+        self.stop.cancel();
+        for task in std::mem::take(&mut self.tasks) {
+            task.await.context("a load has ended early")?;
+        }
+        Ok(self.so_far())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn run(
+    client: Client,
+    target: Target,
+    stop: CancellationToken,
+    tallies: Arc<Mutex<BTreeMap<String, Tally>>>,
+) {
+    let started = Instant::now();
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut asked = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            _ = ticks.tick() => {}
+        }
+        let (client, target, tallies) = (client.clone(), target.clone(), tallies.clone());
+        let sent = started.elapsed();
+        asked.spawn(async move {
+            let answer = client.get(target.address, &target.host).await;
+            let answer = answer.unwrap_or_else(|error| Answer {
+                error: Some(format!("{error:#}")),
+                ..Answer::default()
+            });
+            let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
+            tallies.entry(target.name).or_default().count(answer, sent);
+        });
+        while asked.try_join_next().is_some() {}
+    }
+    while asked.join_next().await.is_some() {}
+}

@@ -1,0 +1,80 @@
+//! What a proxy takes for the endpoints of a Service, read from its log. Answers alone do not tell: a balancer may
+//! prefer one endpoint for minutes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use control_plane::eventually;
+
+/// Reads the log of one proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct Oracle {
+    log: PathBuf,
+}
+
+impl Oracle {
+    /// Of the proxy with this log.
+    pub(crate) fn new(log: &Path) -> Self {
+        Self { log: log.into() }
+    }
+
+    /// The endpoints that the proxy has for each Service, by `namespace/name`.
+    pub(crate) fn endpoints(&self) -> anyhow::Result<BTreeMap<String, BTreeSet<SocketAddr>>> {
+        Ok(parse(&fs::read_to_string(&self.log)?))
+    }
+
+    /// Waits until the proxy has exactly these endpoints for a Service.
+    pub(crate) async fn agrees(
+        &self,
+        service: &str,
+        expected: &BTreeSet<SocketAddr>,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
+        let what = format!("the proxy to balance {service} over {expected:?}");
+        eventually(&what, limit, async || {
+            let known = self.endpoints()?.remove(service).unwrap_or_default();
+            anyhow::ensure!(known == *expected, "it has {known:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+}
+
+/// Reads what balancers have logged. A line names the Service in its spans, `service{ns=app name=web port=80}`, and ends
+/// with the event, `Adding endpoint addr=10.241.2.11:8080`.
+fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
+    let mut endpoints: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
+    for line in log.lines() {
+        let Some((spans, event)) = line.rsplit_once("linkerd_pool_p2c: ") else {
+            continue;
+        };
+        let service = service_of(spans);
+        let address = field(event, "addr=").and_then(|address| address.parse().ok());
+        let (Some(service), Some(address)) = (service, address) else {
+            continue;
+        };
+        let known = endpoints.entry(service).or_default();
+        if event.starts_with("Adding endpoint") {
+            known.insert(address);
+        } else if event.starts_with("Removing endpoint") {
+            known.remove(&address);
+        }
+    }
+    endpoints
+}
+
+fn service_of(spans: &str) -> Option<String> {
+    let (_, span) = spans.rsplit_once("service{")?;
+    Some(format!("{}/{}", field(span, "ns=")?, field(span, "name=")?))
+}
+
+/// The value after a name, up to the next space or brace.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, value) = text.split_once(name)?;
+    value.split([' ', '}']).next()
+}

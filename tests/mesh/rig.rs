@@ -1,0 +1,167 @@
+//! The rig: `west`, which mirrors what `east` exports, with real proxies on both sides.
+
+pub(crate) mod cluster;
+pub(crate) mod controller;
+mod dns;
+mod identity;
+mod linkerd;
+pub(crate) mod mirrors;
+mod network;
+pub(crate) mod pod;
+pub(crate) mod process;
+mod proxy;
+pub(crate) mod wait;
+pub(crate) mod workloads;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::Context as _;
+use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
+use serde_json::Value;
+
+use self::{
+    cluster::{Cluster, EXTENSION, port_of},
+    controller::Controller,
+    dns::Dns,
+    pod::{Pod, PodTemplate},
+    wait::SOON,
+};
+use crate::{isolation::Place, oracle::Oracle, requests::Client};
+
+/// Namespace of the applications in both clusters.
+pub(crate) const NAMESPACE: &str = "app";
+/// The name of the gateway of `east`, which a name server knows: load balancers often have no fixed address.
+const GATEWAY_NAME: &str = "gateway.east.example";
+
+pub(crate) use identity::name as identity_of;
+
+/// Two linked clusters, and a client.
+pub(crate) struct Rig {
+    pub(crate) place: Arc<Place>,
+    /// Asks from a Pod of `west`.
+    pub(crate) client: Client,
+    /// What the client's proxy takes for the endpoints of a Service.
+    pub(crate) oracle: Oracle,
+    _client_pod: Pod,
+    pub(crate) controller: Controller,
+    /// Pods of `west`'s own member of the federated Service, and of `east`.
+    pub(crate) west_pods: Vec<Pod>,
+    pub(crate) east_pods: Vec<Pod>,
+    pub(crate) gateway: Pod,
+    /// The only way from `west` to the API server of `east`.
+    pub(crate) east_api: FaultProxy,
+    pub(crate) west: Cluster,
+    pub(crate) east: Cluster,
+    /// The name server of `west`.
+    pub(crate) dns: Dns,
+}
+
+impl Rig {
+    /// Starts everything, links `west` to `east`, and waits until the Link is ready.
+    pub(crate) async fn start(place: Arc<Place>) -> anyhow::Result<Self> {
+        let root = identity::Root::new()?;
+        let (west, east) =
+            tokio::try_join!(ControlPlane::start("west"), ControlPlane::start("east"))?;
+        let mut west = Cluster::start(&place, west, 1, &root).await?;
+        let mut east = Cluster::start(&place, east, 2, &root).await?;
+        for cluster in [&west, &east] {
+            cluster.install().await?;
+            cluster.apply(&workloads::accounts()).await?;
+        }
+        east.apply(&workloads::of_target()).await?;
+        west.apply(&workloads::of_source()).await?;
+
+        let gateway = east.start_gateway(GATEWAY_NAME).await?;
+        let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
+        let dns = Dns::start(west.network.gateway(), names).await?;
+        let mut east_pods = Vec::new();
+        for name in ["web-0", "web-1"] {
+            let template = PodTemplate::app(NAMESPACE, name, "web").host_of("db");
+            east_pods.push(Pod::start(&mut east, template, &[]).await?);
+        }
+        let template = PodTemplate::app(NAMESPACE, "web-west", "web");
+        let west_pods = vec![Pod::start(&mut west, template, &[]).await?];
+        let template = PodTemplate::app(NAMESPACE, "client", "client");
+        let client_pod = Pod::start(&mut west, template, &[]).await?;
+        let client = Client::start(&client_pod, &place)?;
+
+        let east_api = east.plane.fault_proxy()?;
+        let ways = [port_of(west.plane.url())?, east_api.address().port()];
+        for port in ways {
+            west.open(port).await?;
+        }
+        let controller = Controller::start(&mut west, &ways).await?;
+        let rig = Self {
+            oracle: Oracle::new(client_pod.proxy.log()),
+            place,
+            client,
+            _client_pod: client_pod,
+            controller,
+            west_pods,
+            east_pods,
+            gateway,
+            east_api,
+            west,
+            east,
+            dns,
+        };
+        rig.link().await?;
+        Ok(rig)
+    }
+
+    /// Puts right what a case has left that broke off.
+    pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
+        self.dns.away(false);
+        self.east_api.set(Fault::None);
+        if !self.gateway.proxy.runs()? {
+            self.gateway.proxy.restart()?;
+        }
+        self.gateway.proxy_ready().await?;
+        self.controller.restart().await?;
+        self.link().await
+    }
+
+    /// What `link-gen` prints for `east`.
+    pub(crate) fn link_gen(&self) -> anyhow::Result<String> {
+        let address = format!("--api-server-address={}", self.east_api.url());
+        let own = ["link-gen", "--cluster-name", "east", &address];
+        self.east
+            .linkerd_mc(&[&own[..], &["--enable-headless-services"]].concat())
+    }
+
+    /// Links `west` to `east`, and waits until the Link is ready and its gateway alive.
+    pub(crate) async fn link(&self) -> anyhow::Result<()> {
+        self.west.apply(&self.link_gen()?).await?;
+        self.link_is_ready().await
+    }
+
+    /// Waits until the Link is ready and its gateway alive.
+    pub(crate) async fn link_is_ready(&self) -> anyhow::Result<()> {
+        eventually("the Link to be ready", SOON, async || {
+            let link = self.link_object().await?;
+            let ready = ["Ready", "GatewayAlive"]
+                .iter()
+                .all(|condition| condition_of(&link, condition) == Some("True"));
+            Ok(ready.then_some(()))
+        })
+        .await
+        .with_context(|| {
+            format!(
+                "the controller's log ends with:\n{}",
+                process::tail(&self.place.logs.join("linkerd-mc.log"))
+            )
+        })
+    }
+
+    /// The Link as it is now.
+    pub(crate) async fn link_object(&self) -> anyhow::Result<Value> {
+        let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+        self.west.get(&link).await
+    }
+}
+
+/// Status of a condition of an object.
+pub(crate) fn condition_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    let mut conditions = object["status"]["conditions"].as_array()?.iter();
+    conditions.find(|condition| condition["type"] == name)?["status"].as_str()
+}

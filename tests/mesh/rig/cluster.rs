@@ -1,0 +1,154 @@
+//! One cluster: a control plane, Linkerd, our installation, and a network for its Pods.
+
+use std::{net::Ipv4Addr, path::Path, process::Command, sync::Arc};
+
+use anyhow::Context as _;
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::core::v1::{Secret, Service};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{
+    identity::Root,
+    linkerd::Linkerd,
+    network::Network,
+    pod::{Pod, PodTemplate},
+    process::pipe,
+    wait::SOON,
+};
+use crate::isolation::Place;
+
+/// The namespace of our installation.
+pub(crate) const EXTENSION: &str = "linkerd-multicluster";
+/// The only node of each cluster.
+pub(crate) const NODE: &str = "node";
+const GATEWAY: &str = "linkerd-gateway";
+
+/// A cluster with Linkerd and our installation.
+pub(crate) struct Cluster {
+    pub(crate) place: Arc<Place>,
+    // Linkerd before the control plane: fields are dropped in this order.
+    _linkerd: Linkerd,
+    pub(crate) plane: ControlPlane,
+    pub(crate) network: Network,
+}
+
+impl Cluster {
+    /// Starts Linkerd on a control plane, with a network of this number for its Pods.
+    pub(crate) async fn start(
+        place: &Arc<Place>,
+        plane: ControlPlane,
+        number: u8,
+        root: &Root,
+    ) -> anyhow::Result<Self> {
+        let network = Network::create(number)?;
+        let linkerd = Linkerd::start(place, &plane, root, network.gateway()).await?;
+        let cluster = Self {
+            place: place.clone(),
+            _linkerd: linkerd,
+            plane,
+            network,
+        };
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } });
+        cluster.apply(&node.to_string()).await?;
+        Ok(cluster)
+    }
+
+    /// Its name, which is that of its context.
+    pub(crate) fn name(&self) -> &str {
+        self.plane.name()
+    }
+
+    /// `kubectl apply`
+    pub(crate) async fn apply(&self, objects: &str) -> anyhow::Result<()> {
+        let apply = ["apply", "-f", "-"];
+        self.plane.kubectl_stdin(&apply, objects).await.map(|_| ())
+    }
+
+    /// The Services of a namespace.
+    pub(crate) fn services(&self, namespace: &str) -> Api<Service> {
+        Api::namespaced(self.plane.client(), namespace)
+    }
+
+    /// `kubectl get`, as JSON.
+    pub(crate) async fn get(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        let arguments = [&["get", "-o", "json"], arguments].concat();
+        Ok(serde_json::from_str(
+            &self.plane.kubectl(&arguments).await?,
+        )?)
+    }
+
+    /// What linkerd-mc prints here.
+    pub(crate) fn linkerd_mc(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        linkerd_mc(self.plane.kubeconfig(), arguments)
+    }
+
+    /// Installs the extension, as `linkerd-mc install` prints it.
+    pub(crate) async fn install(&self) -> anyhow::Result<()> {
+        self.apply(&self.linkerd_mc(&["install"])?).await?;
+        let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
+        let token = "linkerd-service-mirror-remote-access-default-token";
+        eventually("the token of the remote access account", SOON, async || {
+            let data = tokens.get(token).await?.data;
+            Ok(data.and_then(|data| data.contains_key("token").then_some(())))
+        })
+        .await
+    }
+
+    /// Starts a Pod of a Deployment, which has no other.
+    pub(crate) async fn start_pod_of(
+        &mut self,
+        deployment: &str,
+        ways: &[u16],
+    ) -> anyhow::Result<Pod> {
+        let found = self
+            .get(&["deployment", deployment, "-n", EXTENSION])
+            .await?;
+        let template = PodTemplate {
+            namespace: EXTENSION.to_owned(),
+            name: format!("{deployment}-0"),
+            template: found["spec"]["template"].clone(),
+        };
+        Pod::start(self, template, ways).await
+    }
+
+    /// Starts the gateway, which other clusters find under this name.
+    pub(crate) async fn start_gateway(&mut self, name: &str) -> anyhow::Result<Pod> {
+        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "hostname": name }] } } });
+        self.services(EXTENSION)
+            .patch_status(GATEWAY, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .context("failed to give the gateway an address")?;
+        self.start_pod_of(GATEWAY, &[]).await
+    }
+
+    /// The port of a server on loopback, also at the address that this cluster's Pods reach.
+    pub(crate) async fn open(&self, port: u16) -> anyhow::Result<()> {
+        let listener = TcpListener::bind((self.network.gateway(), port)).await?;
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+                    tokio::io::copy_bidirectional(&mut near, &mut far).await
+                });
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The port of an address such as `https://127.0.0.1:6443`.
+pub(crate) fn port_of(url: &str) -> anyhow::Result<u16> {
+    let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    port.with_context(|| format!("{url} has no port"))
+}
+
+/// What linkerd-mc prints for these arguments.
+pub(crate) fn linkerd_mc(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
+    pipe(command.args(arguments).env("KUBECONFIG", kubeconfig), "")
+}

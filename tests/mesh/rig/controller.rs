@@ -1,0 +1,74 @@
+//! Our controller, as a process in the mesh: it probes gateways through its proxy.
+
+use anyhow::Context as _;
+use control_plane::eventually;
+
+use super::{
+    cluster::{Cluster, EXTENSION},
+    pod::Pod,
+    process::Process,
+    wait::SOON,
+};
+
+const DEPLOYMENT: &str = "linkerd-multicluster-controller";
+const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
+/// Where its Deployment has it serve /ready.
+const ADMIN: u16 = 9999;
+
+/// The Pod of our controller, and the process in it.
+pub(crate) struct Controller {
+    process: Process,
+    pod: Pod,
+}
+
+impl Controller {
+    /// Starts it with the arguments of its Deployment. `ways` are the ports of API servers on loopback.
+    pub(crate) async fn start(cluster: &mut Cluster, ways: &[u16]) -> anyhow::Result<Self> {
+        let found = cluster
+            .get(&["deployment", DEPLOYMENT, "-n", EXTENSION])
+            .await?;
+        let container = &found["spec"]["template"]["spec"]["containers"][0];
+        let arguments: Vec<&str> = container["args"]
+            .as_array()
+            .context("the controller has no arguments")?
+            .iter()
+            .filter_map(|argument| argument.as_str())
+            .collect();
+        let user = format!("system:serviceaccount:{EXTENSION}:{DEPLOYMENT}");
+        let kubeconfig = cluster
+            .plane
+            .kubeconfig_through(cluster.plane.url(), &user, &GROUPS)?;
+        let pod = cluster.start_pod_of(DEPLOYMENT, ways).await?;
+        let log = cluster.place.logs.join("linkerd-mc.log");
+        let process = pod
+            .program(env!("CARGO_BIN_EXE_linkerd-mc"), &arguments, log)
+            .with("KUBECONFIG", &kubeconfig.display().to_string())
+            .with("HOSTNAME", &pod.name)
+            .start()?;
+        let mut controller = Self { process, pod };
+        controller.ready().await?;
+        Ok(controller)
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Kills it if it runs, starts it again, and waits until it is ready.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
+        self.process.restart()?;
+        self.ready().await
+    }
+
+    /// Waits until it has listed its cluster.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let address = format!("{}:{ADMIN}", self.pod.address);
+        let waited = eventually("the controller to be ready", SOON, async || {
+            Ok((crate::requests::status(&address, "/ready").await? == 200).then_some(()))
+        });
+        let outcome = waited.await;
+        self.process.require_running()?;
+        outcome
+    }
+}

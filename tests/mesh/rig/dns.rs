@@ -1,0 +1,105 @@
+//! A name server for the few names that the rig has, which can be told to say nothing.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use anyhow::Context as _;
+use tokio::net::UdpSocket;
+
+const HEADER: usize = 12;
+const TYPE_A: [u8; 2] = [0, 1];
+/// Short, so that an outage is noticed.
+const TTL: [u8; 4] = [0, 0, 0, 2];
+
+/// The name server.
+pub(crate) struct Dns {
+    away: Arc<AtomicBool>,
+    unanswered: Arc<AtomicU64>,
+}
+
+impl Dns {
+    /// Starts it at the port for it of this address.
+    pub(crate) async fn start(
+        at: Ipv4Addr,
+        names: BTreeMap<String, Ipv4Addr>,
+    ) -> anyhow::Result<Self> {
+        let socket = UdpSocket::bind(SocketAddr::from((at, 53)))
+            .await
+            .context("failed to listen to questions about names")?;
+        let dns = Self {
+            away: Arc::default(),
+            unanswered: Arc::default(),
+        };
+        let (away, unanswered) = (dns.away.clone(), dns.unanswered.clone());
+        tokio::spawn(async move {
+            let mut packet = [0; 1500];
+            while let Ok((length, from)) = socket.recv_from(&mut packet).await {
+                if away.load(Ordering::Relaxed) {
+                    unanswered.fetch_add(1, Ordering::Relaxed);
+                } else if let Some(answer) = answer(&packet[..length], &names) {
+                    let _ = socket.send_to(&answer, from).await;
+                }
+            }
+        });
+        Ok(dns)
+    }
+
+    /// From now on it answers nothing, or everything again.
+    pub(crate) fn away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Questions that had no answer so far.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+}
+
+/// The answer to a question: the address of a known name, nothing of another type, no such name.
+fn answer(question: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>> {
+    let mut labels = Vec::new();
+    let mut at = HEADER;
+    loop {
+        let length = usize::from(*question.get(at)?);
+        let label = question.get(at + 1..at + 1 + length)?;
+        at += 1 + length;
+        if length == 0 {
+            break;
+        }
+        labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+    }
+    let kind = question.get(at..at + 2)?;
+    let end = at + 4;
+    let address = names.get(&labels.join("."));
+    let told = address.filter(|_| kind == TYPE_A);
+    // A response, recursion available, and 3 for a name that is not known.
+    let code = if address.is_some() { 0 } else { 3 };
+    let mut answer = question.get(..2)?.to_vec();
+    answer.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        u8::from(told.is_some()),
+        0,
+        0,
+        0,
+        0,
+    ]);
+    answer.extend(question.get(HEADER..end)?);
+    if let Some(address) = told {
+        // The name of the question, a record of four bytes.
+        answer.extend([0xc0, 0x0c, 0, 1, 0, 1]);
+        answer.extend(TTL);
+        answer.extend([0, 4]);
+        answer.extend(address.octets());
+    }
+    Some(answer)
+}

@@ -1,0 +1,181 @@
+//! Linkerd's control plane in a cluster: the objects of `linkerd install`, and its controllers as processes, whose
+//! Deployments nobody runs.
+
+use std::{fs, net::Ipv4Addr, path::Path, process::Command};
+
+use anyhow::Context as _;
+use control_plane::ControlPlane;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{
+    identity::{Issuer, Root},
+    process::{Process, Program, pipe},
+    wait,
+};
+use crate::isolation::Place;
+
+/// Ports of the controllers, on the bridge of their cluster and on loopback in each Pod.
+pub(crate) const DESTINATION: u16 = 8086;
+pub(crate) const IDENTITY: u16 = 8089;
+pub(crate) const POLICY: u16 = 8090;
+/// Where identity controllers read the root.
+const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
+
+/// Linkerd's controllers in one cluster.
+pub(crate) struct Linkerd {
+    identity: Process,
+    destination: Process,
+    policy: Process,
+}
+
+impl Linkerd {
+    /// Installs Linkerd on a control plane and starts its controllers at this address.
+    pub(crate) async fn start(
+        place: &Place,
+        plane: &ControlPlane,
+        root: &Root,
+        at: Ipv4Addr,
+    ) -> anyhow::Result<Self> {
+        let issuer = write_credentials(plane.folder(), root)?;
+        install(place, plane, &issuer).await?;
+        let kubeconfig = plane.kubeconfig().display().to_string();
+        let log = |name: &str| place.logs.join(format!("{}-{name}.log", plane.name()));
+        let (controller, policy) = (
+            place.programs.join("controller"),
+            place.programs.join("linkerd-policy-controller"),
+        );
+        let go = |name: &str, admin: &str, port: u16, more: &[&str]| {
+            let kubeconfig = format!("-kubeconfig={kubeconfig}");
+            let address = format!("-addr={at}:{port}");
+            let admin = format!("-{admin}={at}:{}", port + 1000);
+            let own = [
+                name,
+                &kubeconfig,
+                "-controller-namespace=linkerd",
+                "-identity-trust-domain=cluster.local",
+                &address,
+                &admin,
+            ];
+            let arguments = [&own, more].concat();
+            Program::new(&controller, &arguments, log(name))
+                .with("HOSTNAME", &format!("linkerd-{name}"))
+                .start()
+        };
+        let issuer = format!("-issuer={}", issuer.display());
+        let identity = go(
+            "identity",
+            "admin-addr",
+            IDENTITY,
+            &["-identity-scheme=linkerd.io/tls", &issuer],
+        )?;
+        let destination = go(
+            "destination",
+            "metrics-addr",
+            DESTINATION,
+            &["-cluster-domain=cluster.local"],
+        )?;
+        let arguments = [
+            &format!("--grpc-addr={at}:{POLICY}"),
+            &format!("--admin-addr={at}:{}", POLICY + 1000),
+            "--admission-controller-disabled",
+            "--default-policy=all-unauthenticated",
+            "--default-opaque-ports=25,587",
+            "--cluster-networks=10.0.0.0/8",
+            // The gateway's probes come from other networks.
+            "--probe-networks=0.0.0.0/0",
+        ];
+        let policy = Program::new(&policy, &arguments, log("policy"))
+            .with("KUBECONFIG", &kubeconfig)
+            .with("HOSTNAME", "linkerd-policy")
+            .start()?;
+        let mut linkerd = Self {
+            identity,
+            destination,
+            policy,
+        };
+        for (port, process) in [
+            (IDENTITY, &mut linkerd.identity),
+            (DESTINATION, &mut linkerd.destination),
+            (POLICY, &mut linkerd.policy),
+        ] {
+            wait::listens((at, port).into(), process).await?;
+        }
+        stand_in(plane).await?;
+        Ok(linkerd)
+    }
+}
+
+/// Writes the root where identity controllers read it, and a new issuer into a folder, which it gives.
+fn write_credentials(folder: &Path, root: &Root) -> anyhow::Result<std::path::PathBuf> {
+    let Issuer { certificate, key } = root.issuer()?;
+    let issuer = folder.join("issuer");
+    let write = || {
+        fs::create_dir_all(TRUST_ROOTS)?;
+        fs::create_dir_all(&issuer)?;
+        fs::write(
+            Path::new(TRUST_ROOTS).join("ca-bundle.crt"),
+            root.certificate(),
+        )?;
+        fs::write(issuer.join("crt.pem"), certificate)?;
+        fs::write(issuer.join("key.pem"), key)
+    };
+    write().context("failed to write the issuer of identities")?;
+    Ok(issuer)
+}
+
+/// Applies what `linkerd install` prints, but for the webhooks: nobody would answer them.
+async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::Result<()> {
+    let path = |file: &str| issuer.join(file).display().to_string();
+    let print = |arguments: &[&str]| {
+        let mut command = Command::new(place.programs.join("linkerd"));
+        command
+            .args(["install", "--ignore-cluster"])
+            .args(arguments)
+            .env("KUBECONFIG", plane.kubeconfig());
+        pipe(&mut command, "")
+    };
+    let definitions = print(&["--crds", "--set", "installGatewayAPI=true"])?;
+    let objects = print(&[
+        "--identity-trust-anchors-file",
+        &format!("{TRUST_ROOTS}/ca-bundle.crt"),
+        "--identity-issuer-certificate-file",
+        &path("crt.pem"),
+        "--identity-issuer-key-file",
+        &path("key.pem"),
+    ])?;
+    let objects: Vec<&str> = objects
+        .split("\n---")
+        .filter(|object| !object.contains("WebhookConfiguration\n"))
+        .collect();
+    let apply = ["apply", "-f", "-"];
+    plane.kubectl_stdin(&apply, &definitions).await?;
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    plane.kubectl(&established).await?;
+    plane.kubectl_stdin(&apply, &objects.join("\n---")).await?;
+    Ok(())
+}
+
+/// Makes Pods that stand for the controllers: `linkerd inject` wants to see them run.
+async fn stand_in(plane: &ControlPlane) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "linkerd");
+    for controller in ["destination", "identity", "proxy-injector"] {
+        let name = format!("linkerd-{controller}-0-0");
+        let pod = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": {
+                "linkerd.io/control-plane-component": controller,
+                "linkerd.io/control-plane-ns": "linkerd",
+            } },
+            "spec": { "containers": [{ "name": controller, "image": "controller" }] },
+        }))?;
+        pods.create(&PostParams::default(), &pod).await?;
+        let running = Patch::Merge(json!({ "status": { "phase": "Running" } }));
+        pods.patch_status(&name, &PatchParams::default(), &running)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The mirrors in the source, and what proxies should balance them over.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use control_plane::eventually;
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::{Api, api::ListParams};
+
+use super::{NAMESPACE, Rig, pod::Pod, wait::SOON, workloads::PORT};
+use crate::{helper::APP_PORT, load::Target};
+
+/// Mirrors of the Services of `east`: through the gateway, by remote discovery, and as a member.
+pub(crate) const GATED: &str = "gated-east";
+pub(crate) const FLAT: &str = "flat-east";
+pub(crate) const FEDERATED: &str = "web-federated";
+pub(crate) const MODES: [&str; 3] = [GATED, FLAT, FEDERATED];
+/// Where the proxy of a gateway takes requests of other clusters.
+const GATEWAY_PORT: u16 = 4143;
+/// How long a proxy may take to follow.
+pub(crate) const FOLLOWS: Duration = Duration::from_secs(45);
+
+impl Rig {
+    /// Where a mirror is asked for, once it is there.
+    pub(crate) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
+        let services = self.west.services(NAMESPACE);
+        let address = eventually(&format!("mirror {mirror}"), SOON, async || {
+            Ok(address_of(&services.get(mirror).await?))
+        })
+        .await?;
+        Ok(target(mirror, address))
+    }
+
+    /// Where the mirrors of all modes are asked for.
+    pub(crate) async fn targets(&self) -> anyhow::Result<Vec<Target>> {
+        let mut targets = Vec::new();
+        for mirror in MODES {
+            targets.push(self.target(mirror).await?);
+        }
+        Ok(targets)
+    }
+
+    /// What a proxy should balance a mirror over.
+    pub(crate) fn expected(&self, mirror: &str) -> BTreeSet<SocketAddr> {
+        match mirror {
+            GATED => [(self.gateway.address, GATEWAY_PORT).into()].into(),
+            FLAT => endpoints(&self.east_pods),
+            _ => &endpoints(&self.east_pods) | &endpoints(&self.west_pods),
+        }
+    }
+
+    /// Waits until the client's proxy is right about the mirrors of all modes. There has to be a load on them.
+    pub(crate) async fn proxy_is_right(&self, limit: Duration) -> anyhow::Result<()> {
+        for mirror in MODES {
+            let service = format!("{NAMESPACE}/{mirror}");
+            let expected = self.expected(mirror);
+            self.oracle.agrees(&service, &expected, limit).await?;
+        }
+        Ok(())
+    }
+
+    /// The addresses of a mirror's slices that are ready.
+    pub(crate) async fn slice_addresses(&self, mirror: &str) -> anyhow::Result<Vec<String>> {
+        let slices: Api<EndpointSlice> = Api::namespaced(self.west.plane.client(), NAMESPACE);
+        let of_it = format!("kubernetes.io/service-name={mirror}");
+        let found = slices.list(&ListParams::default().labels(&of_it)).await?;
+        Ok(found
+            .into_iter()
+            .flat_map(|slice| slice.endpoints)
+            .filter(|endpoint| {
+                let conditions = endpoint.conditions.as_ref();
+                conditions.is_none_or(|conditions| conditions.ready != Some(false))
+            })
+            .flat_map(|endpoint| endpoint.addresses)
+            .collect())
+    }
+}
+
+/// Where Pods of the application take requests.
+fn endpoints(pods: &[Pod]) -> BTreeSet<SocketAddr> {
+    pods.iter()
+        .map(|pod| (pod.address, APP_PORT).into())
+        .collect()
+}
+
+/// A target by its mirror's name and ClusterIP.
+pub(crate) fn target(mirror: &str, address: Ipv4Addr) -> Target {
+    Target {
+        name: mirror.to_owned(),
+        address: (address, PORT).into(),
+        host: format!("{mirror}.{NAMESPACE}.svc.cluster.local"),
+    }
+}
+
+/// The ClusterIP of a Service, if it has one.
+pub(crate) fn address_of(service: &Service) -> Option<Ipv4Addr> {
+    service.spec.as_ref()?.cluster_ip.as_ref()?.parse().ok()
+}

@@ -1,0 +1,89 @@
+//! The network: a bridge for each cluster, a namespace for each Pod, and the redirection into its proxy.
+
+use std::{net::Ipv4Addr, process::Command};
+
+use super::process::{pipe, run};
+
+/// The user that proxies run as: what they send is not redirected to them.
+pub(crate) const PROXY_USER: &str = "2102";
+/// Length of the prefix of a cluster's Pods.
+const PREFIX: u8 = 24;
+
+/// Sends what a Pod sends and gets through its proxy, as Linkerd's init container does.
+const REDIRECT: &str = "
+table ip linkerd {
+  chain output {
+    type nat hook output priority -100;
+    meta skuid 2102 return
+    oifname \"lo\" return
+    meta l4proto tcp redirect to :4140
+  }
+  chain prerouting {
+    type nat hook prerouting priority -100;
+    tcp dport { 4190, 4191 } return
+    meta l4proto tcp redirect to :4143
+  }
+}
+";
+
+/// The network of one cluster.
+#[derive(Debug)]
+pub(crate) struct Network {
+    bridge: String,
+    number: u8,
+    used: u8,
+}
+
+impl Network {
+    /// Makes the network of a cluster: Pods of all clusters reach each other.
+    pub(crate) fn create(number: u8) -> anyhow::Result<Self> {
+        let network = Self {
+            bridge: format!("cluster{number}"),
+            number,
+            used: 9,
+        };
+        let address = format!("{}/{PREFIX}", network.gateway());
+        let bridge = network.bridge.as_str();
+        run("ip", &["link", "add", bridge, "type", "bridge"])?;
+        run("ip", &["addr", "add", &address, "dev", bridge])?;
+        run("ip", &["link", "set", bridge, "up"])?;
+        Ok(network)
+    }
+
+    /// Where Pods find what runs outside of Pods: Linkerd's controllers and API servers.
+    pub(crate) fn gateway(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 241, self.number, 1)
+    }
+
+    /// An address that no Pod had before.
+    pub(crate) fn next_address(&mut self) -> Ipv4Addr {
+        self.used += 1;
+        Ipv4Addr::new(10, 241, self.number, self.used)
+    }
+
+    /// Connects the network namespace of a process.
+    pub(crate) fn connect(&self, pid: u32, address: Ipv4Addr) -> anyhow::Result<()> {
+        let (pid, gateway) = (pid.to_string(), self.gateway().to_string());
+        let (link, bridge) = (format!("pod{pid}"), self.bridge.as_str());
+        let address = format!("{address}/{PREFIX}");
+        run(
+            "ip",
+            &[
+                "link", "add", &link, "type", "veth", "peer", "name", "eth0", "netns", &pid,
+            ],
+        )?;
+        run("ip", &["link", "set", &link, "master", bridge, "up"])?;
+        let inside = |program: &str, arguments: &[&str], input: &str| {
+            let mut command = Command::new("nsenter");
+            command
+                .arg(format!("--net=/proc/{pid}/ns/net"))
+                .arg(program);
+            pipe(command.args(arguments), input).map(|_| ())
+        };
+        inside("ip", &["link", "set", "lo", "up"], "")?;
+        inside("ip", &["addr", "add", &address, "dev", "eth0"], "")?;
+        inside("ip", &["link", "set", "eth0", "up"], "")?;
+        inside("ip", &["route", "add", "default", "via", &gateway], "")?;
+        inside("nft", &["-f", "-"], REDIRECT)
+    }
+}

@@ -1,0 +1,294 @@
+//! A Pod: an object, a network namespace, an application and a proxy.
+
+use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
+
+use anyhow::Context as _;
+use control_plane::eventually;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Pod as PodObject, ServiceAccount},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    cluster::{Cluster, NODE},
+    identity,
+    linkerd::{DESTINATION, IDENTITY, POLICY},
+    network::PROXY_USER,
+    process::{Process, Program, pipe},
+    proxy::{Files, environment},
+    wait::SOON,
+};
+use crate::helper;
+
+/// What a Pod is made from.
+pub(crate) struct PodTemplate {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// `metadata` and `spec`, as in a Deployment.
+    pub(crate) template: Value,
+}
+
+impl PodTemplate {
+    /// A Pod of an application with this label `app`, which runs under a ServiceAccount of the same name.
+    pub(crate) fn app(namespace: &str, name: &str, app: &str) -> Self {
+        let template = json!({
+            "metadata": {
+                "labels": { "app": app },
+                "annotations": { "linkerd.io/inject": "enabled" },
+            },
+            "spec": {
+                "serviceAccountName": app,
+                "containers": [{ "name": "app", "image": "app" }],
+            },
+        });
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            template,
+        }
+    }
+
+    /// The same as a host of a headless Service.
+    pub(crate) fn host_of(mut self, service: &str) -> Self {
+        self.template["spec"]["hostname"] = json!(self.name);
+        self.template["spec"]["subdomain"] = json!(service);
+        self
+    }
+}
+
+/// A Pod that runs. Its processes end when it is dropped; the object stays.
+pub(crate) struct Pod {
+    objects: Api<PodObject>,
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    programs: PathBuf,
+    // Before what holds the namespace: fields are dropped in this order.
+    pub(crate) proxy: Process,
+    _forwards: Process,
+    app: Process,
+}
+
+impl Pod {
+    /// Starts a Pod and waits until its proxy is ready. `ways` are forwarded besides those to Linkerd's controllers,
+    /// from loopback in the Pod to loopback outside, by port.
+    pub(crate) async fn start(
+        cluster: &mut Cluster,
+        template: PodTemplate,
+        ways: &[u16],
+    ) -> anyhow::Result<Self> {
+        let PodTemplate {
+            namespace, name, ..
+        } = &template;
+        let what = format!("{}/{namespace}/{name}", cluster.name());
+        let started = Self::try_start(cluster, &template, ways).await;
+        started.with_context(|| format!("failed to start Pod {what}"))
+    }
+
+    async fn try_start(
+        cluster: &mut Cluster,
+        template: &PodTemplate,
+        ways: &[u16],
+    ) -> anyhow::Result<Self> {
+        let PodTemplate {
+            namespace, name, ..
+        } = template;
+        let objects: Api<PodObject> = Api::namespaced(cluster.plane.client(), namespace);
+        let injected = serde_json::from_value(inject(cluster, template)?)?;
+        let object = objects.create(&PostParams::default(), &injected).await?;
+        let account = object.spec.as_ref();
+        let account = account.and_then(|spec| spec.service_account_name.as_deref());
+        let account = account.unwrap_or("default").to_owned();
+        let object = serde_json::to_value(object)?;
+
+        let address = cluster.network.next_address();
+        let folder = cluster
+            .place
+            .home
+            .join(format!("{}-{name}", cluster.name()));
+        fs::create_dir_all(&folder)?;
+        let path = |file: &str| folder.join(file).display().to_string();
+        fs::write(
+            path("resolv.conf"),
+            format!("nameserver {}\n", cluster.network.gateway()),
+        )?;
+        let programs = cluster.place.programs.clone();
+        let helper = programs.join(helper::NAME);
+        let log = |part: &str| {
+            let file = format!("{}-{name}-{part}.log", cluster.name());
+            cluster.place.logs.join(file)
+        };
+
+        let arguments = [helper::NAME, "app", name, &path("resolv.conf")];
+        let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
+        let app = Program::new(&helper, &arguments, log("app")).through(&new);
+        let mut app = app.start()?;
+        eventually("its application", SOON, async || {
+            Ok(fs::read_to_string(app.log())?
+                .contains("ready")
+                .then_some(()))
+        })
+        .await?;
+        app.require_running()?;
+        cluster.network.connect(app.pid(), address)?;
+
+        let gateway = cluster.network.gateway();
+        let ways: Vec<String> = [DESTINATION, IDENTITY, POLICY]
+            .iter()
+            .chain(ways)
+            .map(|port| format!("127.0.0.1:{port}={gateway}:{port}"))
+            .collect();
+        let mut arguments = vec![helper::NAME, "forward"];
+        arguments.extend(ways.iter().map(String::as_str));
+        let as_proxy = inside(app.pid(), true);
+        let forwards = Program::new(&helper, &arguments, log("forward"))
+            .through(&as_proxy)
+            .start()?;
+
+        write_identity(cluster, &folder, namespace, &account).await?;
+        let files = Files {
+            identity: &path("identity"),
+            token: &path("token"),
+        };
+        let mut proxy = Program::new(&programs.join("linkerd2-proxy"), &[], log("proxy"));
+        proxy.environment = environment(&object, address, &files)?;
+        let proxy = proxy.through(&as_proxy).start()?;
+        let mut pod = Self {
+            objects,
+            name: name.clone(),
+            address,
+            programs,
+            proxy,
+            _forwards: forwards,
+            app,
+        };
+        pod.proxy_ready().await?;
+        pod.set_ready(true).await?;
+        Ok(pod)
+    }
+
+    /// Waits until the proxy says that it is ready.
+    pub(crate) async fn proxy_ready(&mut self) -> anyhow::Result<()> {
+        let url = format!("{}:4191", self.address);
+        let waited = eventually("its proxy to be ready", SOON, async || {
+            Ok((crate::requests::status(&url, "/ready").await? == 200).then_some(()))
+        });
+        let outcome = waited.await;
+        self.proxy.require_running()?;
+        outcome
+    }
+
+    /// Writes into the Pod's status whether it is ready.
+    pub(crate) async fn set_ready(&self, ready: bool) -> anyhow::Result<()> {
+        let word = if ready { "True" } else { "False" };
+        let address = self.address;
+        let conditions = ["Initialized", "ContainersReady", "Ready"]
+            .map(|condition| json!({ "type": condition, "status": word }));
+        let status = json!({ "status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{ "ip": address }],
+            "conditions": conditions,
+        } });
+        self.objects
+            .patch_status(&self.name, &PatchParams::default(), &Patch::Merge(status))
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes the object; the processes run on, as those of a Pod that ends do for a while.
+    pub(crate) async fn delete(&self) -> anyhow::Result<()> {
+        let now = DeleteParams::default().grace_period(0);
+        self.objects.delete(&self.name, &now).await?;
+        Ok(())
+    }
+
+    /// A program of the folder of programs, or another one, in the Pod's namespaces.
+    pub(crate) fn program(&self, program: &str, arguments: &[&str], log: PathBuf) -> Program {
+        // An absolute path stays what it is.
+        let program = self.programs.join(program);
+        Program::new(&program, arguments, log).through(&inside(self.app.pid(), false))
+    }
+}
+
+/// What enters the namespaces of a Pod, as the proxy's user or as root.
+fn inside(pid: u32, as_proxy: bool) -> Vec<String> {
+    let mut prefix = vec![
+        "nsenter".to_owned(),
+        format!("--net=/proc/{pid}/ns/net"),
+        format!("--mount=/proc/{pid}/ns/mnt"),
+        "--".to_owned(),
+    ];
+    if as_proxy {
+        let user = ["--reuid", PROXY_USER, "--regid", PROXY_USER];
+        prefix.push("setpriv".to_owned());
+        prefix.extend(user.map(str::to_owned));
+        prefix.extend(["--clear-groups", "--"].map(str::to_owned));
+    }
+    prefix
+}
+
+/// The Pod with Linkerd's proxy, as `linkerd inject` prints it.
+fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
+    let PodTemplate {
+        namespace,
+        name,
+        template,
+    } = template;
+    let mut pod = template.clone();
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
+    pod["metadata"]["namespace"] = json!(namespace);
+    // Endpoints leave out Pods of no node.
+    pod["spec"]["nodeName"] = json!(NODE);
+    let mut command = Command::new(cluster.place.programs.join("linkerd"));
+    command
+        .args(["inject", "--manual", "--output", "json", "-"])
+        .env("KUBECONFIG", cluster.plane.kubeconfig());
+    let printed = pipe(&mut command, &pod.to_string())?;
+    serde_json::from_str(&printed).context("failed to read the injected Pod")
+}
+
+/// Does what Linkerd's init does: a key and a signing request, and a token that says who asks.
+async fn write_identity(
+    cluster: &Cluster,
+    folder: &std::path::Path,
+    namespace: &str,
+    account: &str,
+) -> anyhow::Result<()> {
+    let identity = identity::request(&identity::name(account, namespace))?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.plane.client(), namespace);
+    let wanted = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: vec!["identity.l5d.io".to_owned()],
+            expiration_seconds: Some(24 * 60 * 60),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let token = accounts
+        .create_token_request(account, &PostParams::default(), &wanted)
+        .await
+        .with_context(|| format!("failed to get a token for ServiceAccount {account}"))?;
+    let token = token
+        .status
+        .context("a token request without status")?
+        .token;
+    let directory = folder.join("identity");
+    fs::create_dir_all(&directory)?;
+    for (path, content) in [
+        (directory.join("key.p8"), identity.key),
+        (directory.join("csr.der"), identity.request),
+        (folder.join("token"), token.into_bytes()),
+    ] {
+        fs::write(&path, content)?;
+        // The proxy runs as another user; nobody else sees this file system.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The Services of the rig: one for each way of mirroring, all in front of the same Pods.
+
+use serde_json::{Value, json};
+
+use super::NAMESPACE;
+use crate::helper::APP_PORT;
+
+/// The port of each Service.
+pub(crate) const PORT: u16 = 80;
+
+/// The namespace, and the ServiceAccounts of Pods.
+pub(crate) fn accounts() -> String {
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    let account = |name: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+        })
+    };
+    lines(&[namespace, account("web"), account("client")])
+}
+
+/// What the target exports: `gated` through the gateway, `flat` by remote discovery, `web` as a member, and `db` as a
+/// headless Service, whose clients go to the Pods' own port: nothing translates ports there.
+pub(crate) fn of_target() -> String {
+    let mut headless = service("db", "mirror.linkerd.io/exported", "true");
+    headless["spec"]["clusterIP"] = json!("None");
+    headless["spec"]["ports"][0]["port"] = json!(APP_PORT);
+    lines(&[
+        service("gated", "mirror.linkerd.io/exported", "true"),
+        service("flat", "mirror.linkerd.io/exported", "remote-discovery"),
+        service("web", "mirror.linkerd.io/federated", "member"),
+        headless,
+    ])
+}
+
+/// What the source has itself: its own member.
+pub(crate) fn of_source() -> String {
+    service("web", "mirror.linkerd.io/federated", "member").to_string()
+}
+
+/// A Service in front of the Pods of `web`, with a label.
+pub(crate) fn service(name: &str, label: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": { label: value } },
+        "spec": {
+            "selector": { "app": "web" },
+            "ports": [{ "name": "http", "port": PORT, "targetPort": APP_PORT }],
+        },
+    })
+}
+
+fn lines(objects: &[Value]) -> String {
+    let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
+    lines.join("\n---\n")
+}
