@@ -46,26 +46,42 @@ impl Oracle {
 }
 
 /// Reads what balancers have logged. A line names the Service in its spans, `service{ns=app name=web port=80}`, and ends
-/// with the event, `Adding endpoint addr=10.241.2.11:8080`.
+/// with the event, such as `Adding endpoint addr=10.241.2.11:8080`. A new balancer, and one whose stream has begun
+/// again, is first told all endpoints; where there was another before, nobody tells what that one had.
 fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
     let mut endpoints: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     for line in log.lines() {
-        let Some((spans, event)) = line.rsplit_once("linkerd_pool_p2c: ") else {
+        let Some((spans, event)) = split(line) else {
             continue;
         };
-        let service = service_of(spans);
-        let address = field(event, "addr=").and_then(|address| address.parse().ok());
-        let (Some(service), Some(address)) = (service, address) else {
+        let Some(service) = service_of(spans) else {
             continue;
         };
         let known = endpoints.entry(service).or_default();
-        if event.starts_with("Adding endpoint") {
-            known.insert(address);
-        } else if event.starts_with("Removing endpoint") {
+        if event.starts_with("Discovered update=Reset") {
+            known.clear();
+        }
+        let address = field(event, "endpoint addr=").or_else(|| field(event, "unchanged addr="));
+        let Some(address) = address.and_then(|address| address.parse().ok()) else {
+            continue;
+        };
+        if event.starts_with("Removing") {
             known.remove(&address);
+        } else if !event.starts_with("Unknown") {
+            known.insert(address);
         }
     }
     endpoints
+}
+
+/// The spans and the event of a line of a balancer.
+fn split(line: &str) -> Option<(&str, &str)> {
+    [
+        " linkerd_pool_p2c: ",
+        " linkerd_proxy_balance_queue::worker: ",
+    ]
+    .iter()
+    .find_map(|module| line.rsplit_once(module))
 }
 
 fn service_of(spans: &str) -> Option<String> {

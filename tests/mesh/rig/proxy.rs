@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::linkerd::{DESTINATION, IDENTITY, POLICY};
 
+/// What balancers are told is logged too: a new one begins with all its endpoints.
+const BALANCERS: &str = ",linkerd_proxy_balance_queue=debug,linkerd_pool_p2c=debug";
+
 /// Where the files of an identity are; for the proxy alone.
 pub(crate) struct Files<'a> {
     /// Folder with the key and the signing request.
@@ -51,6 +54,11 @@ pub(crate) fn environment(
     ] {
         environment.retain(|(known, _)| known != name);
         environment.push((name.to_owned(), value));
+    }
+    for (name, value) in &mut environment {
+        if name == "LINKERD2_PROXY_LOG" {
+            value.push_str(BALANCERS);
+        }
     }
     Ok(environment)
 }
