@@ -1,8 +1,8 @@
 //! Namespaces of its own for a whole run: network, processes and mounts.
 //!
-//! This program starts itself again as the first process of a new process namespace. When that one ends, however that
-//! comes about, the kernel ends all others and takes the networks and mounts away. Runs cannot meet each other, and
-//! no packet leaves: there is no way out of the network namespace.
+//! This program starts itself again as the first process of a new process namespace. When that one ends, for whatever
+//! reason, the kernel ends all others and removes networks and mounts. Several runs can go at the same time, and no
+//! packet leaves the machine: the network namespace has no way out.
 
 use std::{
     env, fs,

@@ -47,7 +47,7 @@ impl Oracle {
 
 /// Reads what balancers have logged. A line names the Service in its spans, `service{ns=app name=web port=80}`, and ends
 /// with the event, such as `Adding endpoint addr=10.241.2.11:8080`. A new balancer, and one whose stream has begun
-/// again, is first told all endpoints; where there was another before, nobody tells what that one had.
+/// again, is told all endpoints first; what it had before no longer counts.
 fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
     let mut endpoints: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     for line in log.lines() {

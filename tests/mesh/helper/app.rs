@@ -26,13 +26,8 @@ pub(super) async fn run(pod: &str, resolver: &str) -> anyhow::Result<()> {
         .context("failed to start mount")?;
     ensure!(mounted.success(), "failed to mount {resolver}");
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
-    #[expect(
-        clippy::print_stdout,
-        reason = "whoever has started it waits for this line"
-    )]
-    {
-        println!("ready");
-    }
+    // The rig waits for this line.
+    println!("ready");
     loop {
         let (stream, _) = listener.accept().await?;
         let pod = pod.to_owned();
