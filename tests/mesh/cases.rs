@@ -24,7 +24,7 @@ use crate::{
 type Case = fn(&mut Rig) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
 
 /// All cases, in the order in which they run.
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 8] = [
     ("all modes are reached and authenticated", |rig| {
         Box::pin(reach::all_modes(rig))
     }),
@@ -36,6 +36,9 @@ const CASES: [(&str, Case); 7] = [
     }),
     ("controller killed 5 times", |rig| {
         Box::pin(controller::killed(rig))
+    }),
+    ("leader killed, then a rolling update", |rig| {
+        Box::pin(controller::replicas(rig))
     }),
     ("gateway's proxy killed and back", |rig| {
         Box::pin(gateway::killed(rig))

@@ -13,10 +13,12 @@ mod proxy;
 pub(crate) mod wait;
 pub(crate) mod workloads;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use serde_json::Value;
 
 use self::{
@@ -33,17 +35,21 @@ pub(crate) const NAMESPACE: &str = "app";
 /// The name of the gateway of `east`, which a name server knows: load balancers often have no fixed address.
 const GATEWAY_NAME: &str = "gateway.east.example";
 
+/// The lease of our controllers.
+const LEASE: &str = "service-mirror-write";
+
 pub(crate) use identity::name as identity_of;
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {
-    pub(crate) place: Arc<Place>,
     /// Asks from a Pod of `west`.
     pub(crate) client: Client,
     /// What the client's proxy takes for the endpoints of a Service.
     pub(crate) oracle: Oracle,
     _client_pod: Pod,
     pub(crate) controller: Controller,
+    /// Ports on loopback that a controller needs: of the API server of `west`, and of [`Self::east_api`].
+    ways: [u16; 2],
     /// Pods of `west`'s own member of the federated Service, and of `east`.
     pub(crate) west_pods: Vec<Pod>,
     pub(crate) east_pods: Vec<Pod>,
@@ -90,13 +96,13 @@ impl Rig {
         for port in ways {
             west.open(port).await?;
         }
-        let controller = Controller::start(&mut west, &ways).await?;
+        let controller = Controller::start(&mut west, 0, &ways).await?;
         let rig = Self {
             oracle: Oracle::new(client_pod.proxy.log()),
-            place,
             client,
             _client_pod: client_pod,
             controller,
+            ways,
             west_pods,
             east_pods,
             gateway,
@@ -119,6 +125,23 @@ impl Rig {
         self.gateway.proxy_ready().await?;
         self.controller.restart().await?;
         self.link().await
+    }
+
+    /// Starts another replica of our controller.
+    pub(crate) async fn start_replica(&mut self, number: u8) -> anyhow::Result<Controller> {
+        Controller::start(&mut self.west, number, &self.ways).await
+    }
+
+    /// Waits until the lease names this controller.
+    pub(crate) async fn leads(&self, name: &str, limit: Duration) -> anyhow::Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.west.plane.client(), EXTENSION);
+        eventually(&format!("{name} to lead"), limit, async || {
+            let spec = leases.get(LEASE).await?.spec;
+            let holder = spec.and_then(|spec| spec.holder_identity);
+            anyhow::ensure!(holder.as_deref() == Some(name), "{holder:?} leads");
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// What `link-gen` prints for `east`.
@@ -148,7 +171,7 @@ impl Rig {
         .with_context(|| {
             format!(
                 "the controller's log ends with:\n{}",
-                process::tail(&self.place.logs.join("linkerd-mc.log"))
+                self.controller.last_words()
             )
         })
     }

@@ -2,18 +2,25 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use kube::api::{DeleteParams, PostParams};
+use tokio::time::{Instant, sleep};
 
 use super::without_failures;
 use crate::{
     load::Load,
-    rig::{Rig, mirrors::FOLLOWS},
-    table::Row,
+    rig::{NAMESPACE, Rig, mirrors::FOLLOWS, workloads::service},
+    table::{Row, seconds},
 };
 
+const EXPORTED: &str = "mirror.linkerd.io/exported";
 const TIMES: usize = 5;
 /// How long it is away, and how long it runs before it is killed again.
 const HOLD: Duration = Duration::from_secs(3);
+
+/// A leader that is killed is replaced within the duration of its lease; looking at it takes a moment.
+const REPLACED: Duration = Duration::from_secs(35);
+/// A leader that is told to end hands over.
+const HANDED_OVER: Duration = Duration::from_secs(5);
 
 /// It is killed again and again: requests do not notice.
 pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
@@ -28,4 +35,39 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;
     without_failures(&load.finish().await?)
+}
+
+/// Of two replicas the leader is killed, and then replaced as in a rolling update.
+pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
+    let mut second = rig.start_replica(1).await?;
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+
+    rig.controller.kill();
+    let killed = Instant::now();
+    let services = rig.east.services(NAMESPACE);
+    let exported = serde_json::from_value(service("meanwhile", EXPORTED, "true"))?;
+    services.create(&PostParams::default(), &exported).await?;
+    rig.leads(second.name(), REPLACED).await?;
+    let replaced = killed.elapsed();
+    // It is written by the one that leads now.
+    rig.target("meanwhile-east").await?;
+    services
+        .delete("meanwhile", &DeleteParams::default())
+        .await?;
+
+    rig.controller.restart().await?;
+    second.terminate()?;
+    let ended = Instant::now();
+    rig.leads(rig.controller.name(), HANDED_OVER).await?;
+    let handed_over = ended.elapsed();
+    second.delete().await?;
+    rig.link_is_ready().await?;
+    rig.proxy_is_right(FOLLOWS).await?;
+    let row = without_failures(&load.finish().await?)?;
+    Ok(row.with(format!(
+        "replaced after {}, handed over after {}",
+        seconds(replaced),
+        seconds(handed_over)
+    )))
 }

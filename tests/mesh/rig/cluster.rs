@@ -99,10 +99,11 @@ impl Cluster {
         .await
     }
 
-    /// Starts a Pod of a Deployment, which has no other.
+    /// Starts a Pod of a Deployment: its replica of this number.
     pub(crate) async fn start_pod_of(
         &mut self,
         deployment: &str,
+        replica: u8,
         ways: &[u16],
     ) -> anyhow::Result<Pod> {
         let found = self
@@ -110,7 +111,7 @@ impl Cluster {
             .await?;
         let template = PodTemplate {
             namespace: EXTENSION.to_owned(),
-            name: format!("{deployment}-0"),
+            name: format!("{deployment}-{replica}"),
             template: found["spec"]["template"].clone(),
         };
         Pod::start(self, template, ways).await
@@ -123,7 +124,7 @@ impl Cluster {
             .patch_status(GATEWAY, &PatchParams::default(), &Patch::Merge(status))
             .await
             .context("failed to give the gateway an address")?;
-        self.start_pod_of(GATEWAY, &[]).await
+        self.start_pod_of(GATEWAY, 0, &[]).await
     }
 
     /// The port of a server on loopback, also at the address that this cluster's Pods reach.

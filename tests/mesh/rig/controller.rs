@@ -6,7 +6,7 @@ use control_plane::eventually;
 use super::{
     cluster::{Cluster, EXTENSION},
     pod::Pod,
-    process::Process,
+    process::{Process, tail},
     wait::SOON,
 };
 
@@ -22,8 +22,12 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts it with the arguments of its Deployment. `ways` are the ports of API servers on loopback.
-    pub(crate) async fn start(cluster: &mut Cluster, ways: &[u16]) -> anyhow::Result<Self> {
+    /// Starts a replica with the arguments of its Deployment. `ways` are the ports of API servers on loopback.
+    pub(crate) async fn start(
+        cluster: &mut Cluster,
+        replica: u8,
+        ways: &[u16],
+    ) -> anyhow::Result<Self> {
         let found = cluster
             .get(&["deployment", DEPLOYMENT, "-n", EXTENSION])
             .await?;
@@ -38,8 +42,8 @@ impl Controller {
         let kubeconfig = cluster
             .plane
             .kubeconfig_through(cluster.plane.url(), &user, &GROUPS)?;
-        let pod = cluster.start_pod_of(DEPLOYMENT, ways).await?;
-        let log = cluster.place.logs.join("linkerd-mc.log");
+        let pod = cluster.start_pod_of(DEPLOYMENT, replica, ways).await?;
+        let log = cluster.place.logs.join(format!("linkerd-mc-{replica}.log"));
         let process = pod
             .program(env!("CARGO_BIN_EXE_linkerd-mc"), &arguments, log)
             .with("KUBECONFIG", &kubeconfig.display().to_string())
@@ -53,6 +57,26 @@ impl Controller {
     /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Tells it to end, as Kubernetes tells a Pod, and returns when it has.
+    pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
+        self.process.terminate()
+    }
+
+    /// Deletes its Pod; the process ends when this is dropped.
+    pub(crate) async fn delete(&self) -> anyhow::Result<()> {
+        self.pod.delete().await
+    }
+
+    /// Its name in the lease.
+    pub(crate) fn name(&self) -> &str {
+        &self.pod.name
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
+        tail(self.process.log())
     }
 
     /// Kills it if it runs, starts it again, and waits until it is ready.

@@ -132,6 +132,13 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Sends SIGTERM and returns when it has ended.
+    pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
+        run("kill", &["-s", "TERM", &self.pid().to_string()])?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Kills it if it runs, and starts it as before.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
         self.kill();
