@@ -1,6 +1,7 @@
 //! The cases: each does something to the rig, holds it under load, and leaves it as it was.
 
 mod controller;
+mod definition;
 mod export;
 mod gateway;
 mod outages;
@@ -24,7 +25,7 @@ use crate::{
 type Case = fn(&mut Rig) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
 
 /// All cases, in the order in which they run.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 9] = [
     ("all modes are reached and authenticated", |rig| {
         Box::pin(reach::all_modes(rig))
     }),
@@ -40,6 +41,7 @@ const CASES: [(&str, Case); 8] = [
     ("leader killed, then a rolling update", |rig| {
         Box::pin(controller::replicas(rig))
     }),
+    ("CRD upgraded", |rig| Box::pin(definition::upgraded(rig))),
     ("gateway's proxy killed and back", |rig| {
         Box::pin(gateway::killed(rig))
     }),
@@ -136,10 +138,13 @@ async fn stopped() {
 
 /// A row, if no request has failed.
 fn without_failures(tallies: &BTreeMap<String, Tally>) -> anyhow::Result<Row> {
-    for (name, tally) in tallies {
-        ensure!(tally.failed == 0, "{name}: {tally}");
-    }
-    Ok(Row::of(tallies))
+    let row = Row::of(tallies);
+    let told: Vec<String> = tallies
+        .iter()
+        .map(|(name, tally)| format!("\n    {name}: {tally}"))
+        .collect();
+    ensure!(row.failed == 0, "requests failed:{}", told.concat());
+    Ok(row)
 }
 
 /// The tally of a mirror.

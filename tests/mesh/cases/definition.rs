@@ -1,0 +1,59 @@
+//! What happens to the definition of Links.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::without_failures;
+use crate::{
+    load::Load,
+    rig::{Rig, mirrors::FOLLOWS},
+    table::Row,
+};
+
+const NAME: &str = "links.multicluster.linkerd.io";
+/// What Linkerd's own definition has of a Link's status.
+const ORIGINAL: [&str; 2] = ["mirrorServices", "federatedServices"];
+/// How long each definition is held under load.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// Links are defined as Linkerd's own extension does it, without most of the status, and then as our installation does
+/// it: an upgrade.
+pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = Load::start(&rig.client, &rig.targets().await?);
+    rig.proxy_is_right(FOLLOWS).await?;
+    let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
+    let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
+    rig.west.plane.kubectl(&patch).await?;
+    sleep(HOLD).await;
+    rig.west.install().await?;
+    sleep(HOLD).await;
+    // An upgrade replaces the controller too.
+    rig.controller.restart().await?;
+    rig.link_is_ready().await?;
+    rig.proxy_is_right(FOLLOWS).await?;
+    without_failures(&load.finish().await?)
+}
+
+/// The change that takes the status of our own away, in all versions.
+fn downgrade(definition: &Value) -> anyhow::Result<String> {
+    let versions = definition["spec"]["versions"].as_array();
+    let mut changes = Vec::new();
+    for (number, version) in versions.context("no versions")?.iter().enumerate() {
+        let status = "/schema/openAPIV3Schema/properties/status/properties";
+        let known = version.pointer(status).and_then(Value::as_object);
+        for field in known.into_iter().flat_map(|known| known.keys()) {
+            if !ORIGINAL.contains(&field.as_str()) {
+                let path = format!("/spec/versions/{number}{status}/{field}");
+                changes.push(json!({ "op": "remove", "path": path }));
+            }
+        }
+    }
+    ensure!(
+        !changes.is_empty(),
+        "the definition has no status of our own"
+    );
+    Ok(Value::from(changes).to_string())
+}
