@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -101,37 +101,54 @@ pub(crate) async fn until_answered(client: &Client, target: &Target) -> anyhow::
     }
 }
 
+/// What came of a load so far.
+struct Counts {
+    started: Instant,
+    /// Requests that were sent before do not count, from the start of the load.
+    from: Duration,
+    tallies: BTreeMap<String, Tally>,
+}
+
 /// A load that goes on until it is finished.
 pub(crate) struct Load {
     stop: CancellationToken,
-    tallies: Arc<Mutex<BTreeMap<String, Tally>>>,
+    counts: Arc<Mutex<Counts>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Load {
     /// Starts a load on each of these.
     pub(crate) fn start(client: &Client, targets: &[Target]) -> Self {
-        let (stop, tallies) = (CancellationToken::new(), Arc::default());
+        let stop = CancellationToken::new();
+        let counts = Arc::new(Mutex::new(Counts {
+            started: Instant::now(),
+            from: Duration::ZERO,
+            tallies: BTreeMap::new(),
+        }));
         let tasks = targets
             .iter()
             .map(|target| {
                 let (client, target) = (client.clone(), target.clone());
-                tokio::spawn(run(client, target, stop.clone(), Arc::clone(&tallies)))
+                tokio::spawn(run(client, target, stop.clone(), counts.clone()))
             })
             .collect();
         Self {
             stop,
-            tallies,
+            counts,
             tasks,
         }
     }
 
     /// What came of it so far, by the mirror's name.
     pub(crate) fn so_far(&self) -> BTreeMap<String, Tally> {
-        self.tallies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.counts).tallies.clone()
+    }
+
+    /// Counts from now on only.
+    pub(crate) fn count_anew(&self) {
+        let mut counts = lock(&self.counts);
+        counts.from = counts.started.elapsed();
+        counts.tallies.clear();
     }
 
     /// Ends it, waits for the last answers, and gives what came of it.
@@ -150,13 +167,8 @@ impl Drop for Load {
     }
 }
 
-async fn run(
-    client: Client,
-    target: Target,
-    stop: CancellationToken,
-    tallies: Arc<Mutex<BTreeMap<String, Tally>>>,
-) {
-    let started = Instant::now();
+async fn run(client: Client, target: Target, stop: CancellationToken, counts: Arc<Mutex<Counts>>) {
+    let started = lock(&counts).started;
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked = JoinSet::new();
@@ -165,7 +177,7 @@ async fn run(
             () = stop.cancelled() => break,
             _ = ticks.tick() => {}
         }
-        let (client, target, tallies) = (client.clone(), target.clone(), tallies.clone());
+        let (client, target, counts) = (client.clone(), target.clone(), counts.clone());
         let sent = started.elapsed();
         asked.spawn(async move {
             let answer = client.get(target.address, &target.host).await;
@@ -173,10 +185,17 @@ async fn run(
                 error: Some(format!("{error:#}")),
                 ..Answer::default()
             });
-            let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.entry(target.name).or_default().count(answer, sent);
+            let mut counts = lock(&counts);
+            if let Some(sent) = sent.checked_sub(counts.from) {
+                let tally = counts.tallies.entry(target.name).or_default();
+                tally.count(answer, sent);
+            }
         });
         while asked.try_join_next().is_some() {}
     }
     while asked.join_next().await.is_some() {}
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,6 @@ use tokio::time::{Instant, sleep};
 
 use super::without_failures;
 use crate::{
-    load::Load,
     rig::{NAMESPACE, Rig, mirrors::FOLLOWS, workloads::service},
     table::{Row, seconds},
 };
@@ -24,8 +23,7 @@ const HANDED_OVER: Duration = Duration::from_secs(5);
 
 /// It is killed again and again: requests do not notice.
 pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
     for _ in 0..TIMES {
         rig.controller.kill();
         sleep(HOLD).await;
@@ -40,8 +38,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
 /// Of two replicas the leader is killed, and then replaced as in a rolling update.
 pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut second = rig.start_replica(1).await?;
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
 
     rig.controller.kill();
     let killed = Instant::now();

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 
 use super::without_failures;
 use crate::{
-    load::Load,
     rig::{Rig, mirrors::FOLLOWS},
     table::Row,
 };
@@ -22,8 +21,7 @@ const HOLD: Duration = Duration::from_secs(10);
 /// Links are defined as Linkerd's own extension does it, without most of the status, and then as our installation does
 /// it: an upgrade.
 pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
     let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
     let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
     rig.west.plane.kubectl(&patch).await?;

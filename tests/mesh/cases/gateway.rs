@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{of, without_failures};
 use crate::{
-    load::{Load, until_answered},
+    load::until_answered,
     rig::{
         Rig, condition_of,
         mirrors::{FOLLOWS, GATED},
@@ -22,8 +22,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let probe = &link["spec"]["probeSpec"];
     let period = duration(probe["period"].as_str())?;
     let threshold = probe["failureThreshold"].as_str().unwrap_or("3").parse()?;
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
 
     rig.gateway.proxy.kill();
     let killed = Instant::now();

@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 
 use super::without_failures;
 use crate::{
-    load::Load,
     rig::{
         NAMESPACE, Rig, condition_of,
         mirrors::FOLLOWS,
@@ -25,8 +24,7 @@ const OURS: Duration = Duration::from_secs(10);
 
 /// No name of a gateway resolves: it stays alive, and so do its mirrors.
 pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
     let before = rig.dns.unanswered();
     rig.dns.away(true);
     let until = Instant::now() + DNS_AWAY;
@@ -55,8 +53,7 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
     let template = PodTemplate::app(NAMESPACE, "web-2", "web").host_of("db");
     let new = Pod::start(&mut rig.east, template, &[]).await?;
     new.set_ready(false).await?;
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
 
     rig.east_api.set(Fault::Refuse);
     let until = Instant::now() + API_AWAY;

@@ -22,8 +22,7 @@ const HOLD: Duration = Duration::from_secs(10);
 
 /// Each mode reaches all Pods that it should, and these know who asks.
 pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
-    let load = Load::start(&rig.client, &rig.targets().await?);
-    rig.proxy_is_right(FOLLOWS).await?;
+    let load = rig.load().await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
     let row = without_failures(&tallies)?;

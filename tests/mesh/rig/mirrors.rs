@@ -11,7 +11,10 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::ListParams};
 
 use super::{NAMESPACE, Rig, pod::Pod, wait::SOON, workloads::PORT};
-use crate::{helper::APP_PORT, load::Target};
+use crate::{
+    helper::APP_PORT,
+    load::{Load, Target, until_answered},
+};
 
 /// Mirrors of the Services of `east`: through the gateway, by remote discovery, and as a member.
 pub(crate) const GATED: &str = "gated-east";
@@ -34,13 +37,19 @@ impl Rig {
         Ok(target(mirror, address))
     }
 
-    /// Where the mirrors of all modes are asked for.
-    pub(crate) async fn targets(&self) -> anyhow::Result<Vec<Target>> {
+    /// Starts a load on the mirrors of all modes, and counts from when all is well.
+    pub(crate) async fn load(&self) -> anyhow::Result<Load> {
         let mut targets = Vec::new();
         for mirror in MODES {
             targets.push(self.target(mirror).await?);
         }
-        Ok(targets)
+        let load = Load::start(&self.client, &targets);
+        self.proxy_is_right(FOLLOWS).await?;
+        for target in &targets {
+            until_answered(&self.client, target).await?;
+        }
+        load.count_anew();
+        Ok(load)
     }
 
     /// What a proxy should balance a mirror over.
