@@ -4,8 +4,11 @@ mod controller;
 mod definition;
 mod export;
 mod gateway;
+mod modes;
 mod outages;
 mod reach;
+mod take_over;
+mod unlink;
 
 use std::{
     collections::BTreeMap, future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Instant,
@@ -46,6 +49,15 @@ const CASES: &[(&str, Case)] = &[
         Box::pin(gateway::killed(rig))
     }),
     ("local DNS away 30 s", |rig| Box::pin(outages::dns(rig))),
+    ("take over from the original", |rig| {
+        Box::pin(take_over::under_load(rig))
+    }),
+    ("mode switched, each held 30 s", |rig| {
+        Box::pin(modes::switched(rig))
+    }),
+    ("unlink --apply and link", |rig| {
+        Box::pin(unlink::applied(rig))
+    }),
     // The last: afterwards the watches of Linkerd come back one by one, within half a minute.
     ("target API server away 60 s", |rig| {
         Box::pin(outages::target_api(rig))

@@ -61,6 +61,11 @@ impl Rig {
         }
     }
 
+    /// What a proxy should balance the federated Service over while the clusters are not linked.
+    pub(crate) fn expected_unlinked(&self) -> BTreeSet<SocketAddr> {
+        endpoints(&self.west_pods)
+    }
+
     /// Waits until the client's proxy is right about the mirrors of all modes. There has to be a load on them.
     pub(crate) async fn proxy_is_right(&self, limit: Duration) -> anyhow::Result<()> {
         for mirror in MODES {
