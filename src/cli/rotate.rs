@@ -40,7 +40,7 @@ Examples:
   linkerd-mc rotate --cluster-name east --to west --dry-run
 
   # All links whose credentials are older than 30 days, for a CronJob
-  linkerd-mc rotate --all --to west --older-than 720h -o json
+  linkerd-mc rotate --all --to west --older-than 30d -o json
 
 Exit codes: 0 done, or nothing to do; 1 a link failed: its old token works.";
 
@@ -66,8 +66,8 @@ pub(crate) struct Rotate {
     /// Context of the source cluster [default: --context, or the current one]
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     to: Option<String>,
-    /// Only credentials that are older than this, or end within this time
-    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    /// Only credentials that are older than this, or end within this time; 30d is 30 days
+    #[arg(long, value_name = "DURATION", value_parser = age)]
     older_than: Option<Duration>,
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
@@ -102,7 +102,7 @@ enum Format {
 #[serde(rename_all = "camelCase")]
 struct Outcome {
     cluster: String,
-    result: Outcomes,
+    result: Ending,
     /// Why it failed, or nothing was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -112,7 +112,7 @@ struct Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcomes {
+enum Ending {
     /// New credentials are in use, and the old token is revoked or kept on purpose.
     Rotated,
     /// The credentials are young enough.
@@ -130,7 +130,7 @@ pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;
         output::data(&format!("{document}\n"))?;
     }
-    let failed = |outcome: &Outcome| outcome.result == Outcomes::Failed;
+    let failed = |outcome: &Outcome| outcome.result == Ending::Failed;
     Ok(if outcomes.iter().any(failed) {
         ExitCode::FAILURE
     } else {
@@ -187,7 +187,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
             Err(error) => (rotation.keep().0, Err(anyhow::anyhow!("{error:#}"))),
         };
         outcomes.push(match ended {
-            Ok(()) => Outcome::new(&cluster, Outcomes::Rotated, None, done),
+            Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, done),
             Err(error) => Outcome::failed(&cluster, &error, done),
         });
     }
@@ -248,8 +248,17 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
     Ok(chosen)
 }
 
+/// A Go duration, or days.
+fn age(text: &str) -> Result<Duration, String> {
+    let days = text.trim().strip_suffix('d').map(str::parse::<u32>);
+    match days {
+        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
+        _ => args::duration(text).map_err(|error| error.to_string()),
+    }
+}
+
 impl Outcome {
-    fn new(cluster: &str, result: Outcomes, reason: Option<String>, done: Done) -> Self {
+    fn new(cluster: &str, result: Ending, reason: Option<String>, done: Done) -> Self {
         Self {
             cluster: cluster.to_owned(),
             result,
@@ -261,6 +270,21 @@ impl Outcome {
     /// Says what failed, too.
     fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
         output::error(error);
-        Self::new(cluster, Outcomes::Failed, Some(format!("{error:#}")), done)
+        Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_is_in_days_or_as_all_durations() {
+        let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
+        assert_eq!(age("30d"), hours(720));
+        assert_eq!(age("720h"), hours(720));
+        for text in ["d", "1.5d", "-1d", "soon", ""] {
+            assert!(age(text).is_err(), "{text:?}");
+        }
     }
 }

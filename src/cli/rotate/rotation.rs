@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Outcomes, Rotate,
+    Ending, Rotate,
     credentials::{Account, Credentials},
     restart::DESTINATION,
     tokens::{Token, Tokens, link_id},
@@ -82,7 +82,7 @@ pub(super) enum Step<'a> {
     /// Both Secrets have new credentials, and the controller uses them.
     Written(Box<Rotation<'a>>),
     /// There is nothing more to do, for this reason.
-    Ended(Outcomes, String),
+    Ended(Ending, String),
 }
 
 impl<'a> Rotation<'a> {
@@ -155,14 +155,11 @@ impl<'a> Rotation<'a> {
         let tokens = Tokens::of(&self.target, &self.account, &self.id);
         let there = tokens.list().await?;
         if let Some(reason) = args.older_than.and_then(|age| self.is_young(&there, age)) {
-            return Ok(Step::Ended(Outcomes::Skipped, reason));
+            return Ok(Step::Ended(Ending::Skipped, reason));
         }
         let begun = self.begun(&there);
         if args.dry_run {
-            return Ok(Step::Ended(
-                Outcomes::Planned,
-                self.plan(&there, begun, args),
-            ));
+            return Ok(Step::Ended(Ending::Planned, self.plan(&there, begun, args)));
         }
         let found = begun.map(|token| (token.name.clone(), token.text.clone()));
         let (name, token) = if let Some((name, token)) = found {
