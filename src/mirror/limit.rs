@@ -44,11 +44,6 @@ impl LeftOut {
         self.services.contains(service)
     }
 
-    /// Whether this one may be left out.
-    pub fn may_be(&self, service: &(String, String)) -> bool {
-        self.names(service) || !self.is_complete()
-    }
-
     /// The names that are known.
     pub fn services(&self) -> &Names {
         &self.services

@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{
+    api::labels as l,
+    mirror::fixtures::{svc, target, world},
+};
 
 fn id(n: usize) -> (String, String) {
     (format!("ns-{}", n % 2), format!("svc-{n}"))
@@ -48,6 +52,47 @@ fn without_a_limit_everything_is_taken_in() {
     assert!(limit.admits("ns", "new"));
     limit.gone("ns", "new");
     assert!(!limit.is_stale());
+    // There is nothing to remember.
+    assert!(limit.taken.is_empty());
+}
+
+#[test]
+fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
+    let mut limit = Limit::of(2);
+    assert_eq!(limit.most(), 2);
+    listed(&mut limit, &[1].into());
+    let ((namespace, name), (_, other)) = (id(3), id(5));
+    assert!(limit.admits(&namespace, &name) && !limit.is_stale());
+    listed(&mut limit, &[1, 3, 5].into());
+    limit.gone(&namespace, "never-seen");
+    assert!(!limit.is_stale());
+    // One that was left out is no longer there.
+    limit.gone(&namespace, &other);
+    assert!(limit.is_stale());
+}
+
+#[test]
+fn what_is_left_out_can_be_forgotten() {
+    let mut left_out = LeftOut::default();
+    left_out.add(id(1));
+    left_out.add(id(2));
+    left_out.retain(|service| *service == id(1));
+    assert_eq!(left_out.services(), &names([1]));
+}
+
+#[test]
+fn what_stands_for_a_cluster_names_its_services() {
+    let federated = svc("all-federated")
+        .label(l::MIRRORED_SERVICE, "true")
+        .annotation(l::REMOTE_DISCOVERY, "all@east");
+    let world = world().linked(target("east"), &[], &[]).local(&[
+        svc("web-east").mirrored_by_linkerd("east", "web"),
+        svc("web-west").mirrored_by_linkerd("west", "web"),
+        federated,
+    ]);
+    let own = |service: &str| ("ns".to_owned(), service.to_owned());
+    assert_eq!(world.stands_for("east"), [own("web"), own("all")].into());
+    assert_eq!(world.stands_for("west"), [own("web")].into());
 }
 
 #[test]
@@ -57,9 +102,7 @@ fn only_so_many_names_are_kept() {
     let (_, left_out) = listed(&mut limit, &there);
     assert_eq!(left_out.services().len(), NAMED);
     assert_eq!(left_out.unnamed(), 10);
-    let (named, not) = (id(1), id(NAMED + 5));
-    assert!(left_out.names(&named) || left_out.may_be(&not));
-    assert!(left_out.may_be(&("other".to_owned(), "any".to_owned())));
+    assert!(left_out.names(&id(1)) && !left_out.names(&("ns".to_owned(), "none".to_owned())));
     assert!(!left_out.is_complete() && !left_out.is_empty());
 }
 
@@ -70,6 +113,15 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
     for n in 0..3 {
         assert!(!listing.is_over(), "{n}");
         listing.put("ns", &n.to_string(), Arc::new(n), |n| id(*n));
+    }
+    assert!(listing.is_over());
+    // Those that were there before count as well.
+    let mut limit = Limit::of(2).first(&names([0, 2]));
+    let mut listing = limit.list();
+    for n in [0, 2, 4] {
+        assert!(!listing.is_over(), "{n}");
+        let (namespace, name) = id(n);
+        listing.put(&namespace, &name, Arc::new(n), |n| id(*n));
     }
     assert!(listing.is_over());
 }
