@@ -335,8 +335,9 @@ fn within<T: Grouped>(
     let mut listing = limit.list();
     for item in items {
         let object: T = item.into();
-        let (namespace, name) = object.metadata().id();
-        listing.put(&namespace, &name, Arc::new(object), &service);
+        let metadata = object.metadata();
+        let number = listing.number(metadata.namespace(), metadata.name());
+        listing.put(number, Arc::new(object), &service);
     }
     let (taken, left_out) = listing.end(service);
     let mut objects = Objects::default();

@@ -224,15 +224,15 @@ where
                 WatchEvent::Error(_) => continue,
             };
             version = object.resource_version().unwrap_or_default();
-            let (namespace, name) = id(&object);
+            let number = number(&object, |namespace, name| limit.number(namespace, name));
             let object = kept(object);
             let change = if is_there && listener.keeps(&object) {
-                if !limit.admits(&namespace, &name) {
+                if !limit.admits(number) {
                     continue;
                 }
                 Change::Apply(object)
             } else {
-                limit.gone(&namespace, &name);
+                limit.gone(number);
                 Change::Delete(object)
             };
             if !listener.tell(change).await {
@@ -274,10 +274,10 @@ where
         backoff.answered();
         for object in page.items {
             seen += 1;
-            let (namespace, name) = id(&object);
+            let number = number(&object, |namespace, name| listing.number(namespace, name));
             let object = kept(object);
             if listener.keeps(&object) {
-                listing.put(&namespace, &name, object, service);
+                listing.put(number, object, service);
             }
         }
         if listing.is_over() && seen / ENDLESS > most {
@@ -354,11 +354,11 @@ impl Life {
     }
 }
 
-/// Namespace and name.
-fn id(object: &impl Resource) -> (String, String) {
+/// The number by which a limit knows an object.
+fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> u64 {
     let metadata = object.meta();
-    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    (part(&metadata.namespace), part(&metadata.name))
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    of(namespace, metadata.name.as_deref().unwrap_or_default())
 }
 
 /// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody

@@ -112,10 +112,9 @@ impl Limit {
         self.most
     }
 
-    /// Begins to take in a list of all there is.
+    /// Begins to take in a list of all there is. Nothing of it counts before its end.
     pub fn list<T>(&mut self) -> Listing<'_, T> {
         Listing {
-            before: std::mem::take(&mut self.taken),
             limit: self,
             kept: Vec::new(),
             new: Vec::new(),
@@ -124,12 +123,11 @@ impl Limit {
         }
     }
 
-    /// An object is there, in a new state. Returns whether it is taken in.
-    pub fn admits(&mut self, namespace: &str, name: &str) -> bool {
+    /// The object of this number is there, in a new state. Returns whether it is taken in.
+    pub fn admits(&mut self, number: u64) -> bool {
         if !self.is_limited() {
             return true;
         }
-        let number = self.number(namespace, name);
         let has_room = self.taken.len() < self.most;
         let is_taken = self.taken.contains(&number) || has_room;
         if is_taken {
@@ -141,10 +139,9 @@ impl Limit {
         is_taken
     }
 
-    /// An object is no longer there.
-    pub fn gone(&mut self, namespace: &str, name: &str) {
+    /// The object of this number is no longer there.
+    pub fn gone(&mut self, number: u64) {
         if self.is_limited() {
-            let number = self.number(namespace, name);
             let made_room = self.taken.remove(&number) && !self.left.is_empty();
             self.stale |= made_room || self.left.remove(&number);
         }
@@ -159,8 +156,13 @@ impl Limit {
         self.most < usize::MAX
     }
 
-    fn number(&self, namespace: &str, name: &str) -> u64 {
-        self.numbers.hash_one((namespace, name))
+    /// The number of an object. Without a limit none is looked at.
+    pub fn number(&self, namespace: &str, name: &str) -> u64 {
+        if self.is_limited() {
+            self.numbers.hash_one((namespace, name))
+        } else {
+            0
+        }
     }
 }
 
@@ -168,7 +170,6 @@ impl Limit {
 #[derive(Debug)]
 pub struct Listing<'a, T> {
     limit: &'a mut Limit,
-    before: HashSet<u64>,
     kept: Vec<(u64, Arc<T>)>,
     new: Vec<(u64, Arc<T>)>,
     left_out: LeftOut,
@@ -176,16 +177,14 @@ pub struct Listing<'a, T> {
 }
 
 impl<T> Listing<'_, T> {
+    /// As [`Limit::number`].
+    pub fn number(&self, namespace: &str, name: &str) -> u64 {
+        self.limit.number(namespace, name)
+    }
+
     /// Takes in the next object. `service` tells of which Service it is, should it be left out.
-    pub fn put(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        object: Arc<T>,
-        service: impl Fn(&T) -> (String, String),
-    ) {
-        let number = self.limit.number(namespace, name);
-        let place = if self.before.contains(&number) {
+    pub fn put(&mut self, number: u64, object: Arc<T>, service: impl Fn(&T) -> (String, String)) {
+        let place = if self.limit.taken.contains(&number) {
             &mut self.kept
         } else {
             &mut self.new

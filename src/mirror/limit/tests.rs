@@ -14,12 +14,21 @@ fn id(n: usize) -> (String, String) {
     (format!("ns-{}", n % 2), format!("svc-{n}"))
 }
 
+fn number(limit: &Limit, n: usize) -> u64 {
+    let (namespace, name) = id(n);
+    limit.number(&namespace, &name)
+}
+
+fn put(listing: &mut Listing<'_, usize>, n: usize) {
+    let number = number(listing.limit, n);
+    listing.put(number, Arc::new(n), |n| id(*n));
+}
+
 /// Takes in a list. Returns what was taken in, and what was left out.
 fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, LeftOut) {
     let mut listing = limit.list();
     for n in there {
-        let (namespace, name) = id(*n);
-        listing.put(&namespace, &name, Arc::new(*n), |n| id(*n));
+        put(&mut listing, *n);
     }
     let (taken, left_out) = listing.end(|n| id(*n));
     (taken.iter().map(|n| **n).collect(), left_out)
@@ -44,13 +53,24 @@ fn what_is_taken_in_keeps_its_place() {
 }
 
 #[test]
+fn list_that_breaks_off_changes_nothing() {
+    let mut limit = Limit::of(1);
+    listed(&mut limit, &[8].into());
+    let mut listing = limit.list();
+    put(&mut listing, 1);
+    drop(listing);
+    let (taken, left_out) = listed(&mut limit, &[1, 8].into());
+    assert_eq!((taken, left_out.services()), ([8].into(), &names([1])));
+}
+
+#[test]
 fn without_a_limit_everything_is_taken_in() {
     let mut limit = Limit::default();
     let all: BTreeSet<usize> = (0..100).collect();
     let (taken, left_out) = listed(&mut limit, &all);
     assert_eq!((taken, left_out.is_empty()), (all, true));
-    assert!(limit.admits("ns", "new"));
-    limit.gone("ns", "new");
+    assert!(limit.admits(number(&limit, 200)));
+    limit.gone(number(&limit, 200));
     assert!(!limit.is_stale());
     // There is nothing to remember.
     assert!(limit.taken.is_empty());
@@ -61,13 +81,12 @@ fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
     let mut limit = Limit::of(2);
     assert_eq!(limit.most(), 2);
     listed(&mut limit, &[1].into());
-    let ((namespace, name), (_, other)) = (id(3), id(5));
-    assert!(limit.admits(&namespace, &name) && !limit.is_stale());
+    assert!(limit.admits(number(&limit, 3)) && !limit.is_stale());
     listed(&mut limit, &[1, 3, 5].into());
-    limit.gone(&namespace, "never-seen");
+    limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
     // One that was left out is no longer there.
-    limit.gone(&namespace, &other);
+    limit.gone(number(&limit, 5));
     assert!(limit.is_stale());
 }
 
@@ -112,7 +131,7 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
     let mut listing = limit.list();
     for n in 0..3 {
         assert!(!listing.is_over(), "{n}");
-        listing.put("ns", &n.to_string(), Arc::new(n), |n| id(*n));
+        put(&mut listing, n);
     }
     assert!(listing.is_over());
     // Those that were there before count as well.
@@ -120,8 +139,7 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
     let mut listing = limit.list();
     for n in [0, 2, 4] {
         assert!(!listing.is_over(), "{n}");
-        let (namespace, name) = id(n);
-        listing.put(&namespace, &name, Arc::new(n), |n| id(*n));
+        put(&mut listing, n);
     }
     assert!(listing.is_over());
 }
@@ -154,9 +172,8 @@ proptest! {
             match step {
                 Step::Comes(n) => {
                     there.insert(n);
-                    let (namespace, name) = id(n);
                     let known = taken.contains(&n);
-                    if limit.admits(&namespace, &name) {
+                    if limit.admits(number(&limit, n)) {
                         taken.insert(n);
                     } else {
                         prop_assert!(!known);
@@ -164,8 +181,7 @@ proptest! {
                 }
                 Step::Goes(n) => {
                     if there.remove(&n) {
-                        let (namespace, name) = id(n);
-                        limit.gone(&namespace, &name);
+                        limit.gone(number(&limit, n));
                         taken.remove(&n);
                     }
                 }
