@@ -279,10 +279,7 @@ impl World {
                 ));
                 keys.push(Key::federated(namespace, service.metadata.name()));
             }
-        }
-        for (target, entry) in self.active() {
-            let left_out = entry.remote.iter().flat_map(|remote| &remote.left_out);
-            for left in left_out {
+            for left in entry.remote.iter().flat_map(|remote| &remote.left_out) {
                 keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
             }
         }

@@ -178,12 +178,15 @@ pub(super) fn plain(
         local: name.clone(),
         note,
     };
-    let mut by_gateway = context.mirror(Mode::Gateway, false);
-    by_gateway.uid = desired.uid;
+    let by_gateway;
     let mut note = None;
     let (slices, problem) = match mode {
         Mode::RemoteDiscovery if actual.iter().any(|slice| endpoints::is_ours(slice)) => {
             // Streams that began in gateway mode go on with them, and new ones do not look at them.
+            by_gateway = Desired {
+                uid: desired.uid,
+                ..context.mirror(Mode::Gateway, false)
+            };
             let slices = context.through(actual).ok().map(|through| {
                 let backed = true; // its slices are not watched in this mode
                 endpoints::through_gateway(&by_gateway, &Through { backed, ..through })
