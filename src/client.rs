@@ -17,8 +17,8 @@ use kube::{
 };
 
 pub use self::credentials::{
-    CredentialsError, credentials_expiry, credentials_fingerprint, credentials_identity,
-    from_credentials, token_fingerprint, watcher_from_credentials,
+    CredentialsError, credentials_expiry, credentials_identity, fingerprint, from_credentials,
+    token_claims, token_fingerprint, watcher_from_credentials,
 };
 pub use self::multiplexed::multiplexed;
 use crate::hint::{HintExt as _, fail, one_line};

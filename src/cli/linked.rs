@@ -203,6 +203,20 @@ pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<
     Ok(objects.into_iter().map(|object| object.link).collect())
 }
 
+/// A hint for who names a cluster that is not linked: which are. `where_else` says where other Links may be.
+pub(super) fn known_clusters(links: &[Link], where_else: &str) -> String {
+    let mut names: Vec<&str> = links
+        .iter()
+        .map(|link| link.spec.target_cluster_name.as_str())
+        .collect();
+    names.sort_unstable();
+    if names.is_empty() {
+        format!("there are no Links at all; {where_else}")
+    } else {
+        format!("linked clusters: {}", names.join(", "))
+    }
+}
+
 /// What Linkerd's own `link` and `controllers` made for this link. We make nothing with this label but Services.
 async fn leftovers(
     cluster: &Cluster,

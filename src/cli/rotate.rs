@@ -21,7 +21,7 @@ use super::{
     args::{self, Global},
     cluster::{Cluster, block_on},
     complete,
-    linked::links,
+    linked::{known_clusters, links},
     output,
     progress::spin,
 };
@@ -183,8 +183,8 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
         let cluster = rotation.cluster().to_owned();
         let (done, ended) = match &restarted {
             Ok(true) => rotation.revoke(args.revoke_shared).await,
-            Ok(false) => rotation.keep(),
-            Err(error) => (rotation.keep().0, Err(anyhow::anyhow!("{error:#}"))),
+            Ok(false) => (rotation.keep(), Ok(())),
+            Err(error) => (rotation.keep(), Err(anyhow::anyhow!("{error:#}"))),
         };
         outcomes.push(match ended {
             Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, done),
@@ -215,11 +215,10 @@ async fn restarted(source: &Source, args: &Rotate) -> anyhow::Result<bool> {
 /// The Links that are asked for, at least one.
 async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
     let known = links(&source.cluster, &source.namespace).await?;
-    let mut names: Vec<String> = known
-        .iter()
-        .map(|link| link.spec.target_cluster_name.clone())
-        .collect();
-    names.sort();
+    let hint = known_clusters(
+        &known,
+        "--namespace says where to look, --to in which cluster",
+    );
     let wanted = args.cluster_name.as_ref().map(ToString::to_string);
     let chosen: Vec<Link> = known
         .into_iter()
@@ -231,12 +230,6 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
         .collect();
     if chosen.is_empty() {
         let what = wanted.map_or_else(|| "any cluster".to_owned(), |name| format!("{name:?}"));
-        let hint = if names.is_empty() {
-            "there are no Links at all; --namespace says where to look, --to in which cluster"
-                .to_owned()
-        } else {
-            format!("linked clusters: {}", names.join(", "))
-        };
         return Err(fail(
             format!(
                 "no Link in the namespace {:?} is to {what}",

@@ -13,7 +13,7 @@ use super::{
     cluster::{Cluster, block_on},
     complete,
     inventory::delete,
-    linked::{Linked, Mirrors, links},
+    linked::{Linked, Mirrors, known_clusters, links},
     output,
     progress::spin,
 };
@@ -208,16 +208,7 @@ async fn mirrors_left(
 
 async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
     let known = links(cluster, &args.namespace).await.unwrap_or_default();
-    let mut names: Vec<_> = known
-        .into_iter()
-        .map(|link| link.spec.target_cluster_name)
-        .collect();
-    names.sort();
-    let hint = if names.is_empty() {
-        "there are no Links at all; --namespace says where to look".to_owned()
-    } else {
-        format!("linked clusters: {}", names.join(", "))
-    };
+    let hint = known_clusters(&known, "--namespace says where to look");
     fail(
         format!(
             "nothing links the cluster {:?} to the namespace {:?}",

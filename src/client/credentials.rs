@@ -75,18 +75,27 @@ async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
 ///
 /// `None` when it never does, and when there is no such token.
 pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
-    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
-    let token = token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)?;
-    let claims = token.split('.').nth(1)?;
-    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
-/// A short name for the kubeconfig of a credentials Secret that tells nothing of it: the start of its SHA-256, 16
-/// hexadecimal digits. A token has far too many possible values to be found by trying.
-pub fn credentials_fingerprint(kubeconfig_bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, kubeconfig_bytes);
+/// What a token says of itself: the claims of a JWT, which is not verified.
+pub fn token_claims(token: &str) -> Option<serde_json::Value> {
+    let claims = token.split('.').nth(1)?;
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+    serde_json::from_slice(&claims).ok()
+}
+
+/// The token of the user of a kubeconfig's current context.
+fn credentials_token(kubeconfig_bytes: &[u8]) -> Option<String> {
+    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
+    token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)
+}
+
+/// A short name for something that tells nothing of it, such as the kubeconfig of a credentials Secret: the start of its
+/// SHA-256, 16 hexadecimal digits. A token has far too many possible values to be found by trying.
+pub fn fingerprint(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let (start, _) = digest
         .as_ref()
         .split_first_chunk::<8>()
@@ -94,11 +103,9 @@ pub fn credentials_fingerprint(kubeconfig_bytes: &[u8]) -> String {
     format!("{:016x}", u64::from_be_bytes(*start))
 }
 
-/// A short name for the token of a credentials Secret, as [`credentials_fingerprint`]; `None` if there is none.
+/// The [`fingerprint`] of the token of a credentials Secret; `None` if there is none.
 pub fn token_fingerprint(kubeconfig_bytes: &[u8]) -> Option<String> {
-    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
-    let token = token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)?;
-    Some(credentials_fingerprint(token.as_bytes()))
+    credentials_token(kubeconfig_bytes).map(|token| fingerprint(token.as_bytes()))
 }
 
 /// The kubeconfig in `bytes`, reduced to its current context, which is found to be harmless.
@@ -198,7 +205,7 @@ users:
 
     #[test]
     fn fingerprint_is_the_start_of_sha_256() {
-        assert_eq!(credentials_fingerprint(b"abc"), "ba7816bf8f01cfea");
+        assert_eq!(fingerprint(b"abc"), "ba7816bf8f01cfea");
     }
 
     const SERVER: &str = "server: 'https://192.0.2.1:6443'";

@@ -1,11 +1,13 @@
 //! The kubeconfig of a link: whose token it holds, and the same with another token.
 
 use anyhow::Context as _;
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::manifests::{kubeconfig::Secret, yaml};
+use crate::{
+    client::token_claims,
+    manifests::{kubeconfig::Secret, yaml},
+};
 
 /// A kubeconfig with a token. No `Debug`: it holds credentials.
 #[derive(Clone)]
@@ -45,9 +47,7 @@ impl Credentials {
 
     /// Whose token it is; `None` for one that is no ServiceAccount's.
     pub(super) fn account(&self) -> Option<Account> {
-        let claims = self.token.expose().split('.').nth(1)?;
-        let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
-        let claims: Value = serde_json::from_slice(&claims).ok()?;
+        let claims = token_claims(self.token.expose())?;
         let subject = claims.get("sub")?.as_str()?;
         let (namespace, name) = subject
             .strip_prefix("system:serviceaccount:")?
@@ -73,6 +73,8 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+
     use super::*;
 
     fn token(claims: &str) -> String {

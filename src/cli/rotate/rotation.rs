@@ -20,7 +20,7 @@ use super::{
 use crate::{
     api::{labels, link::Link},
     cli::{cluster::Cluster, output, progress::Progress},
-    client::credentials_fingerprint,
+    client::fingerprint,
     controller::clock,
     hint::{HintExt as _, fail},
     manifests::kubeconfig::Secret,
@@ -58,6 +58,8 @@ pub(super) struct Rotation<'a> {
     own: Stored,
     /// What Linkerd reads; it may be missing.
     linkerd: Vec<Stored>,
+    /// Name of the new token Secret, once there is one.
+    new: Option<String>,
     done: Done,
 }
 
@@ -140,6 +142,7 @@ impl<'a> Rotation<'a> {
             account,
             own,
             linkerd,
+            new: None,
             done: Done::default(),
         })
     }
@@ -176,6 +179,7 @@ impl<'a> Rotation<'a> {
             (name, text)
         };
         self.done.token_secret = Some(format!("{}/{name}", self.account.namespace));
+        self.new = Some(name);
         let fingerprint = self.put(&self.own, &token).await?;
         self.in_use(&fingerprint, args.wait).await?;
         self.say("the controller uses the new credentials");
@@ -263,7 +267,7 @@ impl<'a> Rotation<'a> {
     /// Writes a kubeconfig with another token, and nothing else of it. Returns its fingerprint.
     async fn put(&self, stored: &Stored, token: &Secret) -> anyhow::Result<String> {
         let kubeconfig = stored.credentials.with_token(token)?;
-        let fingerprint = credentials_fingerprint(kubeconfig.expose().as_bytes());
+        let fingerprint = fingerprint(kubeconfig.expose().as_bytes());
         let data = ByteString(kubeconfig.expose().as_bytes().to_vec());
         let patch = json!({
             // Somebody may have written it meanwhile.
@@ -331,11 +335,9 @@ impl<'a> Rotation<'a> {
     }
 
     async fn try_revoke(&mut self, shared: bool) -> anyhow::Result<()> {
-        let new = self.done.token_secret.clone().unwrap_or_default();
-        let new = new.rsplit('/').next().unwrap_or_default().to_owned();
         let tokens = Tokens::of(&self.target, &self.account, &self.id);
         let there = tokens.list().await?;
-        let (revoked, kept) = self.old(&there, Some(&new), shared);
+        let (revoked, kept) = self.old(&there, self.new.as_deref(), shared);
         for name in revoked {
             tokens.revoke(&name).await?;
             self.done
@@ -362,8 +364,8 @@ impl<'a> Rotation<'a> {
     }
 
     /// Leaves the old tokens as they are.
-    pub(super) fn keep(self) -> (Done, anyhow::Result<()>) {
-        (self.done, Ok(()))
+    pub(super) fn keep(self) -> Done {
+        self.done
     }
 
     fn say(&self, what: &str) {

@@ -159,5 +159,5 @@ pub(super) async fn link_id(
         .await?;
     let uid = system.uid().context("kube-system has no UID")?;
     let text = format!("{uid}/{namespace}/{cluster}");
-    Ok(crate::client::credentials_fingerprint(text.as_bytes()))
+    Ok(crate::client::fingerprint(text.as_bytes()))
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::k8s::Service,
-    client::{credentials_expiry, credentials_fingerprint},
+    client::{credentials_expiry, fingerprint},
     controller::{
         clock,
         metrics::{Cache, Kind},
@@ -170,8 +170,7 @@ impl Engine {
         state.current = state.pending.take().map(|pending| pending.session);
         let in_use = state.current.as_ref().map(|session| &session.spec);
         let expiry = in_use.and_then(|spec| credentials_expiry(&spec.kubeconfig));
-        state.facts.credentials_in_use =
-            in_use.map(|spec| credentials_fingerprint(&spec.kubeconfig));
+        state.facts.credentials_in_use = in_use.map(|spec| fingerprint(&spec.kubeconfig));
         self.metrics.credentials_expire(link, expiry);
         state.set_credentials(Some(Ok(())));
         state.take_troubles(troubles.unwrap_or_default());
