@@ -10,6 +10,7 @@ mod completions;
 mod fleet;
 mod gateways;
 mod graph;
+mod hand_back;
 mod install;
 mod inventory;
 mod link;
@@ -56,6 +57,7 @@ enum Command {
     Rotate(Box<rotate::Rotate>),
     Unlink(unlink::Unlink),
     Uninstall(uninstall::Uninstall),
+    HandBack(hand_back::HandBack),
     Completions(completions::Completions),
     Man(completions::Man),
     Check(check::Check),
@@ -122,6 +124,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Rotate(args) => return rotate::run(&cli.global, args),
         Command::Unlink(args) => unlink::run(&cli.global, args)?,
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
+        Command::HandBack(args) => hand_back::run(&cli.global, args)?,
         Command::Completions(args) => completions::completions(&Cli::command(), args)?,
         Command::Man(args) => completions::man(Cli::command(), args)?,
         Command::Check(args) => return check::run(&cli.global, args),

@@ -19,12 +19,13 @@ use crate::{
 /// What must be so before each example of a command: run by the same shell. The current context is `west`, where
 /// nothing else is said.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 7] = [
+const BEFORE: [(&str, &str); 8] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
     ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east"),
-    ("uninstall", "linkerd-mc unlink --cluster-name east --apply --yes"),
+    ("hand-back", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
+    ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
     ("check", "for context in east west; do kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
@@ -53,7 +54,7 @@ const LIMIT: &str = "120";
 
 /// The order of commands in the life of a cluster; those that it does not name come in between.
 const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
-const LAST: [&str; 2] = ["unlink", "uninstall"];
+const LAST: [&str; 3] = ["unlink", "hand-back", "uninstall"];
 
 /// Examples of a command: the lines that follow a comment, up to an empty line.
 fn examples(command: &str) -> Vec<String> {

@@ -26,6 +26,7 @@ fn the_commands_of_manifests_say_what_they_do() {
         "rotate",
         "unlink",
         "uninstall",
+        "hand-back",
         "completions",
         "man",
     ] {

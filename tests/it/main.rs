@@ -18,6 +18,7 @@ mod faults;
 mod federated;
 mod fleet;
 mod gateways;
+mod hand_back;
 mod headless;
 mod help;
 mod hostile;

@@ -4,10 +4,11 @@ mod controller;
 mod definition;
 mod export;
 mod gateway;
+mod migrate;
 mod modes;
 mod outages;
 mod reach;
-mod take_over;
+mod rotate;
 mod unlink;
 
 use std::{
@@ -49,11 +50,14 @@ const CASES: &[(&str, Case)] = &[
         Box::pin(gateway::killed(rig))
     }),
     ("local DNS away 30 s", |rig| Box::pin(outages::dns(rig))),
-    ("take over from the original", |rig| {
-        Box::pin(take_over::under_load(rig))
+    ("back to the original and take over again", |rig| {
+        Box::pin(migrate::there_and_back(rig))
     }),
     ("mode switched, each held 30 s", |rig| {
         Box::pin(modes::switched(rig))
+    }),
+    ("credentials rotated", |rig| {
+        Box::pin(rotate::under_load(rig))
     }),
     ("unlink --apply and link", |rig| {
         Box::pin(unlink::applied(rig))

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod controller;
+pub(crate) mod deployments;
 mod dns;
 mod identity;
 mod linkerd;
@@ -53,6 +54,8 @@ pub(crate) struct Rig {
     /// Pods of `west`'s own member of the federated Service, and of `east`.
     pub(crate) west_pods: Vec<Pod>,
     pub(crate) east_pods: Vec<Pod>,
+    /// Number of the next Pod of `east`: no name comes twice.
+    next_pod: u8,
     pub(crate) gateway: Pod,
     /// The only way from `west` to the API server of `east`.
     pub(crate) east_api: FaultProxy,
@@ -81,9 +84,8 @@ impl Rig {
         let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
         let dns = Dns::start(west.network.gateway(), names).await?;
         let mut east_pods = Vec::new();
-        for name in ["web-0", "web-1"] {
-            let template = PodTemplate::app(NAMESPACE, name, "web").host_of("db");
-            east_pods.push(Pod::start(&mut east, template, &[]).await?);
+        for number in 0..2 {
+            east_pods.push(start_east_pod(&mut east, number).await?);
         }
         let template = PodTemplate::app(NAMESPACE, "web-west", "web");
         let west_pods = vec![Pod::start(&mut west, template, &[]).await?];
@@ -96,7 +98,7 @@ impl Rig {
         for port in ways {
             west.open(port).await?;
         }
-        let controller = Controller::start(&mut west, 0, &ways).await?;
+        let controller = Controller::start(&mut west, controller::OURS, 0, &ways).await?;
         let rig = Self {
             oracle: Oracle::new(client_pod.proxy.log()),
             client,
@@ -104,6 +106,7 @@ impl Rig {
             controller,
             ways,
             west_pods,
+            next_pod: 2,
             east_pods,
             gateway,
             east_api,
@@ -123,13 +126,40 @@ impl Rig {
             self.gateway.proxy.restart()?;
         }
         self.gateway.proxy_ready().await?;
+        self.west.install().await?;
         self.controller.restart().await?;
         self.link().await
     }
 
+    /// Starts another Pod of `east`, which is not among [`Self::east_pods`] yet.
+    pub(crate) async fn start_pod(&mut self) -> anyhow::Result<Pod> {
+        let number = self.next_pod;
+        self.next_pod += 1;
+        start_east_pod(&mut self.east, number).await
+    }
+
+    /// Starts a Pod of `east` and deletes the oldest one, which is given back: it answers as long as it is kept, as Pods
+    /// do that are told to end.
+    pub(crate) async fn replace_pod(&mut self) -> anyhow::Result<Pod> {
+        let new = self.start_pod().await?;
+        self.east_pods.push(new);
+        let old = self.east_pods.remove(0);
+        old.delete().await?;
+        Ok(old)
+    }
+
     /// Starts another replica of our controller.
     pub(crate) async fn start_replica(&mut self, number: u8) -> anyhow::Result<Controller> {
-        Controller::start(&mut self.west, number, &self.ways).await
+        self.start_controller(controller::OURS, number).await
+    }
+
+    /// Starts a replica of a Deployment of the extension.
+    async fn start_controller(
+        &mut self,
+        deployment: &str,
+        number: u8,
+    ) -> anyhow::Result<Controller> {
+        Controller::start(&mut self.west, deployment, number, &self.ways).await
     }
 
     /// Waits until the lease names this controller.
@@ -181,6 +211,13 @@ impl Rig {
         let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
         self.west.get(&link).await
     }
+}
+
+/// Starts the Pod of `east` with this number: it is behind all its Services.
+async fn start_east_pod(east: &mut Cluster, number: u8) -> anyhow::Result<Pod> {
+    let name = format!("web-{number}");
+    let template = PodTemplate::app(NAMESPACE, &name, "web").host_of("db");
+    Pod::start(east, template, &[]).await
 }
 
 /// Status of a condition of an object.

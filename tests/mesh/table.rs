@@ -26,6 +26,13 @@ impl Row {
         }
     }
 
+    /// The same with the requests of another one.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self
+    }
+
     /// The same with what else was measured.
     pub(crate) fn with(mut self, measured: impl Into<String>) -> Self {
         self.measured = measured.into();

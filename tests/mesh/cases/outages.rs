@@ -8,12 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::without_failures;
 use crate::{
-    rig::{
-        NAMESPACE, Rig, condition_of,
-        mirrors::FOLLOWS,
-        pod::{Pod, PodTemplate},
-        wait::SOON,
-    },
+    rig::{NAMESPACE, Rig, condition_of, mirrors::FOLLOWS, wait::SOON},
     table::{Row, seconds},
 };
 
@@ -50,14 +45,14 @@ pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
 /// All Pods are there before: when Linkerd's watches come back, it may read the slice with a new Pod before the Pod, and
 /// does not look again.
 pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
-    let template = PodTemplate::app(NAMESPACE, "web-2", "web").host_of("db");
-    let new = Pod::start(&mut rig.east, template, &[]).await?;
+    let new = rig.start_pod().await?;
     new.set_ready(false).await?;
     let load = rig.load().await?;
 
     rig.east_api.set(Fault::Refuse);
     let until = Instant::now() + API_AWAY;
     new.set_ready(true).await?;
+    let new_host = format!("{}-east", new.name);
     rig.east_pods.push(new);
     // It answers until the end, as Pods do that are told to end.
     let old = rig.east_pods.remove(0);
@@ -66,7 +61,8 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
 
     rig.east_api.set(Fault::None);
     let back = Instant::now();
-    let hosts = [("web-2-east", true), ("web-0-east", false)];
+    let old_host = format!("{}-east", old.name);
+    let hosts = [(new_host.as_str(), true), (old_host.as_str(), false)];
     eventually("the mirrors of the hosts", OURS, async || {
         for (host, there) in hosts {
             let found = rig.west.services(NAMESPACE).get_opt(host).await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use tokio::time::sleep;
 
 use super::{of, without_failures};
@@ -51,7 +51,8 @@ pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// A host of a headless Service is reached through the gateway, by its own mirror.
 pub(super) async fn host(rig: &mut Rig) -> anyhow::Result<Row> {
-    let mut target = rig.target("web-1-east").await?;
+    let pod = rig.east_pods.last().context("no Pods")?.name.clone();
+    let mut target = rig.target(&format!("{pod}-east")).await?;
     target.address.set_port(APP_PORT);
     let load = Load::start(&rig.client, std::slice::from_ref(&target));
     let service = format!("{NAMESPACE}/{}", target.name);
@@ -63,8 +64,8 @@ pub(super) async fn host(rig: &mut Rig) -> anyhow::Result<Row> {
     let answers = &of(&tallies, &target.name)?.answers;
     let from: BTreeSet<&str> = answers.keys().map(|(pod, _)| pod.as_str()).collect();
     ensure!(
-        from == BTreeSet::from(["web-1"]),
-        "{from:?} have answered for web-1"
+        from == BTreeSet::from([pod.as_str()]),
+        "{from:?} have answered for {pod}"
     );
     Ok(row)
 }

@@ -32,7 +32,7 @@ const GATEWAY: &str = "linkerd-gateway";
 pub(crate) struct Cluster {
     pub(crate) place: Arc<Place>,
     // Linkerd before the control plane: fields are dropped in this order.
-    _linkerd: Linkerd,
+    pub(crate) linkerd: Linkerd,
     pub(crate) plane: ControlPlane,
     pub(crate) network: Network,
 }
@@ -49,7 +49,7 @@ impl Cluster {
         let linkerd = Linkerd::start(place, &plane, root, network.gateway()).await?;
         let cluster = Self {
             place: place.clone(),
-            _linkerd: linkerd,
+            linkerd,
             plane,
             network,
         };

@@ -1,6 +1,6 @@
-//! Our controller, as a process in the mesh: it probes gateways through its proxy.
+//! A controller of the extension, ours or Linkerd's own, as a process in the mesh: it probes gateways through its proxy.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use control_plane::eventually;
 
 use super::{
@@ -10,45 +10,59 @@ use super::{
     wait::SOON,
 };
 
-const DEPLOYMENT: &str = "linkerd-multicluster-controller";
+/// The Deployment of our controller.
+pub(crate) const OURS: &str = "linkerd-multicluster-controller";
+/// In the folder of programs: what the images of Linkerd's own controllers start.
+const ORIGINAL: &str = "controller";
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 /// Where its Deployment has it serve /ready.
 const ADMIN: u16 = 9999;
 
-/// The Pod of our controller, and the process in it.
+/// The Pod of a controller, and the process in it.
 pub(crate) struct Controller {
     process: Process,
     pod: Pod,
 }
 
 impl Controller {
-    /// Starts a replica with the arguments of its Deployment. `ways` are the ports of API servers on loopback.
+    /// Starts a replica of a Deployment. `ways` are the ports of API servers on loopback.
     pub(crate) async fn start(
         cluster: &mut Cluster,
+        deployment: &str,
         replica: u8,
         ways: &[u16],
     ) -> anyhow::Result<Self> {
         let found = cluster
-            .get(&["deployment", DEPLOYMENT, "-n", EXTENSION])
+            .get(&["deployment", deployment, "-n", EXTENSION])
             .await?;
-        let container = &found["spec"]["template"]["spec"]["containers"][0];
-        let arguments: Vec<&str> = container["args"]
+        let template = &found["spec"]["template"]["spec"];
+        let arguments: Vec<&str> = template["containers"][0]["args"]
             .as_array()
             .context("the controller has no arguments")?
             .iter()
             .filter_map(|argument| argument.as_str())
             .collect();
-        let user = format!("system:serviceaccount:{EXTENSION}:{DEPLOYMENT}");
+        let account = template["serviceAccountName"].as_str();
+        let account = account.context("the controller has no ServiceAccount")?;
+        let user = format!("system:serviceaccount:{EXTENSION}:{account}");
         let kubeconfig = cluster
             .plane
             .kubeconfig_through(cluster.plane.url(), &user, &GROUPS)?;
-        let pod = cluster.start_pod_of(DEPLOYMENT, replica, ways).await?;
-        let log = cluster.place.logs.join(format!("linkerd-mc-{replica}.log"));
-        let process = pod
-            .program(env!("CARGO_BIN_EXE_linkerd-mc"), &arguments, log)
-            .with("KUBECONFIG", &kubeconfig.display().to_string())
-            .with("HOSTNAME", &pod.name)
-            .start()?;
+        let kubeconfig = kubeconfig.display().to_string();
+        let pod = cluster.start_pod_of(deployment, replica, ways).await?;
+        let log = cluster.place.logs.join(format!("{}.log", pod.name));
+        let program = if deployment == OURS {
+            pod.program(env!("CARGO_BIN_EXE_linkerd-mc"), &arguments, log)
+                .with("KUBECONFIG", &kubeconfig)
+        } else {
+            let own = format!("-kubeconfig={kubeconfig}");
+            let [command, rest @ ..] = arguments.as_slice() else {
+                bail!("the controller has no arguments");
+            };
+            let arguments = [&[*command, &own], rest].concat();
+            pod.program(ORIGINAL, &arguments, log)
+        };
+        let process = program.with("HOSTNAME", &pod.name).start()?;
         let mut controller = Self { process, pod };
         controller.ready().await?;
         Ok(controller)

@@ -4,13 +4,15 @@ use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use anyhow::Context as _;
 use tokio::net::UdpSocket;
+
+type Names = Arc<Mutex<BTreeMap<String, Ipv4Addr>>>;
 
 const HEADER: usize = 12;
 const TYPE_A: [u8; 2] = [0, 1];
@@ -19,6 +21,7 @@ const TTL: [u8; 4] = [0, 0, 0, 2];
 
 /// The name server.
 pub(crate) struct Dns {
+    names: Names,
     away: Arc<AtomicBool>,
     unanswered: Arc<AtomicU64>,
 }
@@ -33,21 +36,31 @@ impl Dns {
             .await
             .context("failed to listen to questions about names")?;
         let dns = Self {
+            names: Arc::new(Mutex::new(names)),
             away: Arc::default(),
             unanswered: Arc::default(),
         };
         let (away, unanswered) = (dns.away.clone(), dns.unanswered.clone());
+        let names = dns.names.clone();
         tokio::spawn(async move {
             let mut packet = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
                 if away.load(Ordering::Relaxed) {
                     unanswered.fetch_add(1, Ordering::Relaxed);
-                } else if let Some(answer) = answer(&packet[..length], &names) {
+                    continue;
+                }
+                let answer = answer(&packet[..length], &lock(&names));
+                if let Some(answer) = answer {
                     let _ = socket.send_to(&answer, from).await;
                 }
             }
         });
         Ok(dns)
+    }
+
+    /// From now on it knows this name too.
+    pub(crate) fn know(&self, name: &str, address: Ipv4Addr) {
+        lock(&self.names).insert(name.to_owned(), address);
     }
 
     /// From now on it answers nothing, or everything again.
@@ -59,6 +72,10 @@ impl Dns {
     pub(crate) fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::Relaxed)
     }
+}
+
+fn lock(names: &Names) -> std::sync::MutexGuard<'_, BTreeMap<String, Ipv4Addr>> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The answer to a question: the address of a known name, nothing of another type, no such name.

@@ -4,11 +4,14 @@
 use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 
 use anyhow::Context as _;
-use control_plane::ControlPlane;
-use k8s_openapi::api::core::v1::Pod;
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -31,9 +34,16 @@ pub(crate) struct Linkerd {
     identity: Process,
     destination: Process,
     policy: Process,
+    at: Ipv4Addr,
 }
 
 impl Linkerd {
+    /// Starts the destination controller again, which forgets all that it knew, credentials of clusters included.
+    pub(crate) async fn restart_destination(&mut self) -> anyhow::Result<()> {
+        self.destination.restart()?;
+        wait::listens((self.at, DESTINATION).into(), &mut self.destination).await
+    }
+
     /// Installs Linkerd on a control plane and starts its controllers at this address.
     pub(crate) async fn start(
         place: &Place,
@@ -97,6 +107,7 @@ impl Linkerd {
             identity,
             destination,
             policy,
+            at,
         };
         for (port, process) in [
             (IDENTITY, &mut linkerd.identity),
@@ -154,10 +165,24 @@ async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::
         .collect();
     let apply = ["apply", "-f", "-"];
     plane.kubectl_stdin(&apply, &definitions).await?;
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    plane.kubectl(&established).await?;
+    let known: Api<CustomResourceDefinition> = Api::all(plane.client());
+    eventually(
+        "the definitions to be established",
+        wait::SOON,
+        async || {
+            let all = known.list(&ListParams::default()).await?;
+            Ok(all.into_iter().all(is_established).then_some(()))
+        },
+    )
+    .await?;
     plane.kubectl_stdin(&apply, &objects.join("\n---")).await?;
     Ok(())
+}
+
+fn is_established(definition: CustomResourceDefinition) -> bool {
+    let conditions = definition.status.and_then(|status| status.conditions);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
 /// Makes Pods that stand for the controllers: `linkerd inject` wants to see them run.

@@ -1,0 +1,179 @@
+//! Mirrors that are given back to Linkerd's own service mirror: v1 Endpoints in place of our slices. That requests go
+//! on meanwhile is shown by `tests/mesh`.
+
+use control_plane::ControlPlane;
+use k8s_openapi::{
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Endpoints, Service},
+        discovery::v1::EndpointSlice,
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use linkerd_mc::{api::labels as l, controller::clock};
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::namespace,
+    hub::hub,
+    objects::{addresses, services, slices, slices_of},
+    program::{Outcome, run},
+};
+
+/// The namespace of a Service, and of the Links of its installation: one of its own on a cluster that others use too.
+const HANDED: &str = "handed";
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
+
+fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
+    let own = ["hand-back", "--namespace", HANDED];
+    run(plane.kubeconfig(), &[&own, more].concat())
+}
+
+/// Creates a mirror with a slice, as our controller does.
+async fn mirror(plane: &ControlPlane, name: &str, endpoints: Value) {
+    let mirror: Service = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": { l::CLUSTER_NAME: HANDED, l::MIRRORED_SERVICE: "true" } },
+        "spec": { "ports": [{ "name": "http", "port": 80 }] },
+    }))
+    .unwrap();
+    let parameters = PostParams::default();
+    let created = services(plane, HANDED).create(&parameters, &mirror).await;
+    created.unwrap();
+    let slice: EndpointSlice = serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("{name}-ipv4"),
+            "labels": {
+                l::SLICE_SERVICE: name,
+                l::SLICE_MANAGED_BY: l::MANAGER,
+                l::CLUSTER_NAME: HANDED,
+                l::MIRRORED_SERVICE: "true",
+            },
+            "annotations": { l::INSTALLATION: HANDED, l::REMOTE_GATEWAY_IDENTITY: "gateway" },
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{ "name": "http", "port": 4143, "protocol": "TCP" }],
+    }))
+    .unwrap();
+    let created = slices(plane, HANDED).create(&parameters, &slice).await;
+    created.unwrap();
+}
+
+/// Who manages the slices of a Service, and whether they were written once more.
+async fn managers(plane: &ControlPlane, name: &str) -> Vec<(String, bool)> {
+    let all = slices_of(plane, HANDED, name).await.unwrap();
+    all.iter()
+        .map(|slice| {
+            let manager = slice.labels().get(l::SLICE_MANAGED_BY);
+            let again = slice
+                .annotations()
+                .keys()
+                .any(|key| key.ends_with("/written-again"));
+            (manager.cloned().unwrap_or_default(), again)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_get_endpoints_and_our_slices_go() {
+    let west = &hub().await.west;
+    namespace(HANDED, &[west]).await;
+    mirror(
+        west,
+        "web-handed",
+        json!([{ "addresses": ["192.0.2.10"], "conditions": { "ready": true } }]),
+    )
+    .await;
+    mirror(
+        west,
+        "dead-handed",
+        json!([{ "addresses": ["192.0.2.11"], "conditions": { "ready": false } }]),
+    )
+    .await;
+    mirror(west, "empty-handed", json!([])).await;
+
+    let shown = hand_back(west, &["--dry-run"]).data();
+    assert_eq!(
+        shown,
+        "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
+    );
+
+    // A controller that leads would make again what is deleted.
+    let leases = Api::<Lease>::namespaced(west.client(), HANDED);
+    let mut lease: Lease = serde_json::from_value(json!({
+        "metadata": { "name": "service-mirror-write" },
+        "spec": { "holderIdentity": "controller", "leaseDurationSeconds": 3600 },
+    }))
+    .unwrap();
+    lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(clock::now()));
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+    let refused = hand_back(west, &[]).failure();
+    assert!(
+        refused.contains("the controller in the namespace \"handed\" is running"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("scale deployment linkerd-multicluster-controller --replicas=0"),
+        "{refused}"
+    );
+    let released = Patch::Merge(json!({ "spec": { "holderIdentity": null } }));
+    leases
+        .patch("service-mirror-write", &PatchParams::default(), &released)
+        .await
+        .unwrap();
+
+    let done = hand_back(west, &[]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (0, ""),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        done.stderr.contains("handed back: 3 Services"),
+        "{}",
+        done.stderr
+    );
+    for (name, wanted) in [("web-handed", "192.0.2.10"), ("dead-handed", "192.0.2.11")] {
+        let theirs = [(MIRRORING.to_owned(), true)];
+        assert_eq!(managers(west, name).await, theirs, "{name}");
+        assert_eq!(
+            addresses(&slices_of(west, HANDED, name).await.unwrap()),
+            [wanted],
+            "{name}"
+        );
+    }
+    assert_eq!(managers(west, "empty-handed").await, []);
+    let endpoints = Api::<Endpoints>::namespaced(west.client(), HANDED);
+    let web = endpoints.get("web-handed").await.unwrap();
+    assert_eq!(web.labels()[l::CLUSTER_NAME], HANDED);
+    assert_eq!(web.annotations()[l::REMOTE_GATEWAY_IDENTITY], "gateway");
+    assert!(!web.annotations().contains_key(l::INSTALLATION));
+    let dead = endpoints.get("dead-handed").await.unwrap().subsets.unwrap();
+    assert!(dead[0].addresses.is_none(), "{dead:?}");
+
+    // It was ended between the deletion of ours and the last write.
+    let forgotten = Patch::Merge(
+        json!({ "metadata": { "annotations": { "mirror.linkerd.io/written-again": null } } }),
+    );
+    let theirs = slices_of(west, HANDED, "web-handed").await.unwrap();
+    let name = theirs[0].name_any();
+    slices(west, HANDED)
+        .patch(&name, &PatchParams::default(), &forgotten)
+        .await
+        .unwrap();
+    assert_eq!(
+        hand_back(west, &["--dry-run"]).data(),
+        "handed/web-handed\n"
+    );
+    assert_eq!(hand_back(west, &[]).code, 0);
+    assert_eq!(hand_back(west, &["--dry-run"]).data(), "");
+    assert_eq!(
+        managers(west, "web-handed").await,
+        [(MIRRORING.to_owned(), true)]
+    );
+}

@@ -1,0 +1,116 @@
+//! The steps of docs/migrate.md, as they are written, with Linkerd's own service mirror, while requests go to mirrors.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use kube::api::DeleteParams;
+use tokio::time::sleep;
+
+use super::without_failures;
+use crate::{
+    load::Load,
+    rig::{
+        NAMESPACE, Rig,
+        cluster::EXTENSION,
+        deployments::Deployments,
+        mirrors::{FLAT, FOLLOWS, GATED, address_of},
+        workloads::service,
+    },
+    table::Row,
+};
+
+const GUIDE: &str = include_str!("../../../docs/migrate.md");
+/// Longer than a proxy's stream takes to be told what it has lost.
+const HOLD: Duration = Duration::from_secs(30);
+const PROBE: &str = "probe-east";
+const EXPORTED: &str = "mirror.linkerd.io/exported";
+/// What is exported while Linkerd's own controller runs: the mirrors are of its making.
+const LATE: [(&str, &str, &str); 3] = [
+    ("late-gated", EXPORTED, "true"),
+    ("late-flat", EXPORTED, "remote-discovery"),
+    ("late-web", "mirror.linkerd.io/federated", "member"),
+];
+/// Their mirrors, each with one that has the same endpoints.
+const MIRRORS: [(&str, &str); 3] = [
+    ("late-gated-east", GATED),
+    ("late-flat-east", FLAT),
+    ("late-web-federated", FLAT),
+];
+
+/// Back to Linkerd's own service mirror, and over again.
+pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
+    let mut deployments = Deployments::new(rig).await?;
+    // Linkerd's own controller asks for its probe Service by name.
+    let probe = rig.west.services(EXTENSION).get(PROBE).await?;
+    rig.dns.know(
+        PROBE,
+        address_of(&probe).context("no address to probe through")?,
+    );
+    let load = rig.load().await?;
+    walk(rig, &mut deployments, "Go back").await?;
+    sleep(HOLD).await;
+    rig.proxy_is_right(FOLLOWS).await?;
+    let back = without_failures(&load.finish().await?).context("on the way back")?;
+
+    for (name, label, value) in LATE {
+        rig.east
+            .apply(&service(name, label, value).to_string())
+            .await?;
+    }
+    let mut targets = Vec::new();
+    for (mirror, _) in MIRRORS {
+        targets.push(rig.target(mirror).await?);
+    }
+    let late = Load::start(&rig.client, &targets);
+    agree(rig).await?;
+    late.count_anew();
+    let load = rig.load().await?;
+    walk(rig, &mut deployments, "Take over").await?;
+    sleep(HOLD).await;
+    rig.proxy_is_right(FOLLOWS).await?;
+    let agreed = agree(rig).await;
+    let tallies = [load.finish().await?, late.finish().await?];
+    for (name, _, _) in LATE {
+        let services = rig.east.services(NAMESPACE);
+        services.delete(name, &DeleteParams::default()).await?;
+    }
+    agreed?;
+    let over = without_failures(&tallies.into_iter().flatten().collect())
+        .context("on the way over again")?;
+    rig.link().await?;
+    let measured = format!("{} of them on the way back", back.requests);
+    Ok(over.and(&back).with(measured))
+}
+
+/// Runs the steps of a section of the guide.
+async fn walk(rig: &mut Rig, deployments: &mut Deployments, section: &str) -> anyhow::Result<()> {
+    let steps = steps(section);
+    ensure!(steps.len() > 4, "{section} has {} steps", steps.len());
+    for step in steps {
+        deployments.shell(rig, step).await?;
+    }
+    Ok(())
+}
+
+/// The blocks of shell in a section.
+fn steps(section: &str) -> Vec<&'static str> {
+    let heading = format!("\n# {section}\n");
+    let text = GUIDE
+        .split_once(heading.as_str())
+        .map_or("", |(_, text)| text);
+    let text = text.split_once("\n# ").map_or(text, |(text, _)| text);
+    text.split("\n```sh\n")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("\n```")?.0))
+        .collect()
+}
+
+/// Waits until the proxy has the endpoints that the mirrors should have.
+async fn agree(rig: &Rig) -> anyhow::Result<()> {
+    for (mirror, like) in MIRRORS {
+        let service = format!("{NAMESPACE}/{mirror}");
+        let expected = rig.expected(like);
+        rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! A link gets new credentials while requests go to its mirrors.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use control_plane::eventually;
+
+use super::without_failures;
+use crate::{
+    rig::{NAMESPACE, Rig, deployments::Deployments, mirrors::FOLLOWS, wait::SOON},
+    table::{Row, seconds},
+};
+
+const ROTATE: &str = "linkerd-mc rotate --cluster-name east --from east --to west";
+/// Writes the credentials that stand into a file.
+const KEEP: &str = "kubectl --context west -n linkerd-multicluster get secret cluster-credentials-east \
+                    -o 'jsonpath={.data.kubeconfig}' | base64 -d > old-credentials";
+/// An API server remembers for ten seconds that a token was good.
+const REFUSED: Duration = Duration::from_secs(20);
+
+/// Pods of the target change afterwards, before and after its API server was killed and has come back.
+pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
+    let mut deployments = Deployments::new(rig).await?;
+    // The first token is that of the installation: other links may have it, so it is kept.
+    deployments.shell(rig, ROTATE).await?;
+    deployments.shell(rig, KEEP).await?;
+    let old = rig.west.place.home.join("old-credentials");
+    let old = old.display().to_string();
+
+    let load = rig.load().await?;
+    ask(rig, &old).await?;
+    deployments.shell(rig, ROTATE).await?;
+    eventually("the old token to be refused", REFUSED, async || {
+        let asked = ask(rig, &old).await;
+        let Err(error) = asked else { return Ok(None) };
+        let error = format!("{error:#}");
+        ensure!(error.contains("logged in"), "{error}");
+        Ok(Some(()))
+    })
+    .await?;
+    let mut gone = vec![rig.replace_pod().await?];
+    rig.proxy_is_right(FOLLOWS).await?;
+
+    rig.east.plane.kill_api_server()?;
+    rig.east.plane.restart_api_server().await?;
+    rig.link_is_ready().await?;
+    gone.push(rig.replace_pod().await?);
+    let changed = tokio::time::Instant::now();
+    rig.proxy_is_right(SOON).await?;
+    let followed = changed.elapsed();
+    let row = without_failures(&load.finish().await?)?;
+    drop(gone);
+    Ok(row.with(format!(
+        "the old token is refused; after the restart of the target's API server proxies follow within {}",
+        seconds(followed)
+    )))
+}
+
+/// Asks the target's API server with credentials.
+async fn ask(rig: &Rig, kubeconfig: &str) -> anyhow::Result<()> {
+    let ask = [
+        "--kubeconfig",
+        kubeconfig,
+        "get",
+        "services",
+        "-n",
+        NAMESPACE,
+    ];
+    rig.east.plane.kubectl(&ask).await.map(|_| ())
+}

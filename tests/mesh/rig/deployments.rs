@@ -1,0 +1,181 @@
+//! Does for Deployments of the source what Kubernetes' controllers and kubelets do: runs as many of their programs as
+//! they say, and says so in their status. Whoever scales, installs or restarts them needs it.
+
+use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
+
+use anyhow::Context as _;
+use control_plane::ControlPlane;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{task::spawn_blocking, time::interval};
+
+use super::{
+    Rig,
+    cluster::EXTENSION,
+    controller::{Controller, OURS},
+    process::pipe,
+};
+
+/// Time between two looks at the Deployments.
+const LOOK: Duration = Duration::from_millis(200);
+/// Linkerd's own controllers: of the link to `east`, and of the source's own members of federated Services.
+const ORIGINALS: [&str; 2] = ["controller-east", "linkerd-local-service-mirror"];
+const LINKERD: &str = "linkerd";
+const DESTINATION: &str = "linkerd-destination";
+
+/// What runs of the Deployments.
+pub(crate) struct Deployments {
+    /// The template of those that run, by name.
+    running: BTreeMap<String, Value>,
+    /// Linkerd's own controllers that run.
+    originals: BTreeMap<&'static str, Controller>,
+    /// How many Pods were started.
+    started: u8,
+}
+
+impl Deployments {
+    /// Takes over what the rig runs.
+    pub(crate) async fn new(rig: &Rig) -> anyhow::Result<Self> {
+        let mut running = BTreeMap::new();
+        for (namespace, name) in [(EXTENSION, OURS), (LINKERD, DESTINATION)] {
+            let found = api(rig, namespace).get(name).await?;
+            running.insert(name.to_owned(), template(&found)?);
+        }
+        Ok(Self {
+            running,
+            originals: BTreeMap::new(),
+            started: 0,
+        })
+    }
+
+    /// Runs what a person types into a shell, with the contexts `west` and `east`, and the Deployments follow meanwhile.
+    pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
+        let mut command = shell(rig, script)?;
+        let mut done = spawn_blocking(move || pipe(&mut command, ""));
+        let mut looks = interval(LOOK);
+        loop {
+            tokio::select! {
+                output = &mut done => return output?.with_context(|| format!("failed to run:\n{script}")),
+                _ = looks.tick() => self.follow(rig).await?,
+            }
+        }
+    }
+
+    /// Makes what runs what the Deployments say.
+    async fn follow(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
+        let extension = [OURS].into_iter().chain(ORIGINALS);
+        let all = extension.map(|name| (EXTENSION, name));
+        for (namespace, name) in all.chain([(LINKERD, DESTINATION)]) {
+            let found = api(rig, namespace).get_opt(name).await?;
+            let wanted = found.as_ref().filter(|found| replicas(found) > 0);
+            let wanted = wanted.map(template).transpose()?;
+            if wanted.as_ref() != self.running.get(name) {
+                self.stop(rig, name).await?;
+                if let Some(template) = wanted {
+                    self.start(rig, name, template).await?;
+                }
+            }
+            if let Some(found) = found {
+                tell(rig, namespace, name, &found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self, rig: &mut Rig, name: &str) -> anyhow::Result<()> {
+        if self.running.remove(name).is_none() || name == DESTINATION {
+            return Ok(());
+        }
+        if let Some(mut original) = self.originals.remove(name) {
+            original.terminate()?;
+            return original.delete().await;
+        }
+        rig.controller.terminate()?;
+        rig.controller.delete().await
+    }
+
+    async fn start(&mut self, rig: &mut Rig, name: &str, template: Value) -> anyhow::Result<()> {
+        self.started += 1;
+        let original = ORIGINALS.into_iter().find(|original| *original == name);
+        if name == DESTINATION {
+            rig.west.linkerd.restart_destination().await?;
+        } else if let Some(name) = original {
+            let controller = rig.start_controller(name, self.started).await?;
+            self.originals.insert(name, controller);
+        } else {
+            rig.controller = rig.start_replica(self.started).await?;
+        }
+        self.running.insert(name.to_owned(), template);
+        Ok(())
+    }
+}
+
+fn api(rig: &Rig, namespace: &str) -> Api<Deployment> {
+    Api::namespaced(rig.west.plane.client(), namespace)
+}
+
+fn replicas(deployment: &Deployment) -> i32 {
+    let spec = deployment.spec.as_ref();
+    spec.and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
+fn template(deployment: &Deployment) -> anyhow::Result<Value> {
+    let spec = deployment.spec.as_ref().context("no spec")?;
+    Ok(serde_json::to_value(&spec.template)?)
+}
+
+/// Says in a Deployment's status that all it wants is there, unless it says so.
+async fn tell(
+    rig: &Rig,
+    namespace: &str,
+    name: &str,
+    deployment: &Deployment,
+) -> anyhow::Result<()> {
+    let generation = deployment.metadata.generation;
+    let status = deployment.status.as_ref();
+    let count = replicas(deployment);
+    let told = status.is_some_and(|status| {
+        status.observed_generation == generation && status.replicas.unwrap_or(0) == count
+    });
+    if told {
+        return Ok(());
+    }
+    let status = json!({ "status": {
+        "observedGeneration": generation,
+        "replicas": count,
+        "updatedReplicas": count,
+        "readyReplicas": count,
+        "availableReplicas": count,
+    } });
+    api(rig, namespace)
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
+    Ok(())
+}
+
+/// A shell with kubectl, `linkerd` and `linkerd-mc`.
+fn shell(rig: &Rig, script: &str) -> anyhow::Result<Command> {
+    let place = &rig.west.place;
+    let kubeconfig = place.home.join("contexts");
+    ControlPlane::merged_kubeconfig(&[&rig.west.plane, &rig.east.plane], &kubeconfig)?;
+    let kubectl = rig.west.plane.kubectl_program();
+    let ours = Path::new(env!("CARGO_BIN_EXE_linkerd-mc"));
+    let system = std::env::var_os("PATH").unwrap_or_default();
+    let folders = [kubectl.parent(), ours.parent(), Some(&place.programs)]
+        .into_iter()
+        .flatten()
+        .map(Path::to_path_buf)
+        .chain(std::env::split_paths(&system));
+    let mut command = Command::new("bash");
+    command
+        .args(["-euo", "pipefail", "-c", script])
+        .env("PATH", std::env::join_paths(folders)?)
+        .env("KUBECONFIG", kubeconfig)
+        .env("HOME", &place.home)
+        .current_dir(&place.home);
+    Ok(command)
+}
