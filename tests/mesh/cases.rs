@@ -53,14 +53,29 @@ const CASES: &[(&str, Case)] = &[
     ("back to the original and take over again", |rig| {
         Box::pin(migrate::there_and_back(rig))
     }),
-    ("mode switched, each held 30 s", |rig| {
+    ("mode switched 10 times, each held 30 s", |rig| {
         Box::pin(modes::switched(rig))
+    }),
+    ("members leave and join", |rig| {
+        Box::pin(modes::members(rig))
+    }),
+    ("the Link loses its gateway, and gets it back", |rig| {
+        Box::pin(modes::gateway_lost(rig))
+    }),
+    ("headless, with a ClusterIP, and back", |rig| {
+        Box::pin(modes::headless_and_back(rig))
     }),
     ("credentials rotated", |rig| {
         Box::pin(rotate::under_load(rig))
     }),
     ("unlink --apply and link", |rig| {
         Box::pin(unlink::applied(rig))
+    }),
+    ("unlink piped to kubectl delete, and link", |rig| {
+        Box::pin(unlink::printed(rig))
+    }),
+    ("all objects of a link deleted at once", |rig| {
+        Box::pin(unlink::at_once(rig))
     }),
     // The last: afterwards the watches of Linkerd come back one by one, within half a minute.
     ("target API server away 60 s", |rig| {

@@ -22,18 +22,23 @@ pub(crate) fn accounts() -> String {
     lines(&[namespace, account("web"), account("client")])
 }
 
-/// What the target exports: `gated` through the gateway, `flat` by remote discovery, `web` as a member, and `db` as a
-/// headless Service, whose clients go to the Pods' own port: nothing translates ports there.
+/// What the target exports: `gated` through the gateway, `flat` by remote discovery, `web` as a member, and the headless
+/// `db`.
 pub(crate) fn of_target() -> String {
-    let mut headless = service("db", "mirror.linkerd.io/exported", "true");
-    headless["spec"]["clusterIP"] = json!("None");
-    headless["spec"]["ports"][0]["port"] = json!(APP_PORT);
     lines(&[
         service("gated", "mirror.linkerd.io/exported", "true"),
         service("flat", "mirror.linkerd.io/exported", "remote-discovery"),
         service("web", "mirror.linkerd.io/federated", "member"),
-        headless,
+        headless(),
     ])
+}
+
+/// The headless Service `db`. Its clients go to the Pods' own port: nothing translates ports there.
+pub(crate) fn headless() -> Value {
+    let mut headless = service("db", "mirror.linkerd.io/exported", "true");
+    headless["spec"]["clusterIP"] = json!("None");
+    headless["spec"]["ports"][0]["port"] = json!(APP_PORT);
+    headless
 }
 
 /// What the source has itself: its own member.
