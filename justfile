@@ -35,6 +35,10 @@ mutants files="src/mirror/**" *args:
 mesh *args:
     cargo test --test mesh -- {{args}}
 
+# Do so many things at random to the mesh of `just mesh`, and see that no request fails; LINKERD_MC_MESH_SEED repeats a run
+mesh-soak operations="100":
+    LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test --test mesh -- soak
+
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
     cargo run --release --example playground {{args}}

@@ -9,6 +9,7 @@ mod modes;
 mod outages;
 mod reach;
 mod rotate;
+mod soak;
 mod unlink;
 
 use std::{
@@ -83,6 +84,9 @@ const CASES: &[(&str, Case)] = &[
     }),
 ];
 
+/// This one is run only where it is asked for by name.
+const SOAK: (&str, Case) = ("soak", |rig| Box::pin(soak::run(rig)));
+
 /// Prints their names.
 pub(crate) fn list() {
     for (name, _) in CASES {
@@ -90,14 +94,18 @@ pub(crate) fn list() {
     }
 }
 
-/// Whether a case has one of these parts in its name; all have, if there are none.
-fn is_chosen(name: &str, parts: &[String]) -> bool {
-    parts.is_empty() || parts.iter().any(|part| name.contains(part))
+/// The cases that are chosen: those with one of these parts in their names, and all if there are none.
+fn chosen(parts: &[String]) -> impl Iterator<Item = (&'static str, Case)> {
+    let has = |name: &str| parts.iter().any(|part| name.contains(part));
+    let usual = CASES
+        .iter()
+        .filter(move |(name, _)| parts.is_empty() || has(name));
+    usual.copied().chain(has(SOAK.0).then_some(SOAK))
 }
 
 /// Whether any case is chosen.
 pub(crate) fn any_is_chosen(parts: &[String]) -> bool {
-    CASES.iter().any(|(name, _)| is_chosen(name, parts))
+    chosen(parts).next().is_some()
 }
 
 /// Runs the cases that are chosen.
@@ -135,7 +143,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     let started = Instant::now();
     let mut rig = Box::pin(Rig::start(place.clone())).await?;
     println!("the rig stands after {} s", started.elapsed().as_secs());
-    for &(name, case) in CASES.iter().filter(|(name, _)| is_chosen(name, parts)) {
+    for (name, case) in chosen(parts) {
         let began = Instant::now();
         let outcome = case(&mut rig).await;
         let took = began.elapsed().as_secs();

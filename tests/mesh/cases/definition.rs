@@ -22,9 +22,7 @@ const HOLD: Duration = Duration::from_secs(10);
 /// it: an upgrade.
 pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
-    let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
-    let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
-    rig.west.plane.kubectl(&patch).await?;
+    replace_by_original(rig).await?;
     sleep(HOLD).await;
     rig.west.install().await?;
     sleep(HOLD).await;
@@ -33,6 +31,13 @@ pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;
     without_failures(&load.finish().await?)
+}
+
+/// Has Links defined as Linkerd's own extension does it.
+pub(super) async fn replace_by_original(rig: &Rig) -> anyhow::Result<()> {
+    let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
+    let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
+    rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
 /// The change that takes the status of our own away, in all versions.

@@ -40,12 +40,6 @@ const MIRRORS: [(&str, &str); 3] = [
 /// Back to Linkerd's own service mirror, and over again.
 pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
-    // Linkerd's own controller asks for its probe Service by name.
-    let probe = rig.west.services(EXTENSION).get(PROBE).await?;
-    rig.dns.know(
-        PROBE,
-        address_of(&probe).context("no address to probe through")?,
-    );
     let load = rig.load().await?;
     walk(rig, &mut deployments, "Go back").await?;
     sleep(HOLD).await;
@@ -83,7 +77,15 @@ pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// Runs the steps of a section of the guide.
-async fn walk(rig: &mut Rig, deployments: &mut Deployments, section: &str) -> anyhow::Result<()> {
+pub(super) async fn walk(
+    rig: &mut Rig,
+    deployments: &mut Deployments,
+    section: &str,
+) -> anyhow::Result<()> {
+    // Linkerd's own controller asks for its probe Service by name.
+    let probe = rig.west.services(EXTENSION).get(PROBE).await?;
+    let address = address_of(&probe).context("no address to probe through")?;
+    rig.dns.know(PROBE, address);
     let steps = steps(section);
     ensure!(steps.len() > 4, "{section} has {} steps", steps.len());
     for step in steps {

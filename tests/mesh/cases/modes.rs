@@ -29,8 +29,8 @@ const MOMENT: Duration = Duration::from_secs(5);
 /// The label's two values.
 const GATEWAY: &str = "true";
 const DISCOVERY: &str = "remote-discovery";
-const EXPORTED: &str = "mirror.linkerd.io/exported";
-const MEMBER: &str = "mirror.linkerd.io/federated";
+pub(super) const EXPORTED: &str = "mirror.linkerd.io/exported";
+pub(super) const MEMBER: &str = "mirror.linkerd.io/federated";
 
 /// From the gateway to remote discovery and back, and the other way round, each held.
 pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
@@ -75,25 +75,21 @@ pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
 /// that they had.
 pub(super) async fn gateway_lost(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
-    let without =
-        json!({ "spec": { "gatewayAddress": "", "gatewayPort": "", "gatewayIdentity": "" } });
-    let patch = [
-        "patch",
-        "links.multicluster.linkerd.io",
-        "east",
-        "-n",
-        EXTENSION,
-    ];
-    let change = ["--type=merge", "-p", &without.to_string()];
-    rig.west
-        .plane
-        .kubectl(&[&patch[..], &change].concat())
-        .await?;
+    lose_gateway(rig).await?;
     sleep(HOLD).await;
     rig.link().await?;
     sleep(MOMENT).await;
     rig.proxy_is_right(FOLLOWS).await?;
     without_failures(&load.finish().await?)
+}
+
+/// Takes the gateway off the Link, which still selects Services to mirror through it.
+pub(super) async fn lose_gateway(rig: &Rig) -> anyhow::Result<()> {
+    let spec = json!({ "gatewayAddress": "", "gatewayPort": "", "gatewayIdentity": "" });
+    let change = json!({ "spec": spec }).to_string();
+    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+    let patch = [&["patch", "--type=merge", "-p", &change], &link[..]].concat();
+    rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
 /// A headless Service gets a ClusterIP and loses it again, which means there that it is deleted and made anew. So is its
@@ -151,7 +147,12 @@ async fn replace(rig: &Rig, service: &Value) -> anyhow::Result<Instant> {
 }
 
 /// Sets a label of a Service, or takes it off.
-async fn label(cluster: &Cluster, service: &str, key: &str, value: Value) -> anyhow::Result<()> {
+pub(super) async fn label(
+    cluster: &Cluster,
+    service: &str,
+    key: &str,
+    value: Value,
+) -> anyhow::Result<()> {
     let label = json!({ "metadata": { "labels": { key: value } } });
     cluster
         .services(NAMESPACE)

@@ -11,7 +11,7 @@ use crate::{
     table::{Row, seconds},
 };
 
-const ROTATE: &str = "linkerd-mc rotate --cluster-name east --from east --to west";
+pub(super) const ROTATE: &str = "linkerd-mc rotate --cluster-name east --from east --to west";
 /// Writes the credentials that stand into a file.
 const KEEP: &str = "kubectl --context west -n linkerd-multicluster get secret cluster-credentials-east \
                     -o 'jsonpath={.data.kubeconfig}' | base64 -d > old-credentials";
