@@ -61,10 +61,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
         .and_then(|local| local.metadata.uid.as_deref());
     let actual = context.world.local_slices(context.namespace, name);
     let through = match context.through(actual) {
-        Ok(through) => Through {
-            backed: true,
-            ..through
-        },
+        Ok(through) => through,
         Err(problem) => {
             stand(
                 context.world,
@@ -143,37 +140,37 @@ fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
     endpoints.any(|endpoint| endpoint.hostname.is_some())
 }
 
-/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices.
+/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices; where they differ in
+/// ports, it has the lesser ones.
 fn ready_hosts<'a>(slices: &[&'a EndpointSlice]) -> BTreeMap<&'a str, Ports<'a>> {
+    let mut by_ports: Vec<_> = slices.iter().map(|slice| (ports(slice), *slice)).collect();
+    by_ports.sort_by(|(left, _), (right, _)| left.cmp(right));
     let mut hosts = BTreeMap::new();
-    for slice in slices {
-        let mut ports: Ports<'_> = slice
-            .ports
-            .iter()
-            .map(|port| {
-                (
-                    port.name.as_deref().unwrap_or_default(),
-                    port.protocol.as_deref().unwrap_or("TCP"),
-                    port.port.unwrap_or_default(),
-                    port.app_protocol.as_deref(),
-                )
-            })
-            .collect();
-        ports.sort();
-        for endpoint in slice
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.is_ready())
-        {
-            if let Some(host) = &endpoint.hostname {
-                let known = hosts.entry(&**host).or_insert_with(|| ports.clone());
-                if ports < *known {
-                    known.clone_from(&ports);
-                }
-            }
+    for (ports, slice) in &by_ports {
+        let ready = slice.endpoints.iter().filter(|e| e.is_ready());
+        for host in ready.filter_map(|endpoint| endpoint.hostname.as_deref()) {
+            hosts.entry(host).or_insert_with(|| ports.clone());
         }
     }
     hosts
+}
+
+/// The ports of a slice, sorted.
+fn ports(slice: &EndpointSlice) -> Ports<'_> {
+    let mut ports: Ports<'_> = slice
+        .ports
+        .iter()
+        .map(|port| {
+            (
+                port.name.as_deref().unwrap_or_default(),
+                port.protocol.as_deref().unwrap_or("TCP"),
+                port.port.unwrap_or_default(),
+                port.app_protocol.as_deref(),
+            )
+        })
+        .collect();
+    ports.sort();
+    ports
 }
 
 fn slice_ports<'a>(ports: &Ports<'a>) -> Vec<SlicePort<'a>> {

@@ -1,6 +1,6 @@
 //! The Links, by name and by the target cluster that they name. Knows which of them is in charge of a cluster.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     target::{InvalidLink, Target, is_dns_label},
@@ -95,11 +95,6 @@ impl Links {
             remote, gateway, ..
         } = self.entries.get_mut(link)?;
         Some(Known { remote, gateway })
-    }
-
-    /// Names and Links, by name.
-    pub fn iter(&self) -> btree_map::Iter<'_, String, LinkEntry> {
-        self.entries.iter()
     }
 
     /// Names of Links.
@@ -246,15 +241,6 @@ impl FromIterator<(String, LinkEntry)> for Links {
             links.insert(link, entry);
         }
         links
-    }
-}
-
-impl<'a> IntoIterator for &'a Links {
-    type Item = (&'a String, &'a LinkEntry);
-    type IntoIter = btree_map::Iter<'a, String, LinkEntry>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

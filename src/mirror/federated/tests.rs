@@ -338,6 +338,28 @@ fn one_that_lost_all_that_says_what_it_is_is_put_right_in_place() {
 }
 
 #[test]
+fn one_that_somebody_made_headless_is_made_anew_once_all_its_members_are_seen() {
+    let headless = |world: World| {
+        world.edited("ns", "web-federated", |service| {
+            service.spec.cluster_ip = Some("None".into());
+        })
+    };
+    let without_west = |world: World| world.with_news("west", |entry| entry.remote = None);
+    for (what, world, writes) in [
+        ("all are seen", stands(), &DELETE[..]),
+        ("one is not", without_west(stands()), &[]),
+        (
+            "one is not, and another one joins",
+            without_west(stands().local_member(web())),
+            &PATCH,
+        ),
+    ] {
+        let writes_of = plan(&headless(world), &key()).writes;
+        assert_eq!(said(&writes_of), writes, "{what}");
+    }
+}
+
+#[test]
 fn while_the_oldest_cluster_is_not_seen_only_a_change_of_members_is_written() {
     let unseen = |world: World| world.with_news("east", |entry| entry.remote = None);
     let unchanged = plan(&unseen(stands()), &key());

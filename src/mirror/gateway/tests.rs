@@ -159,3 +159,21 @@ fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
     let owner = &metadata.owner_references[0];
     assert_eq!(Some(&owner.uid), service.metadata.uid.as_ref());
 }
+
+#[test]
+fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
+    let of_user = |mut world: World| {
+        let service = svc("probe-east").within(LINKS);
+        world.probes.get_or_insert_default().put(service.arc());
+        world
+    };
+    let stands = stands();
+    let address = stands.probe("east").unwrap().spec.cluster_ip.clone();
+    for (what, world, expected) in [
+        ("it stands", stands, address.map(|address| ip(&address))),
+        ("there is none yet", linked(), None),
+        ("the name is a user's", of_user(linked()), None),
+    ] {
+        assert_eq!(world.probe_address("east"), expected, "{what}");
+    }
+}

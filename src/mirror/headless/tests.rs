@@ -208,12 +208,20 @@ fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
 #[test]
 fn a_host_whose_name_is_taken_is_left_out_and_said_so() {
     let mut world = has(db(), hosts("db", &["h-0", "h-1"])); // W-30
-    let slot = ("ns".to_owned(), "h-0-east".to_owned());
-    world.foreign.insert(slot, "somebody".to_owned());
-    let plan = plan(&world, &key());
-    assert_eq!(said(&plan.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
-    let told = "db@east: NameConflict: host h-0 left out: ns/h-0-east belongs to somebody";
-    assert_eq!(as_told(&plan), [told]);
+    let mut with_taken = |name: &str| {
+        let slot = ("ns".to_owned(), name.to_owned());
+        world.foreign.insert(slot, "somebody".to_owned());
+        plan(&world, &key())
+    };
+    let one = with_taken("h-0-east");
+    assert_eq!(said(&one.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
+    let first = "db@east: NameConflict: host h-0 left out: ns/h-0-east belongs to somebody";
+    assert_eq!(as_told(&one), [first]);
+
+    let both = with_taken("h-1-east");
+    assert_eq!(said(&both.writes), [HEADLESS[0]]);
+    let second = "host h-1 left out: ns/h-1-east belongs to somebody";
+    assert_eq!(as_told(&both), [format!("{first}; {second}")]);
 }
 
 #[test]

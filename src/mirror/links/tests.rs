@@ -162,6 +162,27 @@ fn clusters_that_a_link_may_have_mirrored_are_kept() {
 }
 
 #[test]
+fn only_an_invalid_link_that_names_no_cluster_may_name_any() {
+    let unknown = LinkEntry {
+        cluster: None,
+        ..broken("x")
+    };
+    for (what, entry, any) in [
+        ("a valid one", &named("l", "east", 1), false),
+        ("invalid, and names one", &broken("east"), false),
+        ("names none", &unknown, true),
+        (
+            "names none, and listed one last",
+            &listed(Some("east"), &unknown),
+            false,
+        ),
+    ] {
+        assert_eq!(links(&[("l", entry)]).is_any_cluster("l"), any, "{what}");
+    }
+    assert!(!links(&[]).is_any_cluster("l"), "there is none");
+}
+
+#[test]
 fn listing_the_new_cluster_ends_what_the_old_one_keeps() {
     let moving = listed(Some("east"), &named("m", "west", 1));
     let mut known = links(&[("m", &moving)]);
