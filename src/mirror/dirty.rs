@@ -27,17 +27,9 @@ impl World {
     pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = self.claimants(namespace, name);
-        match owner(&service.metadata) {
-            Owner::Mirror(cluster) => {
-                keys.extend(
-                    without_suffix(name, cluster).map(|s| Key::mirror(cluster, namespace, s)),
-                );
-            }
-            Owner::EndpointMirror(cluster, headless) => keys.extend(
-                without_suffix(headless, cluster).map(|s| Key::mirror(cluster, namespace, s)),
-            ),
-            Owner::Probe(_) => keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe)),
-            Owner::Federated | Owner::Foreign => {}
+        keys.extend(key_of_mirror(service));
+        if let Owner::Probe(_) = owner(&service.metadata) {
+            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe));
         }
         if is_managed(&service.metadata) {
             keys.extend(written_for(namespace, name, fq_name(&service.metadata)));
@@ -61,13 +53,10 @@ impl World {
             let own = names.filter_map(|name| without_suffix(name, cluster));
             keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
         }
-        // One that others made of an endpoint mirror does not name its headless mirror.
+        // One that others made of an endpoint mirror does not name its headless mirror; and one that is left of a former
+        // mirror of that name may share addresses with those of the present one.
         let standing = service.and_then(|service| self.standing(namespace, service));
-        if let Some(Owner::EndpointMirror(cluster, headless)) = standing.map(|s| owner(&s.metadata))
-        {
-            let own = without_suffix(headless, cluster);
-            keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
-        }
+        keys.extend(standing.and_then(key_of_mirror));
         // Somebody may have changed the labels of a slice that we wrote.
         let owners = slice.metadata.owner_references.iter();
         for name in owners.map(|owner| owner.name.as_ref()).chain(service) {
@@ -305,6 +294,17 @@ fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys.sort();
     keys.dedup();
     keys
+}
+
+/// The key of a mirror, or of the headless Service that an endpoint mirror belongs to, as the labels tell.
+fn key_of_mirror(service: &Service) -> Option<Key> {
+    let (cluster, mirror) = match owner(&service.metadata) {
+        Owner::Mirror(cluster) => (cluster, service.metadata.name()),
+        Owner::EndpointMirror(cluster, headless) => (cluster, headless),
+        Owner::Probe(_) | Owner::Federated | Owner::Foreign => return None,
+    };
+    let remote = without_suffix(mirror, cluster)?;
+    Some(Key::mirror(cluster, service.metadata.namespace(), remote))
 }
 
 fn fq_name(metadata: &Metadata) -> &str {

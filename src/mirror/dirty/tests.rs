@@ -116,6 +116,22 @@ fn a_local_slice_concerns_the_services_that_it_was_written_for() {
 }
 
 #[test]
+fn a_slice_that_a_former_mirror_left_concerns_who_has_its_name_now() {
+    // Cluster `c` exported `a-b`, and now `b-c` exports `a`.
+    let mut left = slice("a-b-c", "x");
+    left.metadata.labels.insert(l::CLUSTER_NAME, "c");
+    let former = Key::mirror("c", "ns", "a-b");
+    assert_eq!(
+        world().keys_of_local_slice(&left),
+        std::slice::from_ref(&former)
+    );
+    let now = svc("a-b-c").mirrored_by_linkerd("b-c", "a");
+    let world = world().local(&[now]);
+    let keys = [former, Key::mirror("b-c", "ns", "a")];
+    assert_eq!(world.keys_of_local_slice(&left), keys);
+}
+
+#[test]
 fn hosts_of_a_headless_service_concern_those_that_want_their_names() {
     let slice = hosts("db", &["db-0", "db-1"]);
     let own = Key::mirror("east", "ns", "db");
