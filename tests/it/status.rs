@@ -1,17 +1,20 @@
 //! What `kubectl` shows of Links, and what Linkerd's own tools read from their status.
 
+use control_plane::{AuditEvent, ControlPlane, eventually};
 use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{NAMESPACE, namespace},
-    hub::hub,
+    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    gateways::Gateways,
+    hub::{alone, hub},
     links::{
         apply, condition_is, events, in_step, links, mirror_is, objects, own_link, said,
         status_that, unlink,
     },
     objects::{delete, export, gone, relabel, service, web},
+    program::run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,9 +153,7 @@ async fn the_same_news_is_told_once() {
     export(east, "told", &web("fence", "told")).await;
     let fence = async || Ok(events(east, "told", "Service", "fence").await?.pop());
     let message = "Skipped mirroring service: namespace does not exist";
-    let told = control_plane::eventually("an Event", crate::fleet::SOON, fence)
-        .await
-        .unwrap();
+    let told = eventually("an Event", SOON, fence).await.unwrap();
     assert_eq!(told.message.as_deref(), Some(message));
     assert_eq!(told.type_.as_deref(), Some("Normal"));
     let on_service = events(east, "told", "Service", "web").await.unwrap();
@@ -210,4 +211,70 @@ async fn a_status_that_somebody_else_changed_is_put_right() {
     .await;
     in_step(west, "defaced", &[]).await;
     unlink(west, "defaced").await;
+}
+
+/// How often the controller wrote a Link's status since the audit log had this length.
+fn status_writes(plane: &ControlPlane, since: usize) -> usize {
+    let audit = plane.audit().unwrap().split_off(since);
+    let is_one = |event: &&AuditEvent| {
+        event.user == CONTROLLER && event.is_write() && event.subresource == "status"
+    };
+    audit.iter().filter(is_one).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_another_definition_of_links_dropped_is_written_again_with_ours() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("dropped", &[source, far]).await;
+    own_link(source, far, "dropped", &[]).await;
+    export(far, "dropped", &web("web", "dropped")).await;
+    let gateways = Gateways::start();
+    let _controller = Controller::start(source, &["--probe-address", &gateways.address()]);
+    condition_is(source, "dropped", "GatewayAlive", "True", "ProbeSucceeded").await;
+    status_that(source, "dropped", |s| s.mirrored == Some(1)).await;
+    let before = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
+
+    // Linkerd's own definition knows the two lists.
+    let since = source.audit().unwrap().len();
+    let list = json!({ "type": "array", "items": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    } });
+    let patch = json!([{
+        "op": "replace",
+        "path": "/spec/versions/2/schema/openAPIV3Schema/properties/status",
+        "value": { "type": "object", "properties": {
+            "mirrorServices": list, "federatedServices": list,
+        } },
+    }]);
+    let (crd, patch) = ("links.multicluster.linkerd.io", patch.to_string());
+    source
+        .kubectl(&["patch", "crd", crd, "--type=json", "-p", &patch])
+        .await
+        .unwrap();
+    status_that(source, "dropped", |s| s.conditions.is_empty()).await;
+    // What the controller writes meanwhile is dropped, too.
+    eventually("the status to be written", SOON, async || {
+        Ok((status_writes(source, since) > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+
+    let since = source.audit().unwrap().len();
+    let printed = run(source.kubeconfig(), &["install"]).data();
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    let after = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
+    assert_eq!(after, before);
+    status_that(source, "dropped", |s| {
+        let alive = s.gateway.as_ref().and_then(|gateway| gateway.alive);
+        s.mirrored == Some(1) && alive == Some(true)
+    })
+    .await;
+    in_step(source, "dropped", &[]).await;
+    assert_eq!(status_writes(source, since), 1);
+    unlink(source, "dropped").await;
+    gone(source, "dropped", "web-dropped").await;
 }

@@ -41,6 +41,9 @@ impl Engine {
                 }
                 for object in &objects {
                     self.link_seen(object);
+                    if let Some(state) = self.links.get_mut(&object.name_any()) {
+                        state.status.listed(&state.link);
+                    }
                 }
                 self.links.keys().cloned().collect()
             }

@@ -1,7 +1,8 @@
 //! The one writer of Link status: compares with what it sent last, and writes at most every two seconds.
-//! What somebody else made of it is put right, at most once a minute.
+//! What somebody else made of it is put right, at most once a minute; what a CRD dropped is sent once each time that
+//! Links are listed.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use kube::{
     Api, ResourceExt as _,
@@ -41,6 +42,9 @@ pub(super) struct StatusState {
     /// What the API server made of that. What a Link has instead was written by somebody else.
     stored: LinkStatus,
     restored: Option<Instant>,
+    /// Links were listed, or a write failed, since what the Link has was compared with what was sent last. A CRD that
+    /// knows more than the one before comes with such a list.
+    unchecked: bool,
     /// When news are due to be written.
     due: Option<Instant>,
     not_before: Instant,
@@ -51,11 +55,11 @@ pub(super) struct StatusState {
 
 impl StatusState {
     pub(super) fn seeded(link: &Link) -> Self {
-        let has = link.status.clone().unwrap_or_default();
         Self {
-            stored: has.clone(),
-            last: has,
+            stored: has(link).into_owned(),
+            last: has(link).into_owned(),
             restored: None,
+            unchecked: false,
             due: None,
             not_before: Instant::now(),
             writing: false,
@@ -77,11 +81,35 @@ impl StatusState {
         }
     }
 
+    /// Takes in that Links were listed, and what this one has.
+    pub(super) fn listed(&mut self, link: &Link) {
+        if *has(link) != self.last {
+            self.unchecked = true;
+            self.touch();
+        }
+    }
+
     /// Whether somebody else wrote what a Link has, in place of what was sent.
     fn is_overwritten(&self, link: &Link) -> bool {
-        let none = LinkStatus::default();
-        let has = link.status.as_ref().unwrap_or(&none);
+        let has = has(link);
         *has != self.stored && *has != self.last
+    }
+
+    /// Whether what was sent last is due to be sent again, in place of what a Link has.
+    fn is_sent_again(&mut self, link: &Link, now: Instant) -> bool {
+        let unchecked = std::mem::take(&mut self.unchecked);
+        if !self.is_overwritten(link) {
+            return unchecked && *has(link) != self.last;
+        }
+        let again = self.restored.map(|at| at + RESTORE_EVERY);
+        if let Some(again) = again.filter(|again| *again > now) {
+            self.due = Some(again);
+            return false;
+        }
+        let link = link.name_any();
+        tracing::warn!(link, "somebody else changed the status of the Link");
+        self.restored = Some(now);
+        true
     }
 
     /// Takes in a latency, milliseconds: told if it moved by more than half and the last one was told long
@@ -159,18 +187,12 @@ impl Engine {
                 .link_invalid(name, state.facts.invalid.is_some());
             let mut before = state.status.last.clone();
             if sent == before {
-                if !state.status.is_overwritten(&state.link) {
+                if !state.status.is_sent_again(&state.link, now) {
                     continue;
                 }
-                let again = state.status.restored.map(|at| at + RESTORE_EVERY);
-                if let Some(again) = again.filter(|again| *again > now) {
-                    state.status.due = Some(again);
-                    continue;
-                }
-                tracing::warn!(link = name, "somebody else changed the status of the Link");
-                state.status.restored = Some(now);
-                before = state.link.status.clone().unwrap_or_default();
+                before = has(&state.link).into_owned();
             }
+            state.status.unchecked = false;
             state.status.writing = true;
             let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
             let (link, metrics) = (name.clone(), self.metrics.clone());
@@ -228,6 +250,7 @@ impl Engine {
             Err(message) => {
                 tracing::warn!(link, "failed to write the status of the Link: {message}");
                 status.failures = status.failures.saturating_add(1);
+                status.unchecked = true;
                 let delay = EVERY
                     .saturating_mul(1 << status.failures.min(6))
                     .min(LONGEST);
@@ -238,6 +261,12 @@ impl Engine {
         status.not_before = Instant::now() + delay;
         status.due = status.due.map(|due| due.max(status.not_before));
     }
+}
+
+/// The status that a Link has.
+fn has(link: &Link) -> Cow<'_, LinkStatus> {
+    let status = link.status.as_ref();
+    status.map_or_else(Cow::default, Cow::Borrowed)
 }
 
 /// What was said of Services stands: a cluster that was not seen yet is no reason to take it back.
