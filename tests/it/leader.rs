@@ -10,7 +10,7 @@ use crate::{
     fleet::{Controller, NAMESPACE, SOON, namespace, signal},
     gateways::Gateways,
     hub::alone,
-    links::{condition_is, own_link, status_that, unlink},
+    links::{condition_is, in_step, own_link, status_that, unlink},
     objects::{export, gone, service, services, web},
 };
 
@@ -112,6 +112,7 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
     export(far, "leader", &web("three", "leader")).await;
     service(source, "leader", "three-leader", |_| true).await;
     assert!(leads(&second).await);
+    in_step(source, "leader", &[]).await;
     unlink(source, "leader").await;
     gone(source, "leader", "three-leader").await;
 }
@@ -165,6 +166,7 @@ async fn a_leader_that_fell_silent_is_replaced_and_never_writes_again() {
     let third = replica(source, "third", &flags);
     holder_is(source, "third").await;
     service(source, "silent", "three-silent", |_| true).await;
+    in_step(source, "silent", &[]).await;
     unlink(source, "silent").await;
     gone(source, "silent", "three-silent").await;
     drop(third);

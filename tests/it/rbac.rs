@@ -17,7 +17,7 @@ use crate::{
     gateways::Gateways,
     headless::{hosts, stateful},
     hub::alone,
-    links::{condition_is, member_is, mirror_is, own_link, unlink},
+    links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, label, patch, relabel, service,
         services, slices, slices_of, slices_that, web,
@@ -39,6 +39,9 @@ const FOR_LINKERD: [(&str, &str, &[&str], &str); 7] = [
     ("discovery.k8s.io", "endpointslices", &["get"], "Linkerd's extension grants it, and who may list may read"),
     ("", "events", &["patch"], "Linkerd's service mirror counts repeated Events"),
 ];
+
+/// Members of the local cluster. The Deployment has no such flag.
+const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=rbac";
 
 /// API group, resource with its subresource, verb.
 type Use = (String, String, String);
@@ -114,7 +117,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
         &[
             "--identity=rbac",
             "--enable-namespace-creation",
-            "--federated-service-selector=mirror.linkerd.io/federated=rbac",
+            MEMBERS,
             "--probe-address",
             &gateways.address(),
         ],
@@ -284,6 +287,7 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let gateways = Gateways::start();
     let mut controller = controller(source, &gateways);
     mirror_in_all_modes(source, far).await;
+    in_step(source, "rbac", &[MEMBERS]).await;
     check(source.kubeconfig());
     delete(far, "rbac", "db").await;
     gone(source, "rbac", "db-0-rbac").await;

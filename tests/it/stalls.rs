@@ -19,7 +19,7 @@ use crate::{
     fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON, namespace},
     gateways::Gateways,
     hub::faulty,
-    links::{edit, own_link, unlink},
+    links::{edit, in_step, own_link, unlink},
     objects::{export, gone, relabel, service, services, web},
 };
 
@@ -94,6 +94,7 @@ async fn a_controller_whose_write_slots_are_all_taken_sleeps() {
         let mirror = format!("{}-slots", name(number));
         service(source, "slots", &mirror, |_| true).await;
     }
+    in_step(source, "slots", &[]).await;
     unlink(source, "slots").await;
     gone(source, "slots", "web-0-slots").await;
 }
@@ -129,6 +130,7 @@ async fn a_leader_that_cannot_list_its_own_cluster_sleeps() {
 
     server.forward();
     service(source, "unlisted", "web-unlisted", |_| true).await;
+    in_step(source, "unlisted", &[]).await;
     unlink(source, "unlisted").await;
     gone(source, "unlisted", "web-unlisted").await;
 }
@@ -199,6 +201,9 @@ async fn a_cluster_that_does_not_answer_delays_its_own_removals_and_nothing_else
     .await
     .unwrap();
     for cluster in ["hangs", "other"] {
+        in_step(source, cluster, &[]).await;
+    }
+    for cluster in ["hangs", "other"] {
         unlink(source, cluster).await;
     }
 }
@@ -246,6 +251,7 @@ async fn a_write_that_fails_again_and_again_is_logged_once_and_so_is_its_end() {
     };
     assert_eq!((told(" WARN "), told(" recovered ")), (1, 1), "{log}");
     assert!(asked.load(Ordering::SeqCst) > FAILURES);
+    in_step(source, "retries", &[]).await;
     unlink(source, "retries").await;
     gone(source, "retries", "web-retries").await;
 }
