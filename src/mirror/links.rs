@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{
     target::{InvalidLink, Target, is_dns_label},
     world::{GatewayState, Remote},
@@ -77,8 +79,8 @@ pub struct Links {
 /// The Links that name one cluster.
 #[derive(Clone, Debug, Default)]
 struct Named {
-    /// Names of those that can be worked with, the oldest first: it is in charge.
-    valid: Vec<String>,
+    /// When those that can be worked with were created, and their names, the oldest first: it is in charge.
+    valid: BTreeSet<(Option<Timestamp>, String)>,
     /// Names of those that cannot be worked with.
     invalid: BTreeSet<String>,
 }
@@ -184,12 +186,16 @@ impl Links {
     pub fn naming<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let named = self.clusters.get(cluster).into_iter();
         named
-            .flat_map(|named| named.valid.iter().chain(&named.invalid))
+            .flat_map(|named| {
+                let valid = named.valid.iter().map(|(_, link)| link);
+                valid.chain(&named.invalid)
+            })
             .map(String::as_str)
     }
 
     fn first(&self, named: &Named) -> Option<(&Target, &LinkEntry)> {
-        let entry = self.entries.get(named.valid.first()?)?;
+        let (_, oldest) = named.valid.first()?;
+        let entry = self.entries.get(oldest)?;
         Some((entry.target.as_ref().ok()?, entry))
     }
 
@@ -206,18 +212,9 @@ impl Links {
         };
         let named = self.clusters.entry(cluster.clone()).or_default();
         match &entry.target {
-            Ok(target) => {
-                let age = |link: &String| {
-                    let target = self.entries.get(link).map(|entry| entry.target.as_ref());
-                    target.and_then(Result::ok).map(Target::age)
-                };
-                let at = named.valid.partition_point(|l| age(l) < Some(target.age()));
-                named.valid.insert(at, link.to_owned());
-            }
-            Err(_) => {
-                named.invalid.insert(link.to_owned());
-            }
-        }
+            Ok(target) => named.valid.insert((target.created, link.to_owned())),
+            Err(_) => named.invalid.insert(link.to_owned()),
+        };
     }
 
     /// Takes a Link out of where it was filed.
@@ -225,7 +222,7 @@ impl Links {
         self.unsettled.remove(link);
         let Some(cluster) = cluster else { return };
         if let Some(named) = self.clusters.get_mut(cluster) {
-            named.valid.retain(|known| known != link);
+            named.valid.retain(|(_, known)| known != link);
             named.invalid.remove(link);
             if named.valid.is_empty() && named.invalid.is_empty() {
                 self.clusters.remove(cluster);
