@@ -2,6 +2,7 @@
 //! Numbers in names are those of its behaviour: 3.x a situation, W-n a weakness that must not come back.
 
 mod leaving;
+mod slices;
 
 use crate::{
     api::labels as l,
@@ -216,25 +217,6 @@ fn gateway_mode_is_as_the_original_says() {
             &CREATE,
             MIRRORED,
         ),
-    ]);
-}
-
-#[test]
-fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
-    let unlisted = |world: World| {
-        world.with_news("east", |entry| {
-            let remote = entry.remote.as_mut().unwrap();
-            remote.unlisted.insert(("ns".to_owned(), "web".to_owned()));
-        })
-    };
-    let (patched, created) = (["patch EndpointSlice ns/web-east-ipv4"], &CREATE[..1]);
-    let emptied = || then(web(), &[web()], false);
-    let unknown = || world().linked(target("east"), &[web()], &[slice("web", "x")]);
-    hold(vec![
-        ("listed", emptied(), &patched, MIRRORED),
-        ("not listed", unlisted(emptied()), &[], MIRRORED),
-        ("new", unlisted(unknown()), created, MIRRORED),
-        ("one is known", unlisted(has(web())), &CREATE, MIRRORED),
     ]);
 }
 

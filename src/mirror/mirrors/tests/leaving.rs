@@ -5,7 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, World,
-        fixtures::{left_out, svc, target, world},
+        fixtures::{left_out, said, slice, svc, target, world},
         plan,
     },
 };
@@ -22,6 +22,21 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
     let limited = |world: World, named: bool| {
         world.with_news("east", |entry| {
             entry.remote.as_mut().unwrap().left_out = vec![left_out("web", named)];
+        })
+    };
+    let unexported = || world().linked(target("east"), &[svc("web")], &[]);
+    let stray = |service: &str| {
+        svc("web-east")
+            .annotation(l::MANAGED_BY, l::MANAGER)
+            .annotation(
+                l::REMOTE_FQ_NAME,
+                &format!("{service}.ns.svc.cluster.local"),
+            )
+    };
+    // As versions before this one wrote it.
+    let unclaimed = |world: World| {
+        world.edited("ns", "web-east", |service| {
+            service.metadata.annotations.remove(l::INSTALLATION);
         })
     };
     hold(vec![
@@ -42,10 +57,32 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
         ),
         (
             "the original made it, and it is unexported",
-            world()
-                .linked(target("east"), &[svc("web")], &[])
-                .local(&[links_own()]),
+            unexported().local(&[links_own()]),
             &["delete Endpoints ns/web-east", "delete Service ns/web-east"],
+            absent,
+        ),
+        (
+            "it names no installation, and is unexported",
+            unclaimed(then(web(), &[svc("web")], true)),
+            &DELETE,
+            absent,
+        ),
+        (
+            "it names no installation, and the Link was deleted",
+            unlinked(unclaimed(stands())),
+            &[],
+            "",
+        ),
+        (
+            "it lost its labels, and was written for this Service",
+            unexported().local(&[stray("web")]),
+            &["delete Service ns/web-east"],
+            absent,
+        ),
+        (
+            "it lost its labels, and was written for another Service",
+            unexported().local(&[stray("api")]),
+            &[],
             absent,
         ),
         ("the Link cannot be read now", unreadable(stands()), &[], ""),
@@ -76,6 +113,41 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
             absent,
         ),
     ]);
+}
+
+#[test]
+fn only_slices_of_ours_for_this_cluster_go_with_a_mirror() {
+    for (what, by, cluster, installation, goes) in [
+        ("ours", l::MANAGER, "east", "mc", true),
+        (
+            "ours, for another cluster",
+            l::MANAGER,
+            "north",
+            "mc",
+            false,
+        ),
+        (
+            "another installation's",
+            l::MANAGER,
+            "east",
+            "elsewhere",
+            false,
+        ),
+        ("somebody else's, with our label", "me", "east", "mc", false),
+        ("somebody else's", "me", "me", "mc", false),
+    ] {
+        let mut another = slice("web-east", "another");
+        let metadata = &mut another.metadata;
+        metadata.labels.insert(l::SLICE_MANAGED_BY, by);
+        metadata.labels.insert(l::CLUSTER_NAME, cluster);
+        metadata.annotations.insert(l::INSTALLATION, installation);
+        let world = then(web(), &[], true).local_slice(another);
+        let mut expected = DELETE.to_vec();
+        if goes {
+            expected.insert(0, "delete EndpointSlice ns/web-east-another");
+        }
+        assert_eq!(said(&plan(&world, &key()).writes), expected, "{what}");
+    }
 }
 
 #[test]
