@@ -68,6 +68,43 @@ pub fn slices_of(names: &Names) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::fixtures::{Svc, link, map, svc, target};
+
+    #[test]
+    fn slices_are_asked_for_where_the_link_has_gateway_mode() {
+        let exported = "mirror.linkerd.io/exported in (true)";
+        assert_eq!(target("east").queries().slices.as_deref(), Some(exported));
+        let mut flat = link("east");
+        flat.spec.selector = None;
+        let queries = Target::parse(&flat, false).unwrap().queries();
+        let services = [
+            "mirror.linkerd.io/exported in (remote-discovery)",
+            "mirror.linkerd.io/federated in (member)",
+        ];
+        let services = services.map(str::to_owned).into();
+        let slices = None;
+        assert_eq!(queries, Queries { services, slices });
+    }
+
+    #[test]
+    fn slices_that_people_make_are_those_of_services_in_gateway_mode_without_a_selector() {
+        let selecting = |mut service: Svc| {
+            service.0.spec.selector = map(&[("app", "web")]);
+            service
+        };
+        for (what, service, unselected) in [
+            ("exported", svc("web").exported(), true),
+            ("with a selector", selecting(svc("web").exported()), false),
+            ("for remote discovery", svc("web").discovered(), false),
+            ("a member", svc("web").member(), false),
+        ] {
+            let found: Vec<_> = target("east")
+                .unselected([&service.0].into_iter())
+                .collect();
+            let expected = unselected.then(|| ("ns".to_owned(), "web".to_owned()));
+            assert_eq!(found, Vec::from_iter(expected), "{what}");
+        }
+    }
 
     #[test]
     fn slices_are_asked_for_by_name_once_each_and_not_all_at_once() {

@@ -125,12 +125,6 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T: Grouped> Shelf<T> {
-    /// Where an object of this name is among all; or where it would be.
-    fn find(&self, name: &str) -> Result<usize, usize> {
-        let objects = &self.objects;
-        objects.binary_search_by(|object| object.metadata().name().cmp(name))
-    }
-
     fn group(&self, group: &str) -> &[Arc<T>] {
         let begin = self
             .groups
@@ -152,22 +146,24 @@ impl<T: Grouped> Shelf<T> {
                 Some(filed) => filed,
                 None => self.hosts.entry(host.into()).or_default(),
             };
-            let at = filed.partition_point(|known| known.metadata().name() < name);
+            let at = find(filed, name).unwrap_or_else(|at| at);
             filed.insert(at, object.clone());
         }
-        let at = self.find(name).unwrap_or_else(|at| at);
+        let at = find(&self.objects, name).unwrap_or_else(|at| at);
         self.objects.insert(at, object);
     }
 
     fn take(&mut self, name: &str) -> Option<Arc<T>> {
-        let object = self.objects.remove(self.find(name).ok()?);
+        let object = self.objects.remove(find(&self.objects, name).ok()?);
         if let Some(group) = object.group() {
             let at = self.groups.partition_point(|o| before(&**o, group, name));
             self.groups.remove(at);
         }
         for host in object.hosts() {
             if let Some(filed) = self.hosts.get_mut(host) {
-                filed.retain(|known| known.metadata().name() != name);
+                if let Ok(at) = find(filed, name) {
+                    filed.remove(at);
+                }
                 if filed.is_empty() {
                     self.hosts.remove(host);
                 }
@@ -175,6 +171,11 @@ impl<T: Grouped> Shelf<T> {
         }
         Some(object)
     }
+}
+
+/// Where an object of this name is among those that are sorted by name; or where it would be.
+fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
+    objects.binary_search_by(|object| object.metadata().name().cmp(name))
 }
 
 /// Whether an object is sorted before that of this group and name.
@@ -187,7 +188,8 @@ impl<T: Grouped> Objects<T> {
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
         let shelf = self.namespaces.get(namespace)?;
-        shelf.find(name).ok().map(|at| &shelf.objects[at])
+        let at = find(&shelf.objects, name).ok()?;
+        Some(&shelf.objects[at])
     }
 
     /// Objects of one namespace, by name.

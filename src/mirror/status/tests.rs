@@ -172,6 +172,67 @@ fn a_service_is_listed_with_its_reference_and_its_condition() {
 }
 
 #[test]
+fn what_the_limit_leaves_out_is_counted_once_and_told() {
+    let left = |named: &[&str], unnamed: usize| {
+        let mut left = LeftOut::default();
+        for number in 0..unnamed {
+            left.add(("ns".to_owned(), number.to_string()));
+        }
+        left.forget_names();
+        for name in named {
+            left.add(("ns".to_owned(), (*name).to_owned()));
+        }
+        left
+    };
+    let services = "more than 3 Services are exported; left out: ";
+    let slices = "too many EndpointSlices; Services that lack some: ";
+    for (left_out, cut, counts, message) in [
+        (vec![], vec![], None, None),
+        (vec![left(&[], 0)], vec![left(&[], 0)], None, None),
+        (
+            vec![left(&["a", "b"], 0), left(&["b"], 0)],
+            vec![],
+            Some((2, 0)),
+            Some(format!("{services}2")),
+        ),
+        (
+            vec![left(&["a"], 2), left(&[], 3)],
+            vec![],
+            Some((6, 0)),
+            Some(format!("{services}6")),
+        ),
+        (
+            vec![],
+            vec![left(&["a"], 0)],
+            Some((0, 1)),
+            Some(format!("{slices}1")),
+        ),
+        (
+            vec![left(&["a"], 0)],
+            vec![left(&["b"], 0)],
+            Some((1, 1)),
+            Some(format!("{services}1; {slices}1")),
+        ),
+    ] {
+        let remote = Remote {
+            left_out,
+            cut,
+            ..Remote::default()
+        };
+        let exceeded = Exceeded::of(&remote, 3);
+        assert_eq!(exceeded.map(|e| (e.services, e.cut)), counts);
+        let facts = Facts {
+            exceeded,
+            ..Facts::default()
+        };
+        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        let mut told = told.conditions.into_iter();
+        let told = told.find(|condition| condition.type_ == "LimitExceeded");
+        assert_eq!(told.map(|condition| condition.message), message);
+    }
+}
+
+#[test]
 fn a_gateway_has_been_as_it_is_since_it_became_so() {
     let with = |previous: &LinkStatus, liveness, second| {
         let facts = Facts {

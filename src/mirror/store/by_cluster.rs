@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Grouped;
+use super::{Grouped, find};
 
 /// In place of the name of a cluster: for objects that lost the label that says which.
 pub(super) const ANY: &str = "";
@@ -44,7 +44,7 @@ impl<T: Grouped> ByCluster<T> {
                 Some(filed) => filed,
                 None => namespaces.entry(namespace.into()).or_default(),
             };
-            let at = filed.partition_point(|known| known.metadata().name() < name);
+            let at = find(filed, name).unwrap_or_else(|at| at);
             filed.insert(at, object.clone());
         }
     }
@@ -57,8 +57,9 @@ impl<T: Grouped> ByCluster<T> {
                 continue;
             };
             if let Some(filed) = namespaces.get_mut(namespace) {
-                let at = filed.partition_point(|known| known.metadata().name() < name);
-                filed.remove(at);
+                if let Ok(at) = find(filed, name) {
+                    filed.remove(at);
+                }
                 if filed.is_empty() {
                     namespaces.remove(namespace);
                 }

@@ -34,6 +34,8 @@ fn an_older_event_does_not_undo_a_newer_state() {
     assert_eq!(objects.len(), 1);
     assert!(objects.remove(&service("a", "1", 11)).is_some());
     assert!(objects.is_empty());
+    objects.insert(service("a", "2", 12));
+    assert!(objects.remove(&service("a", "2", 12)).is_some());
 }
 
 #[test]
@@ -118,10 +120,30 @@ fn slices_with_a_host_are_found_by_name_in_whatever_order_they_came() {
 }
 
 #[test]
+fn slices_that_went_are_found_by_none_of_their_hosts() {
+    let mut objects = Objects::default();
+    let has = |name: &str, hosts: &[&str]| Arc::new(crate::mirror::fixtures::hosts(name, hosts));
+    for name in ["a", "b"] {
+        objects.put(has(name, &["db-0", "db-1"]));
+    }
+    let names = |objects: &Objects<EndpointSlice>, host: &str| -> Vec<String> {
+        let found = objects.with_host("ns", host).iter();
+        found.map(|s| s.metadata.name().to_owned()).collect()
+    };
+    objects.forget("ns", "a-x");
+    objects.put(has("b", &["db-0"]));
+    assert_eq!(names(&objects, "db-0"), ["b-x"]);
+    assert_eq!(names(&objects, "db-1"), [""; 0]);
+    objects.forget("ns", "b-x");
+    assert!(objects.namespaces.is_empty());
+}
+
+#[test]
 fn services_have_no_hosts() {
     let mut objects = Objects::default();
     objects.put(service("a", "1", 1));
     assert!(objects.with_host("ns", "").is_empty());
+    assert!(service("a", "1", 1).hosts().is_empty());
 }
 
 #[test]
