@@ -130,8 +130,20 @@ fn slices_come_with_growth_and_go_with_their_last_host() {
 }
 
 #[test]
+fn a_slice_that_has_more_hosts_than_it_may_is_split() {
+    let (stands, _) = then(&[], &names(0..1000));
+    let mut full = stands[0].as_ref().clone();
+    let one_more = endpoint("10.0.3.232".parse().unwrap(), Some("db-01000"), true);
+    full.endpoints = [full.endpoints.to_vec(), vec![one_more]].concat().into();
+    let (stands, _) = then(&[Arc::new(full)], &names(0..1001));
+    let expected = [("db-east-ipv4", 1000), ("db-east-ipv4-0-1", 1)];
+    assert_eq!(sizes(&stands), expected);
+}
+
+#[test]
 fn names_of_slices_that_are_none_of_these_say_nothing() {
-    let (stands, _) = then(&[], &names(0..2));
+    let (stands, _) = then(&[], &names(0..1));
+    let (full, _) = then(&[], &names(1..1001));
     for name in [
         "db-east-ipv4-0-0",
         "db-east-ipv4-0-01",
@@ -141,9 +153,17 @@ fn names_of_slices_that_are_none_of_these_say_nothing() {
     ] {
         let mut other = stands[0].as_ref().clone();
         other.metadata.name = Some(name.into());
-        let (stands, writes) = then(&[Arc::new(other)], &names(0..2));
+        let other = Arc::new(other);
+        let (stands, writes) = then(std::slice::from_ref(&other), &names(0..2));
         assert_eq!(sizes(&stands), [("db-east-ipv4", 2)]);
-        let expected = format!("delete EndpointSlice ns/{name}");
-        assert_eq!(writes, ["create EndpointSlice ns/db-east-ipv4", &expected]);
+        let deletes = format!("delete EndpointSlice ns/{name}");
+        assert_eq!(writes, ["create EndpointSlice ns/db-east-ipv4", &deletes]);
+        // Nor does a host of it take the place of one that is in the first slice.
+        let (_, writes) = then(&[full[0].clone(), other], &names(0..1001));
+        let creates = "create EndpointSlice ns/db-east-ipv4-0-1";
+        assert!(writes.contains(&creates.to_owned()), "{name}: {writes:?}");
+        assert!(writes.contains(&deletes), "{name}: {writes:?}");
+        let moved = "patch EndpointSlice ns/db-east-ipv4".to_owned();
+        assert!(!writes.contains(&moved), "{name}: {writes:?}");
     }
 }
