@@ -100,6 +100,7 @@ fn what_a_list_does_not_name_is_gone() {
     let mut objects = Objects::default();
     objects.insert(service("a", "1", 1));
     objects.insert(service("b", "2", 2));
+    assert_eq!((objects.len(), objects.is_empty()), (2, false));
     let gone = objects.retain_listed(&[("ns".to_owned(), "b".to_owned())].into());
     assert_eq!(
         gone.iter().map(|o| o.metadata.name()).collect::<Vec<_>>(),
