@@ -74,7 +74,7 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
     assert_eq!(status(&first, &facts, &ledger, at(2)), first);
     let lost = Facts {
         connected: Some(Err("refused".into())),
-        ..facts
+        ..facts.clone()
     };
     let second = status(&first, &lost, &ledger, at(3));
     let time = |status: &LinkStatus, type_: &str| {
@@ -84,6 +84,9 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
     assert_eq!(time(&second, "Connected"), at(3));
     assert_eq!(time(&second, "GatewayAlive"), at(1));
     assert_eq!(second.mirror_services, first.mirror_services);
+    let third = status(&second, &facts, &ledger, at(4));
+    assert_eq!(time(&third, "Ready"), at(4), "not as long as the others");
+    assert_eq!(time(&third, "CredentialsValid"), at(1));
 }
 
 #[test]
