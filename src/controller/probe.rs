@@ -32,6 +32,13 @@ const BODY: usize = 16 * 1024;
 /// How long the body of an answer is waited for. The status has come by then, and it alone decides.
 const BODY_TIME: Duration = Duration::from_millis(100);
 
+/// Time between two probes of a dead gateway that Linkerd's proxy answers for. The proxy waits ever longer between two
+/// tries to connect to an endpoint, up to a minute; it forgets that, with the whole Service, when nobody has asked for it
+/// for 5 s (`proxy.outboundDiscoveryCacheUnusedTimeout` of Linkerd's chart), and tries at once when somebody asks again.
+const FORGOTTEN: Duration = Duration::from_millis(5_500);
+/// A header of answers that are the proxy's own (linkerd2-proxy, `linkerd/app/core/src/errors/respond.rs`).
+const PROXY_ERROR: &str = "l5d-proxy-error";
+
 /// Where probes go.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget {
@@ -161,10 +168,18 @@ async fn work(
             Err(error) => {
                 metrics.probe_failed(cluster);
                 trouble.set(&format!("{error:#}"));
+                if error.is::<ByProxy>() && tracker.liveness() == Liveness::Dead {
+                    next = next.max(Instant::now() + FORGOTTEN);
+                }
             }
         }
     }
 }
+
+/// A failure that Linkerd's proxy on this side tells of.
+#[derive(Debug, thiserror::Error)]
+#[error("the proxy answers with status {0}")]
+struct ByProxy(u16);
 
 /// A client that opens a connection for each probe: a connection kept from better days would say nothing
 /// about what new connections meet. No proxy, no redirects: hyper has neither.
@@ -199,6 +214,9 @@ async fn probe(
     let response = client.request(request).await?;
     match response.status() {
         StatusCode::OK => Ok(response.into_body()),
+        other if response.headers().contains_key(PROXY_ERROR) => {
+            Err(ByProxy(other.as_u16()).into())
+        }
         other => bail!("it answers with status {}", other.as_u16()),
     }
 }

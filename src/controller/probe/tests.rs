@@ -250,6 +250,28 @@ async fn death_and_recovery_are_reported_once_each() {
     }
 }
 
+/// The proxy waits before it connects again, unless it has forgotten the Service; see [`FORGOTTEN`].
+#[tokio::test]
+async fn dead_gateway_behind_a_proxy_is_probed_when_the_proxy_has_forgotten_it() {
+    let failure =
+        "HTTP/1.1 504 Gateway Timeout\r\nl5d-proxy-error: unavailable\r\ncontent-length: 0\r\n\r\n";
+    let mut gateway = gateway(Manner::Answer(failure)).await;
+    let mut probing = probing(&gateway.address, DEADLINE);
+    assert_eq!(probing.next_transition().await, Dead);
+    while gateway.accepted.try_recv().is_ok() {}
+    let dead = Instant::now();
+    gateway.manner.send(OK).unwrap();
+    assert_eq!(probing.next_transition().await, Alive);
+    let rested = dead.elapsed() + Duration::from_millis(100);
+    assert!(rested >= FORGOTTEN, "{rested:?}");
+    // From then on it is probed at its period.
+    let alive = Instant::now();
+    for _ in 0..3 {
+        assert!(matches!(probing.next().await, Latency(_)));
+    }
+    assert!(alive.elapsed() < FORGOTTEN, "{:?}", alive.elapsed());
+}
+
 #[tokio::test]
 async fn every_probe_opens_a_connection_of_its_own() {
     let mut gateway = gateway(OK).await;
