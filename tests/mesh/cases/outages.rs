@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::without_failures;
 use crate::{
-    rig::{NAMESPACE, Rig, condition_of, mirrors::FOLLOWS, wait::SOON},
+    rig::{NAMESPACE, Rig, condition_of, mirrors::FOLLOWS, pod::Pod, wait::SOON},
     table::{Row, seconds},
 };
 
@@ -41,25 +41,12 @@ pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// The source does not reach the target's API server while Pods change there.
-///
-/// All Pods are there before: when Linkerd's watches come back, it may read the slice with a new Pod before the Pod, and
-/// does not look again.
 pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
-    let new = rig.start_pod().await?;
-    new.set_ready(false).await?;
+    let new = next_pod(rig).await?;
     let load = rig.load().await?;
-
-    rig.east_api.set(Fault::Refuse);
-    let until = Instant::now() + API_AWAY;
-    new.set_ready(true).await?;
     let new_host = format!("{}-east", new.name);
-    rig.east_pods.push(new);
-    // It answers until the end, as Pods do that are told to end.
-    let old = rig.east_pods.remove(0);
-    old.delete().await?;
-    sleep(until - Instant::now()).await;
+    let old = cut_off(rig, new, API_AWAY).await?;
 
-    rig.east_api.set(Fault::None);
     let back = Instant::now();
     let old_host = format!("{}-east", old.name);
     let hosts = [(new_host.as_str(), true), (old_host.as_str(), false)];
@@ -81,4 +68,26 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(ours),
         seconds(proxies)
     )))
+}
+
+/// A Pod that becomes ready while the target's API server is away. It is there before: when Linkerd's watches come back,
+/// it may read the slice with a new Pod before the Pod, and does not look again.
+pub(super) async fn next_pod(rig: &mut Rig) -> anyhow::Result<Pod> {
+    let new = rig.start_pod().await?;
+    new.set_ready(false).await?;
+    Ok(new)
+}
+
+/// Cuts the source off from the target's API server for a while. Meanwhile a Pod becomes ready there, and the oldest one
+/// is deleted, which is given back: it answers as long as it is kept, as Pods do that are told to end.
+pub(super) async fn cut_off(rig: &mut Rig, new: Pod, away: Duration) -> anyhow::Result<Pod> {
+    rig.east_api.set(Fault::Refuse);
+    let until = Instant::now() + away;
+    new.set_ready(true).await?;
+    rig.east_pods.push(new);
+    let old = rig.east_pods.remove(0);
+    old.delete().await?;
+    sleep(until - Instant::now()).await;
+    rig.east_api.set(Fault::None);
+    Ok(old)
 }

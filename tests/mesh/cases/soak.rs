@@ -9,7 +9,6 @@ mod state;
 use std::{collections::BTreeMap, env, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use control_plane::Fault;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api,
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use self::state::State;
-use super::{definition, migrate, modes, of, rotate::ROTATE};
+use super::{definition, migrate, modes, of, outages, rotate::ROTATE};
 use crate::{
     load::{Load, Tally, until_answered},
     rig::{
@@ -258,11 +257,10 @@ impl Soak<'_> {
             }
             Operation::Rotate => self.shell(ROTATE).await,
             Operation::TargetAway => {
-                self.rig.east_api.set(Fault::Refuse);
-                let old = self.rig.replace_pod().await?;
+                let new = outages::next_pod(self.rig).await?;
+                self.state.is_followed(self.rig, FOLLOWS).await?;
+                let old = outages::cut_off(self.rig, new, AWAY).await?;
                 self.gone.push(old);
-                sleep(AWAY).await;
-                self.rig.east_api.set(Fault::None);
                 Ok(())
             }
             Operation::TargetRestarted => {
