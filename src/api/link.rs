@@ -171,7 +171,8 @@ pub struct LinkStatus {
     /// Memberships in federated Services; beyond a limit only those that are not joined.
     #[serde(default)]
     pub federated_services: Vec<ServiceStatus>,
-    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`.
+    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`; while there is cause also `CredentialsExpiring` and
+    /// `LimitExceeded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// State of the gateway; absent without one.

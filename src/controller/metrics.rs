@@ -152,8 +152,8 @@ impl Metrics {
             .set(at.as_duration().as_secs_f64());
     }
 
-    /// When the token that a Link's target cluster is watched with expires; `None` if it never does, or if there is
-    /// none in use.
+    /// When the token that a Link's target cluster is watched with, or at first tried with, expires; `None` if it never
+    /// does, or if there is none.
     pub fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
         let gauges = &self.0.credentials_expiry;
         match at {

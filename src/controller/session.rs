@@ -6,6 +6,7 @@ mod custom;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
 use tokio::{
     sync::{mpsc, watch as latest},
@@ -24,7 +25,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         wire::Wire,
     },
-    client::watcher_from_credentials,
+    client::{credentials_expiry, watcher_from_credentials},
     mirror::{Grouped as _, LeftOut, Limit, Names},
 };
 
@@ -43,8 +44,8 @@ pub(super) struct Spec {
 
 /// What a session reports.
 pub(super) enum Report {
-    /// The credentials are good for a client. Says nothing about the cluster.
-    Client(Client),
+    /// The credentials are good for a client, until their token expires, if it does. Says nothing about the cluster.
+    Client(Client, Option<Timestamp>),
     /// The credentials are good for nothing.
     Unusable(String),
     /// One of the things that the session does meets the cluster, or trouble.
@@ -66,6 +67,8 @@ pub(super) struct Session {
     pub(super) spec: Spec,
     /// Once the credentials proved usable.
     pub(super) client: Option<Client>,
+    /// When the token expires, once that is known, and if it does.
+    pub(super) expires: Option<Timestamp>,
     stop: CancellationToken,
     custom: latest::Sender<Followed>,
 }
@@ -108,6 +111,7 @@ impl Session {
             id,
             spec,
             client: None,
+            expires: None,
             stop,
             custom,
         }
@@ -155,7 +159,8 @@ async fn run(spec: Spec, first: Names, followed: latest::Receiver<Followed>, rep
             return;
         }
     };
-    reporter.tell(Report::Client(client.clone())).await;
+    let expires = credentials_expiry(&spec.kubeconfig);
+    reporter.tell(Report::Client(client.clone(), expires)).await;
     let (recovered, seen) = latest::channel(0);
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))

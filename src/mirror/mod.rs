@@ -8,6 +8,7 @@
 mod claims;
 mod dirty;
 mod endpoints;
+pub mod expiry;
 mod export;
 mod federated;
 mod gateway;

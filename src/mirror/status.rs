@@ -90,6 +90,8 @@ pub struct Facts {
     pub connected: Option<Result<(), String>>,
     /// Which credentials are in use; `None` before any are.
     pub credentials_in_use: Option<String>,
+    /// When the token of the Link expires, if ever.
+    pub expiry: Option<Expiry>,
     /// The target cluster that was listed last.
     pub listed: Option<String>,
     /// Whether all that the target cluster exports was listed and written.
@@ -98,6 +100,15 @@ pub struct Facts {
     pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
     pub gateway: Option<GatewayFacts>,
+}
+
+/// The end of a Link's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// When that is.
+    pub at: Timestamp,
+    /// The target cluster.
+    pub cluster: String,
 }
 
 /// What a Link's limit leaves out.

@@ -354,7 +354,7 @@ async fn all_is_checked(planes: &Planes) {
         .as_str()
         .unwrap();
     assert!(
-        expiry.starts_with("east: the token expires in "),
+        expiry.starts_with("east: the token expires on "),
         "{expiry}"
     );
 

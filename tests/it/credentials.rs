@@ -1,6 +1,8 @@
 //! Credentials of a Link: missing, malformed, rotated, of another cluster, of the wrong kind.
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use control_plane::{ControlPlane, eventually};
+use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, ResourceExt as _,
@@ -12,7 +14,10 @@ use serde_json::json;
 use crate::{
     fleet::{NAMESPACE, SOON, link_gen, namespace},
     hub::hub,
-    links::{apply, condition_is, condition_says, in_step, objects, own_link, unlink},
+    links::{
+        apply, condition, condition_is, condition_says, in_step, objects, own_link, status_that,
+        unlink,
+    },
     objects::{delete, export, gone, service, services, slices_that, web},
     program::run,
 };
@@ -188,6 +193,69 @@ async fn rotated_credentials_are_taken_up() {
     );
     in_step(west, "rotated", &[]).await;
     unlink(west, "rotated").await;
+}
+
+/// The condition that says that the token of a Link is about to expire, or has.
+const EXPIRING: &str = "CredentialsExpiring";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn link_says_when_its_token_is_about_to_expire() {
+    let hub = hub().await;
+    let (east, west) = hub.pair();
+    let metric = r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="ending"}"#;
+    let allow = ["allow", "--service-account-name", "ending"];
+    let allow = run(east.kubeconfig(), &allow).data();
+    east.kubectl_stdin(&["apply", "-f", "-"], &allow)
+        .await
+        .unwrap();
+    let flags = ["--service-account-name=ending", "--token-duration=24h"];
+    own_link(west, east, "ending", &flags).await;
+    condition_is(west, "ending", "Ready", "True", "Mirroring").await;
+    let told = condition_is(west, "ending", EXPIRING, "True", "ExpiresSoon").await;
+    let at: Option<f64> = hub.controller.metric(metric).await.unwrap();
+    #[expect(clippy::cast_possible_truncation, reason = "it is a whole number")]
+    let at = Timestamp::from_second(at.unwrap() as i64).unwrap();
+    let expected = format!(
+        "the token expires on {}; `linkerd-mc rotate --cluster-name ending` makes a new one",
+        at.strftime("%Y-%m-%d %H:%M UTC")
+    );
+    assert_eq!(told.message, expected);
+
+    // A token that lasts.
+    own_link(west, east, "ending", &["--service-account-name=ending"]).await;
+    status_that(west, "ending", |s| condition(s, EXPIRING).is_none()).await;
+    hub.controller.metric_is(metric, |at| at.is_none()).await;
+    condition_is(west, "ending", "Ready", "True", "Mirroring").await;
+    in_step(west, "ending", &[]).await;
+    unlink(west, "ending").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn link_says_when_its_token_has_expired_also_if_it_never_worked() {
+    let (east, west) = hub().await.pair();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let end = Timestamp::from_second(i64::try_from(now).unwrap() + 10).unwrap();
+    let claims = json!({ "exp": end.as_second() }).to_string();
+    let token = format!("e30.{}.none", BASE64_URL_SAFE_NO_PAD.encode(claims));
+    let mut printed = objects(east, "ended", &[]);
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+         clusters: [{{name: a, cluster: {{server: '{}', insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: a, user: {{token: '{token}'}}}}]\n",
+        east.url()
+    );
+    printed[0]["data"] = json!({ l::KUBECONFIG_KEY: ByteString(kubeconfig.into()) });
+    apply(west, &printed).await;
+    let told = condition_is(west, "ended", EXPIRING, "True", "Expired").await;
+    assert!(
+        told.message.starts_with("the token expired on "),
+        "{}",
+        told.message
+    );
+    // It was told before that it was about to.
+    assert!(told.last_transition_time.0 < end, "{told:?}");
+    condition_is(west, "ended", "Connected", "False", "Unreachable").await;
+    unlink(west, "ended").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::Verdict;
-use crate::check::{
-    anchors,
-    facts::{AccessRule, Facts, LinkFacts},
+use crate::{
+    check::{
+        anchors,
+        facts::{AccessRule, Facts, LinkFacts},
+    },
+    mirror::expiry,
 };
-
-/// A token that has less than this to live is worth a warning.
-const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What the credentials of a Link are for: our controller's watches, the control plane's remote discovery,
 /// these checks, and what every ServiceAccount may do anyway.
@@ -99,11 +97,8 @@ pub(super) fn destination_is_current(facts: &Facts) -> Verdict {
         let expiry = theirs
             .expiry
             .filter(|_| own.is_none_or(|own| own.token != theirs.token));
-        if let Some(problem) = expiry.and_then(|at| expires(facts.now, at)) {
-            problems.push(format!(
-                "in Linkerd's Secret {problem}; `linkerd-mc rotate` makes a new one"
-            ));
-        }
+        let problem = expiry.and_then(|at| expiry::problem(at, facts.now, link.cluster()));
+        problems.extend(problem.map(|problem| format!("in Linkerd's Secret {problem}")));
         let dates = known.started.zip(theirs.changed);
         if dates.is_some_and(|(started, changed)| changed > started) {
             problems.push(format!(
@@ -125,32 +120,9 @@ fn needs_linkerd(link: &LinkFacts) -> bool {
 pub(super) fn expiry(facts: &Facts) -> Verdict {
     per_link(facts, |link| {
         let credentials = link.credentials.as_ref()?.as_ref().ok()?;
-        let problem = credentials.expiry.and_then(|at| expires(facts.now, at));
-        let advice = "`linkerd-mc rotate` makes new credentials";
-        Some(
-            problem
-                .map(|p| format!("{p}; {advice}"))
-                .into_iter()
-                .collect(),
-        )
-    })
-}
-
-fn expires(now: Timestamp, at: Timestamp) -> Option<String> {
-    let left = at.duration_since(now);
-    if left > EXPIRES_SOON {
-        return None;
-    }
-    let day = at.strftime("%Y-%m-%d %H:%M UTC");
-    Some(if left <= SignedDuration::ZERO {
-        format!("the token has expired on {day}")
-    } else {
-        let (hours, minutes) = (left.as_hours(), left.as_mins() % 60);
-        let left = match (hours / 24, hours % 24) {
-            (0, hours) => format!("{hours}h{minutes}m"),
-            (days, hours) => format!("{days}d{hours}h"),
-        };
-        format!("the token expires in {left}, on {day}")
+        let expiry = credentials.expiry;
+        let problem = expiry.and_then(|at| expiry::problem(at, facts.now, link.cluster()));
+        Some(problem.into_iter().collect())
     })
 }
 

@@ -14,12 +14,13 @@ use crate::{
         link::Link,
     },
     controller::{
+        metrics::Metrics,
         session::{Session, Spec},
         watch::Contact,
     },
     mirror::{
         Key, LeftOut, Names, Objects, Remote,
-        status::{Facts, Ledger},
+        status::{Expiry, Facts, Ledger},
     },
 };
 
@@ -89,13 +90,30 @@ impl LinkState {
         self.facts.connected = None;
         self.facts.credentials = None;
         self.facts.credentials_in_use = None;
+        self.facts.expiry = None;
         self.facts.settled = false;
     }
 
     /// The credentials that were tried are no longer those of the Link. What is connected stays connected.
-    pub(super) fn withdraw(&mut self) {
+    pub(super) fn withdraw(&mut self, metrics: &Metrics) {
         self.pending = None;
         self.rejected = None;
+        self.note_expiry(metrics);
+    }
+
+    /// Takes down when the token in use expires; while none is in use, the one that is tried.
+    pub(super) fn note_expiry(&mut self, metrics: &Metrics) {
+        let tried = self.pending.as_ref().map(|pending| &pending.session);
+        let expires = self.current.as_ref().or(tried).and_then(|s| s.expires);
+        metrics.credentials_expire(&self.link.name_any(), expires);
+        let expiry = expires.map(|at| Expiry {
+            at,
+            cluster: self.link.spec.target_cluster_name.clone(),
+        });
+        if self.facts.expiry != expiry {
+            self.facts.expiry = expiry;
+            self.status.touch();
+        }
     }
 
     /// A new session meets trouble. If it has other credentials than the present one, these may be the cause.

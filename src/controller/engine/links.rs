@@ -252,7 +252,7 @@ impl Engine {
                 Some(Some(kubeconfig)) => kubeconfig.clone(),
                 Some(None) => {
                     let what = format!("Secret {secret} has no key kubeconfig");
-                    state.withdraw();
+                    state.withdraw(&self.metrics);
                     state.set_credentials(missing("SecretMalformed", what));
                     continue;
                 }
@@ -260,7 +260,7 @@ impl Engine {
                     let what = format!(
                         "there is no Secret {secret} of type mirror.linkerd.io/remote-kubeconfig"
                     );
-                    state.withdraw();
+                    state.withdraw(&self.metrics);
                     state.set_credentials(missing("SecretMissing", what));
                     continue;
                 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::k8s::Service,
-    client::{credentials_expiry, fingerprint},
+    client::fingerprint,
     controller::{
         clock,
         metrics::{Cache, Kind},
@@ -38,11 +38,13 @@ impl Engine {
             return;
         }
         match report {
-            Report::Client(client) => {
+            Report::Client(client, expires) => {
                 if let Some(pending) = &mut state.pending {
                     pending.session.client = Some(client);
+                    pending.session.expires = expires;
                 }
                 state.set_credentials(Some(Ok(())));
+                state.note_expiry(&self.metrics);
             }
             Report::Unusable(message) => {
                 state.set_credentials(Some(Err(("CredentialsUnusable", message))));
@@ -50,6 +52,7 @@ impl Engine {
                     .pending
                     .take()
                     .map(|pending| pending.session.spec.clone());
+                state.note_expiry(&self.metrics);
             }
             Report::Contact(source, contact) => {
                 let cluster = self.cluster(link);
@@ -146,7 +149,7 @@ impl Engine {
                     absorb(store, change, false);
                 }
             }
-            Report::Client(_) | Report::Unusable(_) | Report::Contact(..) => return,
+            Report::Client(..) | Report::Unusable(_) | Report::Contact(..) => return,
         }
         if let Some(remote) = complete(pending) {
             self.synced(link, remote);
@@ -169,9 +172,8 @@ impl Engine {
             .map(|p| std::mem::take(&mut p.troubles));
         state.current = state.pending.take().map(|pending| pending.session);
         let in_use = state.current.as_ref().map(|session| &session.spec);
-        let expiry = in_use.and_then(|spec| credentials_expiry(&spec.kubeconfig));
         state.facts.credentials_in_use = in_use.map(|spec| fingerprint(&spec.kubeconfig));
-        self.metrics.credentials_expire(link, expiry);
+        state.note_expiry(&self.metrics);
         state.set_credentials(Some(Ok(())));
         state.take_troubles(troubles.unwrap_or_default());
         if !state.facts.settled {

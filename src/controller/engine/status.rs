@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use jiff::Timestamp;
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
@@ -19,7 +20,7 @@ use crate::{
         clock,
         metrics::{Kind, LinkCounts, Outcome, Verb},
     },
-    mirror::status::status,
+    mirror::{expiry, status::status},
 };
 
 /// Time between two writes for one Link.
@@ -47,6 +48,8 @@ pub(super) struct StatusState {
     unchecked: bool,
     /// When news are due to be written.
     due: Option<Instant>,
+    /// When there are news by the passing of time: the token is about to expire, or does.
+    turns: Option<Instant>,
     not_before: Instant,
     writing: bool,
     failures: u32,
@@ -61,6 +64,7 @@ impl StatusState {
             restored: None,
             unchecked: false,
             due: None,
+            turns: None,
             not_before: Instant::now(),
             writing: false,
             failures: 0,
@@ -136,9 +140,17 @@ impl StatusState {
 impl LinkState {
     /// When the status has to be looked at next.
     pub(super) fn next_status(&self) -> Option<Instant> {
-        self.status
-            .due
-            .filter(|_| !self.status.writing && !self.holds_back())
+        let turns = self.status.turns.map(|at| at.max(self.status.not_before));
+        let next = [self.status.due, turns].into_iter().flatten().min();
+        next.filter(|_| !self.status.writing && !self.holds_back())
+    }
+
+    /// The status is looked at now: it is next due when something is touched, or the token comes to its next stage.
+    fn look(&mut self, now: Timestamp) {
+        self.status.due = None;
+        let expiry = self.facts.expiry.as_ref();
+        let lasts = expiry.and_then(|expiry| expiry::lasts(expiry.at, now));
+        self.status.turns = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
     }
 
     /// After a restart nothing is said until as much is known as before, or something is known to be wrong:
@@ -168,9 +180,10 @@ impl Engine {
             let entry = self.world.links.as_ref().and_then(|links| links.get(name));
             state.facts.listed = entry.and_then(|entry| entry.listed.clone());
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
-            state.status.due = None;
+            let wall = clock::now();
+            state.look(wall);
             let last = &state.status.last;
-            let mut sent = status(last, &state.facts, &state.ledger, clock::now());
+            let mut sent = status(last, &state.facts, &state.ledger, wall);
             if state.carried && !state.facts.settled {
                 carry(last, &mut sent);
             }
@@ -320,4 +333,43 @@ fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
         }
     }
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::sleep_until;
+
+    use super::*;
+    use crate::mirror::status::{Expiry, Ledger};
+
+    #[tokio::test(start_paused = true)]
+    async fn status_is_looked_at_once_when_the_token_is_about_to_expire_and_once_when_it_does() {
+        const DAY: u64 = 86_400;
+        let (started, first) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let now = || first + started.elapsed();
+        let mut state = LinkState::new(Arc::new(Link::default()));
+        state.facts.expiry = Some(Expiry {
+            at: first + Duration::from_secs(90 * DAY),
+            cluster: "east".into(),
+        });
+        state.status.touch();
+        let mut looks = Vec::new();
+        while let Some(due) = state.next_status() {
+            assert!(looks.len() < 4, "{looks:?}");
+            sleep_until(due).await;
+            state.look(now());
+            let status = status(&state.status.last, &state.facts, &Ledger::default(), now());
+            let expiring = status.conditions.into_iter().map(|c| (c.type_, c.reason));
+            let expiring = expiring.filter(|(type_, _)| type_ == "CredentialsExpiring");
+            let reasons: Vec<_> = expiring.map(|(_, reason)| reason).collect();
+            looks.push((started.elapsed().as_secs() / DAY, reasons.concat()));
+        }
+        let expected = [(0, ""), (83, "ExpiresSoon"), (90, "Expired")];
+        assert_eq!(
+            looks,
+            expected.map(|(day, reason)| (day, reason.to_owned()))
+        );
+    }
 }

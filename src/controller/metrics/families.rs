@@ -152,7 +152,7 @@ impl Families {
             credentials_expiry: times(
                 &r,
                 "linkerd_mc_credentials_expiry_timestamp_seconds",
-                "When the token in use for the Link's target cluster expires, Unix time; absent if it never does",
+                "When the token for the Link's target cluster expires, Unix time; absent if it never does",
                 link,
             ),
             link_ready: gauges(

@@ -5,8 +5,11 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Exceeded, Facts, cut};
-use crate::mirror::Liveness;
+use super::{Exceeded, Expiry, Facts, cut};
+use crate::mirror::{
+    Liveness,
+    expiry::{self, Stage},
+};
 
 pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
     let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
@@ -16,6 +19,13 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
         Some(Err((reason, message))) => {
             said.push(("CredentialsValid", "False", reason, message.clone()));
         }
+    }
+    if let Some(Expiry { at, cluster }) = &facts.expiry
+        && let Some(problem) = expiry::problem(*at, now, cluster)
+    {
+        let expired = Stage::of(*at, now) == Stage::Expired;
+        let reason = if expired { "Expired" } else { "ExpiresSoon" };
+        said.push(("CredentialsExpiring", "True", reason, problem));
     }
     match &facts.connected {
         None => said.push(("Connected", "Unknown", "NotTried", String::new())),

@@ -3,6 +3,7 @@
 use super::conditions::ready;
 use super::*;
 use crate::mirror::{Problem, RemoteRef};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 fn said(name: &str, federated: bool, report: Report) -> Reported {
     let remote = RemoteRef {
@@ -87,6 +88,43 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
     let third = status(&second, &facts, &ledger, at(4));
     assert_eq!(time(&third, "Ready"), at(4), "not as long as the others");
     assert_eq!(time(&third, "CredentialsValid"), at(1));
+}
+
+#[test]
+fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
+    let (day, end) = (86_400, 100 * 86_400);
+    let facts = Facts {
+        expiry: Some(Expiry {
+            at: at(end),
+            cluster: "east".into(),
+        }),
+        ..Facts::default()
+    };
+    let mut before = LinkStatus::default();
+    for (now, written, expected) in [
+        (1, true, None),
+        (end - 7 * day - 1, false, None),
+        (end - 7 * day, true, Some(("ExpiresSoon", "expires"))),
+        (end - 1, false, Some(("ExpiresSoon", "expires"))),
+        (end, true, Some(("Expired", "expired"))),
+        (end + 7 * day, false, Some(("Expired", "expired"))),
+    ] {
+        let after = status(&before, &facts, &Ledger::default(), at(now));
+        let of_type = |c: &&Condition| c.type_ == "CredentialsExpiring";
+        let said = after.conditions.iter().find(of_type);
+        let expected = expected.map(|(reason, verb)| {
+            let text = format!(
+                "the token {verb} on 1970-04-11 00:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one"
+            );
+            ("True".to_owned(), reason.to_owned(), text, at(end - 7 * day))
+        });
+        let said = said
+            .cloned()
+            .map(|c| (c.status, c.reason, c.message, c.last_transition_time.0));
+        assert_eq!(said, expected, "{now}");
+        assert_eq!(after != before, written, "{now}");
+        before = after;
+    }
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! When a token expires: whether that is soon, and how people are told. One rule for the controller and the commands.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// A token that has this long to live, or less, is about to expire.
+pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How near the end of a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// There is time.
+    Valid,
+    /// It is about to expire.
+    ExpiresSoon,
+    /// It has expired.
+    Expired,
+}
+
+impl Stage {
+    /// The stage of a token that expires at `at`.
+    pub fn of(at: Timestamp, now: Timestamp) -> Self {
+        let left = at.duration_since(now);
+        if left > SOON {
+            Self::Valid
+        } else if left > SignedDuration::ZERO {
+            Self::ExpiresSoon
+        } else {
+            Self::Expired
+        }
+    }
+}
+
+/// How long the stage stays as it is; `None` if it does for ever.
+pub fn lasts(at: Timestamp, now: Timestamp) -> Option<Duration> {
+    let left = at.duration_since(now);
+    match Stage::of(at, now) {
+        Stage::Valid => Some((left - SOON).unsigned_abs()),
+        Stage::ExpiresSoon => Some(left.unsigned_abs()),
+        Stage::Expired => None,
+    }
+}
+
+/// What is wrong with a token for the target cluster `cluster` that expires at `at`, and what helps; `None` while there is
+/// time. The text stays the same as long as the stage does.
+pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
+    let verb = match Stage::of(at, now) {
+        Stage::Valid => return None,
+        Stage::ExpiresSoon => "expires",
+        Stage::Expired => "expired",
+    };
+    Some(format!(
+        "the token {verb} on {}; `linkerd-mc rotate --cluster-name {cluster}` makes a new one",
+        at.strftime("%Y-%m-%d %H:%M UTC")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stage_depends_on_the_time_that_is_left_alone() {
+        let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
+        let expires = Some(
+            "the token expires on 2026-11-28 12:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one",
+        );
+        let expired = Some(
+            "the token expired on 2026-11-28 12:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one",
+        );
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        let second = Duration::from_secs(1);
+        for (now, stage, lasting, said) in [
+            ("2026-08-28T12:00:00Z", Stage::Valid, Some(days(85)), None),
+            ("2026-11-21T11:59:59Z", Stage::Valid, Some(second), None),
+            (
+                "2026-11-21T12:00:00Z",
+                Stage::ExpiresSoon,
+                Some(days(7)),
+                expires,
+            ),
+            (
+                "2026-11-28T11:59:59Z",
+                Stage::ExpiresSoon,
+                Some(second),
+                expires,
+            ),
+            ("2026-11-28T12:00:00Z", Stage::Expired, None, expired),
+            ("2027-11-28T12:00:00Z", Stage::Expired, None, expired),
+        ] {
+            let time = now.parse().unwrap();
+            assert_eq!(Stage::of(at, time), stage, "{now}");
+            assert_eq!(lasts(at, time), lasting, "{now}");
+            assert_eq!(problem(at, time, "east").as_deref(), said, "{now}");
+        }
+    }
+
+    #[test]
+    fn times_at_either_end_of_the_calendar_are_times() {
+        let (first, last) = (Timestamp::MIN, Timestamp::MAX);
+        assert_eq!(Stage::of(last, first), Stage::Valid);
+        assert!(lasts(last, first).is_some());
+        assert_eq!(Stage::of(first, last), Stage::Expired);
+        assert!(problem(first, last, "east").is_some());
+    }
+}
