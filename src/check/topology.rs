@@ -72,7 +72,7 @@ pub fn fleet(surveys: &[Survey]) -> Fleet {
     let mut links = Vec::new();
     for (source, survey) in surveys.iter().enumerate() {
         for link in survey.links.iter().flatten() {
-            let target = target(link, surveys);
+            let target = target(link, source, surveys);
             let name = match target {
                 Some(target) => surveys[target].name.as_str(),
                 None => link.cluster(),
@@ -145,8 +145,8 @@ fn trust_anchors(survey: &Survey) -> Option<Anchors> {
     anchors::parse(&config.identity_trust_anchors_pem).ok()
 }
 
-/// Which of the clusters a Link leads to.
-fn target(link: &LinkFacts, surveys: &[Survey]) -> Option<usize> {
+/// Which of the clusters a Link leads to; `source` is the one that it is in.
+fn target(link: &LinkFacts, source: usize, surveys: &[Survey]) -> Option<usize> {
     let identity = link
         .credentials
         .as_ref()
@@ -172,7 +172,8 @@ fn target(link: &LinkFacts, surveys: &[Survey]) -> Option<usize> {
         let mut found =
             (0..surveys.len()).filter(|&at| surveys[at].identity.authorities == *authorities);
         // One authority may vouch for many clusters; then it tells nothing.
-        found.next().filter(|_| found.next().is_none())
+        let only = found.next().filter(|_| found.next().is_none());
+        only.filter(|&at| at != source)
     };
     by_server().or_else(by_name).or_else(by_authority)
 }
@@ -182,7 +183,7 @@ fn is_one_way(source: usize, target: usize, surveys: &[Survey]) -> Option<bool> 
     Some(
         !links
             .iter()
-            .any(|link| self::target(link, surveys) == Some(source)),
+            .any(|link| self::target(link, target, surveys) == Some(source)),
     )
 }
 
@@ -305,7 +306,18 @@ pub(crate) mod tests {
         let mut surveys = surveys();
         surveys[2].identity.authorities = [b"shared".to_vec()].into();
         surveys[3].identity.authorities = [b"shared".to_vec()].into();
-        assert_eq!(target(&to("n", "10.0.0.1:6443", "shared"), &surveys), None);
+        let link = to("n", "10.0.0.1:6443", "shared");
+        assert_eq!(target(&link, 0, &surveys), None);
+    }
+
+    #[test]
+    fn authority_of_the_source_does_not_make_it_its_own_target() {
+        let west = &surveys()[1..2];
+        assert_eq!(target(&to("n", "10.0.0.1:6443", "west"), 0, west), None);
+        assert_eq!(
+            target(&to("n", "west.example:443", "west"), 0, west),
+            Some(0)
+        );
     }
 
     #[test]
