@@ -97,6 +97,8 @@ pub struct Credentials {
 /// What Linkerd's destination controller knows of target clusters: it reads credentials when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
+    /// Namespace of Linkerd's control plane.
+    pub namespace: String,
     /// Its credentials, by name of the target cluster.
     pub credentials: BTreeMap<String, LinkerdCredentials>,
     /// When the oldest of its Pods that run started; `None` if none does.
@@ -145,8 +147,6 @@ pub struct Facts {
     pub now: Timestamp,
     /// Version of this program.
     pub version: String,
-    /// Namespace of Linkerd's control plane.
-    pub linkerd_namespace: String,
     /// Namespaces of the extension, by their label.
     pub extension_namespaces: Known<Vec<String>>,
     /// Links and Linkerd's configuration.

@@ -64,7 +64,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         services(client, &mirrored),
         services(client, &gateways),
         slices(client),
-        destination(client, &source.linkerd_namespace),
+        destination(source),
         trust_roots(client, &source.linkerd_namespace),
     );
 
@@ -95,7 +95,6 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
     Facts {
         now,
         version: version.to_owned(),
-        linkerd_namespace: source.linkerd_namespace.clone(),
         extension_namespaces,
         survey,
         serves_links,
@@ -113,7 +112,8 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
 }
 
 /// Linkerd's credentials, and how long its destination controller has been running.
-async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
+pub async fn destination(source: &Source) -> Known<Destination> {
+    let (client, namespace) = (&source.client, &source.linkerd_namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
@@ -122,6 +122,7 @@ async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
     )
     .map_err(|error| explain(&error))?;
     Ok(Destination {
+        namespace: namespace.clone(),
         credentials: secrets.iter().filter_map(linkerd_credentials).collect(),
         started: pods.iter().filter_map(started).min(),
     })

@@ -6,6 +6,7 @@
 
 mod access;
 pub mod anchors;
+pub mod credentials;
 pub mod facts;
 pub mod gather;
 mod remote;

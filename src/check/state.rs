@@ -22,6 +22,9 @@ pub struct LinkState {
     pub connected: Option<bool>,
     /// Whether the credentials can be used.
     pub credentials_valid: Option<bool>,
+    /// What is wrong with the credentials, here and at Linkerd, each with what helps. `null` also where nobody asked, as
+    /// `graph` does not.
+    pub credentials_problems: Option<Vec<String>>,
     /// The gateway; `null` when the Link has none.
     pub gateway: Option<GatewayState>,
     /// Number of Services that are mirrored.
@@ -98,6 +101,7 @@ impl LinkState {
             ready: holds(link, "Ready"),
             connected: holds(link, "Connected"),
             credentials_valid: holds(link, "CredentialsValid"),
+            credentials_problems: None,
             last_change: changes.max(),
             message: message(link),
             gateway,
@@ -221,6 +225,7 @@ pub(crate) mod tests {
           "ready": false,
           "connected": false,
           "credentialsValid": true,
+          "credentialsProblems": null,
           "gateway": {
             "alive": false,
             "since": "2026-01-01T00:00:04Z",

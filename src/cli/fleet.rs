@@ -150,14 +150,8 @@ fn drop_doubles(members: &mut Vec<Member>) {
     });
 }
 
-/// Asks all clusters at the same time. Only when there are several are their credentials looked at, which say
-/// where their Links lead.
-pub(crate) async fn survey_all(members: &[Member]) -> Vec<Survey> {
-    let depth = if members.len() > 1 {
-        Depth::Credentials
-    } else {
-        Depth::Links
-    };
+/// Asks all clusters at the same time.
+pub(crate) async fn survey_all(members: &[Member], depth: Depth) -> Vec<Survey> {
     join_all(members.iter().map(async |member| match &member.source {
         Ok(source) => survey(source, depth).await,
         Err(why) => silent(&member.name, why),

@@ -14,7 +14,10 @@ use super::{
     progress::spin,
     table::terminal_width,
 };
-use crate::{check::topology::fleet, hint::fail};
+use crate::{
+    check::{survey::Depth, topology::fleet},
+    hint::fail,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +60,12 @@ enum Format {
 pub(crate) fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
     block_on(async {
         let members = args.contexts.members(global, args.timeout).await?;
-        let surveys = spin("asking the clusters", survey_all(&members)).await;
+        // Where there are several, their credentials say where their Links lead.
+        let depth = match members.as_slice() {
+            [_] => Depth::Links,
+            _ => Depth::Credentials,
+        };
+        let surveys = spin("asking the clusters", survey_all(&members, depth)).await;
         if let [survey] = surveys.as_slice()
             && let Err(why) = &survey.links
         {

@@ -1,5 +1,6 @@
 //! `status`: how Links are, and what they bring.
 
+mod credentials;
 mod services;
 mod view;
 mod watch;
@@ -29,6 +30,7 @@ use crate::{
         facts::{LinkFacts, Survey},
         gather,
         state::{Condition, LinkState},
+        survey::Depth,
         topology::{Fleet, fleet},
     },
     controller::clock,
@@ -53,7 +55,11 @@ Examples:
   # In a script: wait until all Links are ready
   linkerd-mc status --wait --for=Ready --timeout=2m";
 
-/// Show how Links are: connected, gateway, what is mirrored
+/// Show how Links are: connected, gateway, credentials, what is mirrored
+///
+/// Below the table stands what is wrong. Of the credentials of a Link that is the first thing that `check` finds: in the
+/// Secret of the controller, in that of Linkerd, or that Linkerd does not use the one it has. Nothing is said of Secrets
+/// that you may not read.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
@@ -170,7 +176,10 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
 
 /// Asks all clusters once.
 async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
-    let mut surveys = survey_all(members).await;
+    let (surveys, destinations) = futures::join!(
+        survey_all(members, Depth::Credentials),
+        credentials::ask(members)
+    );
     if let (
         [
             Survey {
@@ -190,23 +199,14 @@ async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
     } else {
         None
     };
-    if let Some(cluster) = &args.cluster_name {
-        // Which way Links lead is judged by all of them.
-        let fleet = fleet(&surveys);
-        for survey in &mut surveys {
-            if let Ok(links) = &mut survey.links {
-                links.retain(|link| link.cluster() == cluster);
-            }
-        }
-        return Ok(Status {
-            fleet: only(fleet, cluster),
-            services,
-        });
-    }
-    Ok(Status {
-        fleet: fleet(&surveys),
-        services,
-    })
+    let mut fleet = fleet(&surveys);
+    credentials::note(&mut fleet, &surveys, &destinations, clock::now());
+    // Which way Links lead was judged by all of them.
+    let fleet = match &args.cluster_name {
+        Some(cluster) => only(fleet, cluster),
+        None => fleet,
+    };
+    Ok(Status { fleet, services })
 }
 
 fn only(fleet: Fleet, cluster: &str) -> Fleet {

@@ -1,10 +1,12 @@
 //! `check`, `status`, `gateways` and `graph` of two linked control planes. The controller's part, what it
 //! writes, is written here: these commands only read.
 
+mod shown;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration, time::Instant};
 
 use assert_cmd::Command;
-use control_plane::{ControlPlane, LinkerdOptions, eventually, trust_anchor};
+use control_plane::{ControlPlane, LinkerdOptions, trust_anchor};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::{
     Api,
@@ -233,97 +235,13 @@ async fn two_linked_clusters_from_the_first_look_to_the_loss_of_one() {
 
     planes.mirror().await;
     planes.set_status(false).await;
-    all_is_shown_as_it_is(&planes);
-    waiting_ends_with_the_change(&planes).await;
+    shown::all_is_shown_as_it_is(&planes);
+    shown::credentials_are_shown_as_far_as_they_may_be_read(&planes).await;
+    shown::waiting_ends_with_the_change(&planes).await;
     all_is_checked(&planes).await;
     linkerd_can_call_it(&planes);
     a_fleet_is_put_together(&planes).await;
     a_dead_cluster_costs_one_timeout(&planes);
-}
-
-fn all_is_shown_as_it_is(planes: &Planes) {
-    assert_eq!(
-        planes.run(&["gateways"]).data(),
-        format!(
-            "CLUSTER  ALIVE    NUM_SVC      LATENCY  \neast     True   {MIRRORS:>9}          3ms  \n"
-        )
-    );
-    let gateways: Value =
-        serde_json::from_str(&planes.run(&["gateways", "-ojson"]).data()).unwrap();
-    let expected =
-        json!([{"clusterName": "east", "alive": true, "numberOfServices": MIRRORS, "latency": 3}]);
-    assert_eq!(gateways, expected);
-
-    let status = planes.run(&["status"]).data();
-    let rows: Vec<Vec<&str>> = status
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(
-        rows[1][..7],
-        ["east", "True", "alive", "3ms", "600", "1", "1"],
-        "{status}"
-    );
-    assert!(status.ends_with("\neast: not yet\n"), "{status}");
-
-    let services = planes.run(&["status", "--services", "-o", "json"]).data();
-    let services: Value = serde_json::from_str(&services).unwrap();
-    let services = services["services"].as_array().unwrap();
-    assert_eq!(
-        services.len(),
-        MIRRORS + 2,
-        "mirrors, a federated Service, and one that is missing"
-    );
-    let row = |name: Value| services.iter().find(|row| row["service"] == name).unwrap();
-    assert_eq!(
-        row(json!("web-007-east"))["endpoints"],
-        json!({"ready": 0, "total": 0})
-    );
-    assert_eq!(
-        row(json!("web-008-east"))["endpoints"],
-        json!({"ready": 0, "total": 1})
-    );
-    assert_eq!(row(json!("web-009-east"))["from"], json!(["web-009@east"]));
-    assert_eq!(row(json!("web-federated"))["mode"], "federated");
-    assert_eq!(row(Value::Null)["reason"], "MissingNamespace");
-    let table = planes.run(&["status", "--services"]).data();
-    assert_eq!(
-        table
-            .lines()
-            .filter(|line| line.contains(" gateway "))
-            .count(),
-        MIRRORS
-    );
-}
-
-async fn waiting_ends_with_the_change(planes: &Planes) {
-    let kubeconfig = planes.kubeconfig.clone();
-    let before = planes.west.audit().unwrap().len();
-    let waiting = tokio::task::spawn_blocking(move || {
-        run(
-            &kubeconfig,
-            &[
-                "status",
-                "--wait",
-                "--for=ready",
-                "--timeout=60s",
-                "-o=yaml",
-            ],
-        )
-    });
-    // It has looked, and not found what it wants.
-    eventually("a watch of Links", Duration::from_secs(30), async || {
-        let events = planes.west.audit()?;
-        let watches = events[before..]
-            .iter()
-            .filter(|e| e.verb == "list" && e.resource == "links");
-        Ok((watches.count() > 1).then_some(()))
-    })
-    .await
-    .unwrap();
-    planes.set_status(true).await;
-    let status = waiting.await.unwrap().data();
-    assert!(status.contains("\n  ready: true\n"), "{status}");
 }
 
 async fn all_is_checked(planes: &Planes) {

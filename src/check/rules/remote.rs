@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Verdict;
-use crate::{
-    check::{
-        anchors,
-        facts::{AccessRule, Facts, LinkFacts},
-    },
-    mirror::expiry,
+use crate::check::{
+    anchors, credentials,
+    facts::{AccessRule, Facts, LinkFacts},
 };
 
 /// What the credentials of a Link are for: our controller's watches, the control plane's remote discovery,
@@ -52,77 +49,33 @@ pub(super) fn access(facts: &Facts) -> Verdict {
     })
 }
 
-/// Linkerd finds target clusters of remote discovery and of federated Services by Secrets of its own.
 pub(super) fn destination(facts: &Facts) -> Verdict {
     let known = match &facts.destination {
         Ok(known) => known,
         Err(why) => return Verdict::Warn(vec![format!("cannot tell: {why}")]),
     };
     per_link(facts, |link| {
-        if !needs_linkerd(link) {
-            return Some(vec![]);
-        }
-        let Some(theirs) = known.credentials.get(link.cluster()) else {
-            return Some(vec![format!(
-                "the namespace {} has no Secret for it, so remote discovery and federated Services find nothing; \
-                 `linkerd-mc link` and `link-gen` make it",
-                facts.linkerd_namespace
-            )]);
-        };
-        let mut problems = Vec::new();
-        let own = link.credentials.as_ref().and_then(|own| own.as_ref().ok());
-        if own.is_some_and(|own| own.token != theirs.token) {
-            problems.push(
-                "Linkerd's Secret has another token than the controller's; `linkerd-mc rotate` gives both a new one"
-                    .to_owned(),
-            );
-        }
-        Some(problems)
+        let missing = credentials::missing(link, known);
+        let differs = credentials::differs(link, known);
+        Some(missing.into_iter().chain(differs).collect())
     })
 }
 
-/// Linkerd's destination controller reads credentials when it starts, or when their Secret is made, and follows no
-/// change of them (`cluster_store.go`).
 pub(super) fn destination_is_current(facts: &Facts) -> Verdict {
     let Ok(known) = &facts.destination else {
         return Verdict::Skip;
     };
     per_link(facts, |link| {
-        let mut problems = Vec::new();
-        let Some(theirs) = known.credentials.get(link.cluster()) else {
-            return Some(problems);
-        };
-        // The same token as the controller's is told about there.
-        let own = link.credentials.as_ref().and_then(|own| own.as_ref().ok());
-        let expiry = theirs
-            .expiry
-            .filter(|_| own.is_none_or(|own| own.token != theirs.token));
-        let problem = expiry.and_then(|at| expiry::problem(at, facts.now, link.cluster()));
-        problems.extend(problem.map(|problem| format!("in Linkerd's Secret {problem}")));
-        let dates = known.started.zip(theirs.changed);
-        if dates.is_some_and(|(started, changed)| changed > started) {
-            problems.push(format!(
-                "linkerd-destination has started before its credentials were changed, and does not use the new ones; \
-                 restart it: `kubectl -n {} rollout restart deployment/linkerd-destination`",
-                facts.linkerd_namespace
-            ));
-        }
-        Some(problems)
+        let expiring = credentials::expiring_at_linkerd(link, known, facts.now);
+        let unused = credentials::unused(link, known);
+        Some(expiring.into_iter().chain(unused).collect())
     })
-}
-
-/// Whether anything of a Link is found by Linkerd itself: remote discovery, or federated Services.
-fn needs_linkerd(link: &LinkFacts) -> bool {
-    let spec = &link.link.spec;
-    spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
 }
 
 pub(super) fn expiry(facts: &Facts) -> Verdict {
     per_link(facts, |link| {
-        let credentials = link.credentials.as_ref()?.as_ref().ok()?;
-        let expiry = credentials.expiry;
-        let problem = expiry.and_then(|at| expiry::problem(at, facts.now, link.cluster()));
-        Some(problem.into_iter().collect())
+        let expiring = credentials::expiring(link, credentials::own(link)?, facts.now);
+        Some(expiring.into_iter().collect())
     })
 }
 

@@ -139,7 +139,6 @@ fn well() -> Facts {
     Facts {
         now: NOW.parse().unwrap(),
         version: "1.2.3".into(),
-        linkerd_namespace: "linkerd".into(),
         extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
         survey: Survey {
             name: "west".into(),
@@ -196,6 +195,7 @@ fn well() -> Facts {
             }),
         }]),
         destination: Ok(Destination {
+            namespace: "linkerd".into(),
             credentials: BTreeMap::from([("east".to_owned(), LinkerdCredentials::default())]),
             started: Some("2026-11-20T12:00:00Z".parse().unwrap()),
         }),
@@ -293,7 +293,7 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials permit only what is needed", |f| remote(f).rules = no(), Level::Warning, "east: not known"),
     ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot tell: refused"),
     ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: the namespace linkerd has no Secret for it"),
-    ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: Linkerd's Secret has another token than the controller's; `linkerd-mc rotate`"),
+    ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: Linkerd's Secret has another token than the controller's; `linkerd-mc rotate --cluster-name east` gives both a new one"),
     ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T12:00:01Z".parse().unwrap()), Level::Warning, "east: linkerd-destination has started before its credentials were changed"),
     ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T11:59:59Z".parse().unwrap()), Level::Success, ""),
     ("Linkerd uses the credentials that it has", |f| { linkerds(f).expiry = Some(NOW.parse().unwrap()); linkerds(f).token = Some("other".into()); }, Level::Warning, "east: in Linkerd's Secret the token expired on 2026-11-21 12:00 UTC; `linkerd-mc rotate"),

@@ -118,15 +118,17 @@ pub(crate) fn latency(gateway: Option<&GatewayState>) -> String {
 /// What stands below the table: what is wrong, a sentence each.
 pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
     let mut notes = Vec::new();
-    if !shape.wide {
+    for edge in &fleet.links {
         // The wide table has a column for it.
-        notes.extend(fleet.links.iter().filter_map(|edge| {
-            let message = edge.link.message.as_deref()?;
-            Some(if shape.fleet {
-                format!("{} → {}: {message}", edge.source, edge.target)
+        let message = edge.link.message.as_deref().filter(|_| !shape.wide);
+        let credentials = edge.link.credentials_problems.iter().flatten().next();
+        let said = message.into_iter().chain(credentials.map(String::as_str));
+        notes.extend(said.map(|said| {
+            if shape.fleet {
+                format!("{} → {}: {said}", edge.source, edge.target)
             } else {
-                format!("{}: {message}", edge.link.cluster)
-            })
+                format!("{}: {said}", edge.link.cluster)
+            }
         }));
     }
     if shape.fleet {
@@ -261,6 +263,25 @@ mod tests {
         new                             linkerd-multicluster/new                             Unknown  Unknown    unknown      unknown        -  -                           0          0          0  -        -
         ");
         assert!(notes(&one(), shape(false, true)).is_empty());
+    }
+
+    #[test]
+    fn one_note_is_made_of_the_credentials_of_a_link_below_every_table() {
+        let mut fleet = fleet(&surveys());
+        fleet.links.truncate(2);
+        let problems = ["the token expired", "and more"].map(str::to_owned);
+        fleet.links[0].link.credentials_problems = Some(problems.to_vec());
+        fleet.links[0].link.message = Some("Unauthorized".into());
+        fleet.links[1].link.credentials_problems = Some(vec![]);
+        let notes = |fleet_shape, wide| {
+            let mut notes = notes(&fleet, shape(fleet_shape, wide));
+            notes.retain(|note| !note.starts_with("south"));
+            notes
+        };
+        let narrow = ["w: Unauthorized", "w: the token expired"];
+        assert_eq!(notes(false, false), narrow);
+        assert_eq!(notes(false, true), ["w: the token expired"]);
+        assert_eq!(notes(true, true), ["east → west: the token expired"]);
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! What is wrong with the credentials of a Link: those of the controller, and those of Linkerd. Pure.
+//!
+//! `check` has rules for these, and `status` shows them with the Link.
+
+use jiff::Timestamp;
+
+use super::facts::{Credentials, Destination, Known, LinkFacts};
+use crate::mirror::expiry;
+
+/// Everything that is wrong, with what helps. The remedy of the first helps against what follows, too.
+///
+/// `None` if nothing is known to be wrong and not everything could be looked at.
+pub fn problems(
+    link: &LinkFacts,
+    destination: &Known<Destination>,
+    now: Timestamp,
+) -> Option<Vec<String>> {
+    let (own, theirs) = (own(link), destination.as_ref().ok());
+    let told = || expiring_condition(link);
+    let mut found = Vec::new();
+    found.extend(theirs.and_then(|theirs| missing(link, theirs)));
+    found.extend(own.map_or_else(told, |own| expiring(link, own, now)));
+    if let Some(theirs) = theirs {
+        found.extend(differs(link, theirs));
+        found.extend(expiring_at_linkerd(link, theirs, now));
+        found.extend(unused(link, theirs));
+    }
+    let all_known = own.is_some() && theirs.is_some();
+    (all_known || !found.is_empty()).then_some(found)
+}
+
+/// What the Link's own Secret holds, as far as that is known.
+pub(super) fn own(link: &LinkFacts) -> Option<&Credentials> {
+    link.credentials.as_ref()?.as_ref().ok()
+}
+
+/// The token of the Link's own Secret is about to expire, or has.
+pub(super) fn expiring(link: &LinkFacts, own: &Credentials, now: Timestamp) -> Option<String> {
+    expiry::problem(own.expiry?, now, link.cluster())
+}
+
+/// The same, in the words of the controller: they can be read by those who may not read Secrets.
+fn expiring_condition(link: &LinkFacts) -> Option<String> {
+    let (status, message) = link.condition("CredentialsExpiring")?;
+    (status == "True").then(|| message.to_owned())
+}
+
+/// Linkerd finds target clusters of remote discovery and of federated Services by Secrets of its own.
+pub(super) fn missing(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+    let is_there = theirs.credentials.contains_key(link.cluster());
+    (needs_linkerd(link) && !is_there).then(|| {
+        format!(
+            "the namespace {} has no Secret for it, so remote discovery and federated Services find nothing; \
+             `linkerd-mc link` and `link-gen` make it",
+            theirs.namespace
+        )
+    })
+}
+
+/// Whether anything of a Link is found by Linkerd itself: remote discovery, or federated Services.
+fn needs_linkerd(link: &LinkFacts) -> bool {
+    let spec = &link.link.spec;
+    spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
+}
+
+/// The two Secrets hold different tokens.
+pub(super) fn differs(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+    let known = theirs.credentials.get(link.cluster())?;
+    let differs = needs_linkerd(link) && own(link)?.token != known.token;
+    differs.then(|| {
+        format!(
+            "Linkerd's Secret has another token than the controller's; `linkerd-mc rotate --cluster-name {}` gives both \
+             a new one",
+            link.cluster()
+        )
+    })
+}
+
+/// The token of Linkerd's Secret is about to expire, or has, and is not that of the Link's own Secret.
+pub(super) fn expiring_at_linkerd(
+    link: &LinkFacts,
+    theirs: &Destination,
+    now: Timestamp,
+) -> Option<String> {
+    let known = theirs.credentials.get(link.cluster())?;
+    if own(link).is_some_and(|own| own.token == known.token) {
+        return None;
+    }
+    let problem = expiry::problem(known.expiry?, now, link.cluster())?;
+    Some(format!("in Linkerd's Secret {problem}"))
+}
+
+/// Linkerd's destination controller reads credentials when it starts, or when their Secret is made, and follows no
+/// change of them (`cluster_store.go`).
+pub(super) fn unused(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+    let changed = theirs.credentials.get(link.cluster())?.changed?;
+    (changed > theirs.started?).then(|| {
+        format!(
+            "linkerd-destination has started before its credentials were changed, and does not use the new ones; restart \
+             it: `kubectl -n {} rollout restart deployment/linkerd-destination`",
+            theirs.namespace
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use serde_json::json;
+
+    use super::*;
+    use crate::check::{
+        facts::LinkerdCredentials,
+        state::tests::{condition, link},
+    };
+
+    const NOW: &str = "2026-11-21T12:00:00Z";
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// A Link to east whose Secret has this token, and Linkerd with that one.
+    fn with(own: Option<&str>, theirs: &str) -> (LinkFacts, Destination) {
+        let mut link = link("east", &json!({}));
+        link.link.spec.remote_discovery_selector = Some(LabelSelector::default());
+        link.credentials = Some(own.map_or_else(
+            || Err("forbidden".into()),
+            |token| {
+                Ok(Credentials {
+                    token: Some(token.into()),
+                    ..Credentials::default()
+                })
+            },
+        ));
+        let credentials = LinkerdCredentials {
+            token: Some(theirs.into()),
+            ..LinkerdCredentials::default()
+        };
+        let destination = Destination {
+            namespace: "linkerd".into(),
+            credentials: [("east".to_owned(), credentials)].into(),
+            started: Some(time("2026-11-20T00:00:00Z")),
+        };
+        (link, destination)
+    }
+
+    /// The first words of each problem.
+    fn found(link: &LinkFacts, destination: &Known<Destination>) -> Option<Vec<String>> {
+        let problems = problems(link, destination, time(NOW))?;
+        let short = |text: String| text.split([';', ',']).next().map(str::to_owned);
+        Some(problems.into_iter().filter_map(short).collect())
+    }
+
+    #[test]
+    fn nothing_is_said_of_credentials_that_are_well() {
+        let (link, theirs) = with(Some("a"), "a");
+        assert_eq!(found(&link, &Ok(theirs)), Some(vec![]));
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_unknown_and_hides_nothing_else() {
+        let refused = || Err("forbidden".to_owned());
+        let (link, theirs) = with(Some("a"), "a");
+        assert_eq!(found(&link, &refused()), None);
+        let (unread, _) = with(None, "a");
+        assert_eq!(
+            found(&unread, &Ok(theirs.clone())),
+            None,
+            "no difference is claimed"
+        );
+        assert_eq!(found(&unread, &refused()), None);
+
+        let mut expired = link;
+        let at = Some(time(NOW));
+        expired
+            .credentials
+            .as_mut()
+            .unwrap()
+            .as_mut()
+            .unwrap()
+            .expiry = at;
+        let own = "the token expired on 2026-11-21 12:00 UTC";
+        assert_eq!(found(&expired, &refused()), Some(vec![own.to_owned()]));
+        let mut changed = theirs;
+        changed.credentials.get_mut("east").unwrap().changed = at;
+        let theirs = "linkerd-destination has started before its credentials were changed";
+        assert_eq!(found(&unread, &Ok(changed)), Some(vec![theirs.to_owned()]));
+    }
+
+    #[test]
+    fn the_controllers_word_stands_in_for_a_secret_that_may_not_be_read() {
+        let (unread, theirs) = with(None, "a");
+        let told = |status: &str| {
+            let condition = condition("CredentialsExpiring", status, "the token expires", 1);
+            let mut link = link("east", &json!({"conditions": [condition]}));
+            link.credentials.clone_from(&unread.credentials);
+            found(&link, &Ok(theirs.clone()))
+        };
+        assert_eq!(told("True"), Some(vec!["the token expires".to_owned()]));
+        assert_eq!(told("False"), None);
+    }
+
+    #[test]
+    fn the_remedy_of_the_first_helps_against_the_others() {
+        let (mut link, mut theirs) = with(Some("a"), "b");
+        let at = Some(time(NOW));
+        link.credentials.as_mut().unwrap().as_mut().unwrap().expiry = at;
+        let known = theirs.credentials.get_mut("east").unwrap();
+        (known.expiry, known.changed) = (at, at);
+        let expected = [
+            "the token expired on 2026-11-21 12:00 UTC",
+            "Linkerd's Secret has another token than the controller's",
+            "in Linkerd's Secret the token expired on 2026-11-21 12:00 UTC",
+            "linkerd-destination has started before its credentials were changed",
+        ];
+        assert_eq!(found(&link, &Ok(theirs.clone())).unwrap(), expected);
+        theirs.credentials.clear();
+        let expected = ["the namespace linkerd has no Secret for it", expected[0]];
+        assert_eq!(found(&link, &Ok(theirs)).unwrap(), expected);
+    }
+
+    #[test]
+    fn link_without_remote_discovery_and_federated_services_needs_no_secret_of_linkerd() {
+        let (mut link, mut theirs) = with(Some("a"), "b");
+        link.link.spec.remote_discovery_selector = None;
+        assert_eq!(found(&link, &Ok(theirs.clone())), Some(vec![]));
+        theirs.credentials.clear();
+        assert_eq!(found(&link, &Ok(theirs)), Some(vec![]));
+    }
+}
