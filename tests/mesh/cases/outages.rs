@@ -42,7 +42,10 @@ pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// The source does not reach the target's API server while Pods change there.
 pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
-    let new = next_pod(rig).await?;
+    // It is there before: when Linkerd's watches come back, it may read the slice with a new Pod before the Pod, and does
+    // not look again.
+    let new = rig.start_pod().await?;
+    new.set_ready(false).await?;
     let load = rig.load().await?;
     let new_host = format!("{}-east", new.name);
     let old = cut_off(rig, new, API_AWAY).await?;
@@ -68,14 +71,6 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(ours),
         seconds(proxies)
     )))
-}
-
-/// A Pod that becomes ready while the target's API server is away. It is there before: when Linkerd's watches come back,
-/// it may read the slice with a new Pod before the Pod, and does not look again.
-pub(super) async fn next_pod(rig: &mut Rig) -> anyhow::Result<Pod> {
-    let new = rig.start_pod().await?;
-    new.set_ready(false).await?;
-    Ok(new)
 }
 
 /// Cuts the source off from the target's API server for a while. Meanwhile a Pod becomes ready there, and the oldest one

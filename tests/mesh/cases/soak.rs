@@ -257,8 +257,7 @@ impl Soak<'_> {
             }
             Operation::Rotate => self.shell(ROTATE).await,
             Operation::TargetAway => {
-                let new = outages::next_pod(self.rig).await?;
-                self.state.is_followed(self.rig, FOLLOWS).await?;
+                let new = self.known_pod().await?;
                 let old = outages::cut_off(self.rig, new, AWAY).await?;
                 self.gone.push(old);
                 Ok(())
@@ -338,6 +337,18 @@ impl Soak<'_> {
         self.rig.oracle.agrees(&service, &own, FOLLOWS).await?;
         self.rig.link().await?;
         self.start(&[GATED, FLAT]).await
+    }
+
+    /// A Pod that is not ready, and that Linkerd knows: when its watches come back, it may read a slice with a new Pod
+    /// before the Pod, and does not look again.
+    async fn known_pod(&mut self) -> anyhow::Result<Pod> {
+        let new = self.rig.start_pod().await?;
+        self.rig.east_pods.insert(0, new);
+        self.state.is_followed(self.rig, FOLLOWS).await?;
+        let new = self.rig.east_pods.remove(0);
+        new.set_ready(false).await?;
+        self.state.is_followed(self.rig, FOLLOWS).await?;
+        Ok(new)
     }
 
     /// Somebody deletes the slices of a mirror.
