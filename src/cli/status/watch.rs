@@ -110,17 +110,23 @@ impl Log {
     fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
-        let edges = &status.fleet.links;
+        // What is wrong with credentials stands below a table, and in none of its rows.
+        let without_notes = |edge: &Edge| {
+            let mut edge = edge.clone();
+            edge.link.credentials_problems = None;
+            edge
+        };
+        let edges: Vec<Edge> = status.fleet.links.iter().map(without_notes).collect();
         let table = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
         let header = table.first().filter(|_| first).cloned();
-        let rows = table.iter().skip(1).zip(edges);
+        let rows = table.iter().skip(1).zip(&edges);
         let news = rows
             .filter(|(_, edge)| !self.links.contains(edge))
             .map(|(row, _)| row.clone());
-        let gone = self.links.iter().filter(|old| !is_there(old, edges));
+        let gone = self.links.iter().filter(|old| !is_there(old, &edges));
         let gone = gone.map(|edge| format!("{} (deleted)", printable(&edge.link.cluster)));
         let lines: Vec<_> = header.into_iter().chain(news).chain(gone).collect();
-        self.links.clone_from(edges);
+        self.links = edges;
         lines
             .iter()
             .flat_map(|line| [line.as_str(), "\n"])
@@ -138,4 +144,34 @@ fn is_there(edge: &Edge, links: &[Edge]) -> bool {
         )
     };
     links.iter().any(|other| key(other) == key(edge))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::{
+        check::topology::{fleet, tests::surveys},
+        cli::{Cli, Command},
+    };
+
+    #[test]
+    fn row_is_printed_again_only_for_what_stands_in_rows() {
+        let cli = Cli::try_parse_from(["linkerd-mc", "status", "--watch"]).unwrap();
+        let Command::Status(args) = cli.command else {
+            panic!("another command");
+        };
+        let (mut log, mut status) = (Log::default(), view::Status::default());
+        status.fleet = fleet(&surveys());
+        let lines = |log: &mut Log, status: &view::Status| {
+            let news = log.news(&args, &[], status).unwrap();
+            news.lines().count()
+        };
+        assert_eq!(lines(&mut log, &status), 5, "a header and four Links");
+        status.fleet.links[0].link.credentials_problems = Some(vec![]);
+        assert_eq!(lines(&mut log, &status), 0);
+        status.fleet.links[0].link.mirrored += 1;
+        assert_eq!(lines(&mut log, &status), 1);
+    }
 }
