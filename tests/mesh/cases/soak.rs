@@ -258,13 +258,16 @@ impl Soak<'_> {
             Operation::Rotate => self.shell(ROTATE).await,
             Operation::TargetAway => {
                 let new = self.known_pod().await?;
+                let mark = self.rig.east.plane.audit_mark()?;
                 let old = outages::cut_off(self.rig, new, AWAY).await?;
                 self.gone.push(old);
-                Ok(())
+                outages::watches_are_back(self.rig, mark).await
             }
             Operation::TargetRestarted => {
+                let mark = self.rig.east.plane.audit_mark()?;
                 self.rig.east.plane.kill_api_server()?;
-                self.rig.east.plane.restart_api_server().await
+                self.rig.east.plane.restart_api_server().await?;
+                outages::watches_are_back(self.rig, mark).await
             }
             Operation::SourceRestarted => {
                 self.rig.west.plane.kill_api_server()?;
