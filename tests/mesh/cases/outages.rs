@@ -1,9 +1,9 @@
 //! What is away for a while.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use anyhow::ensure;
-use control_plane::{AuditEvent, Fault, eventually};
+use control_plane::{Fault, eventually};
 use tokio::time::{Instant, sleep};
 
 use super::without_failures;
@@ -71,35 +71,6 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(ours),
         seconds(proxies)
     )))
-}
-
-/// What Linkerd's destination controller of the source watches in the target and needs to find endpoints. When the
-/// target's API server is back, its watches come back one by one, each after a pause of its own; a slice with a new Pod
-/// that is read before the Pod is not looked at again.
-const WATCHED: [&str; 3] = ["endpointslices", "pods", "services"];
-
-/// Waits until Linkerd has begun to watch all it needs since a mark in the target's audit log.
-pub(super) async fn watches_are_back(rig: &Rig, mark: u64) -> anyhow::Result<()> {
-    eventually("Linkerd's watches to be back", SOON, async || {
-        let back = watched(rig, mark)?;
-        let all = WATCHED.iter().all(|resource| back.contains(*resource));
-        ensure!(all, "there are {back:?}");
-        Ok(Some(()))
-    })
-    .await
-}
-
-/// What Linkerd has begun to watch in the target since a mark in its audit log.
-fn watched(rig: &Rig, mark: u64) -> anyhow::Result<BTreeSet<String>> {
-    let is_watch = |event: &AuditEvent| {
-        event.verb == "watch"
-            && event.code == 200
-            && event.user.starts_with("system:serviceaccount:")
-            && event.user_agent.starts_with("controller/")
-    };
-    let events = rig.east.plane.audit_since(mark)?;
-    let watches = events.into_iter().filter(is_watch);
-    Ok(watches.map(|event| event.resource).collect())
 }
 
 /// Cuts the source off from the target's API server for a while. Meanwhile a Pod becomes ready there, and the oldest one
