@@ -4,7 +4,7 @@
 
 /// Prefix of the labels and annotations that a service mirror owns. No key under it is ever copied.
 pub const MIRROR_PREFIX: &str = "mirror.linkerd.io/";
-/// Prefix of the labels and annotations of multicluster discovery. No annotation under it is ever copied.
+/// Prefix of the labels and annotations of multicluster discovery. No key under it is ever copied.
 pub const MULTICLUSTER_PREFIX: &str = "multicluster.linkerd.io/";
 
 /// Label of everything that the extension installs; the value is [`EXTENSION_NAME`].
@@ -51,6 +51,10 @@ pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
 pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
 /// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.
 pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
+/// Annotation on a Link (ours): labels that are copied though other tools act on them, as rules joined by commas.
+pub const COPIED_LABELS: &str = "multicluster.linkerd.io/copied-labels";
+/// Annotation on a Link (ours): annotations that are copied though other tools act on them, as rules joined by commas.
+pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
 pub const REMOTE_RESOURCE_VERSION: &str = "mirror.linkerd.io/remote-resource-version";
@@ -81,15 +85,6 @@ pub const PROBE_PORT_NAME: &str = "mc-probe";
 
 /// Annotation that a mirror keeps even when an exclusion rule would drop it.
 pub const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
-/// Annotations that are never copied, besides those under our own prefixes.
-pub const NEVER_COPIED_ANNOTATIONS: [&str; 3] = [
-    "service.kubernetes.io/topology-aware-hints",
-    "service.kubernetes.io/topology-mode",
-    "kubectl.kubernetes.io/last-applied-configuration",
-];
-/// Annotation prefixes that are never copied: a tool that finds its mark on a mirror fights over it.
-pub const NEVER_COPIED_ANNOTATION_PREFIXES: [&str; 3] =
-    ["argocd.argoproj.io/", MIRROR_PREFIX, MULTICLUSTER_PREFIX];
 
 /// Kubernetes' label that ties an EndpointSlice to its Service.
 pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";

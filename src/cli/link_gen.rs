@@ -33,6 +33,7 @@ use crate::{
         link::{ClusterName, LinkObjects, Options, Target, link},
         selector::parse_selector,
     },
+    mirror::{CopiedError, copied_rules},
 };
 
 /// Examples for the end of the help text.
@@ -128,6 +129,14 @@ pub(crate) struct LinkArgs {
         value_delimiter = ','
     )]
     exclude_labels: Vec<String>,
+    /// Annotations that mirrors get though other tools act on them, such as external-dns: keys, or prefixes such as
+    /// example.com/*
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
+    copied_annotations: Vec<String>,
+    /// Labels that mirrors get though other tools act on them, such as Argo CD: keys, or prefixes such as
+    /// example.com/*
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
+    copied_labels: Vec<String>,
     /// Mirror headless Services as headless
     #[arg(long)]
     enable_headless_services: bool,
@@ -176,6 +185,8 @@ pub(crate) async fn generate(
         federated_service_selector: args.federated_service_selector.clone(),
         exclude_annotations: args.exclude_annotations.clone(),
         exclude_labels: args.exclude_labels.clone(),
+        copied_annotations: args.copied_annotations.clone(),
+        copied_labels: args.copied_labels.clone(),
         headless_services: args.enable_headless_services,
     };
     if is_local_address(&context.cluster.server) {
@@ -327,6 +338,14 @@ fn server_address(text: &str) -> Result<String, String> {
     match url.parse::<http::Uri>() {
         Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(url),
         _ => Err("an address looks like https://east.example.com:6443".to_owned()),
+    }
+}
+
+/// A key or a prefix of what mirrors may get.
+fn copied(text: &str) -> Result<String, CopiedError> {
+    match copied_rules(text)?.first() {
+        Some(rule) => Ok((*rule).to_owned()),
+        None => Err(CopiedError::NoRule(text.to_owned())),
     }
 }
 

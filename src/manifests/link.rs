@@ -85,6 +85,10 @@ pub struct Options {
     pub exclude_annotations: Vec<String>,
     /// Labels that mirrors do not get.
     pub exclude_labels: Vec<String>,
+    /// Annotations that mirrors get though other tools act on them.
+    pub copied_annotations: Vec<String>,
+    /// Labels that mirrors get though other tools act on them.
+    pub copied_labels: Vec<String>,
     /// Whether headless Services are mirrored as headless; without it the controller's default holds.
     pub headless_services: bool,
 }
@@ -182,6 +186,14 @@ fn link_resource(target: &Target, options: &Options) -> Link {
     if options.headless_services {
         annotations.insert(labels::HEADLESS_SERVICES.to_owned(), "enabled".to_owned());
     }
+    for (key, rules) in [
+        (labels::COPIED_ANNOTATIONS, &options.copied_annotations),
+        (labels::COPIED_LABELS, &options.copied_labels),
+    ] {
+        if !rules.is_empty() {
+            annotations.insert(key.to_owned(), rules.join(","));
+        }
+    }
     link.metadata.annotations = Some(annotations);
     link
 }
@@ -227,6 +239,8 @@ mod tests {
             federated_service_selector: selector("mirror.linkerd.io/federated=member"),
             exclude_annotations: Vec::new(),
             exclude_labels: Vec::new(),
+            copied_annotations: Vec::new(),
+            copied_labels: Vec::new(),
             headless_services: false,
         }
     }
@@ -303,6 +317,8 @@ mod tests {
             &Options {
                 exclude_annotations: vec!["a.io/*".into()],
                 exclude_labels: vec!["b".into(), "c".into()],
+                copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
+                copied_labels: vec!["g".into()],
                 headless_services: true,
                 ..options()
             },
@@ -314,6 +330,8 @@ mod tests {
         metadata:
           annotations:
             linkerd.io/created-by: linkerd-mc/cli VERSION
+            multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
+            multicluster.linkerd.io/copied-labels: g
             multicluster.linkerd.io/headless-services: enabled
           name: east
           namespace: linkerd-multicluster

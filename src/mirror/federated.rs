@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::{
     claims::{Claim, Holder},
+    exclusions::Exclusions,
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Dress, Exclusions, is_federated, remote_members},
+    metadata::{Dress, is_federated, remote_members},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{

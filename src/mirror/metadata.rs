@@ -1,11 +1,11 @@
-//! Labels and annotations: what is copied from a remote Service, what we add, and whose an object is.
+//! Labels and annotations: what we add, and whose an object is.
 
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
 use super::wanted::Wanted;
-use crate::api::{k8s::Service, labels as l, map::Map, metadata::Metadata};
+use crate::api::{k8s::Service, labels as l, metadata::Metadata};
 
 /// Labels and annotations that an object should have.
 #[derive(Clone, Debug, Default)]
@@ -39,80 +39,6 @@ impl<'a> Dress<'a> {
             annotations: self.annotations.to_map(),
             ..Metadata::default()
         }
-    }
-}
-
-/// Labels and annotations of remote Services that are not copied to their mirrors.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exclusions {
-    labels: Vec<Rule>,
-    annotations: Vec<Rule>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
-    Key(String),
-    /// Ends in `/`, so that `foo.io/*` does not exclude `foo.iox/bar`.
-    Prefix(String),
-}
-
-impl Rule {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        match text.strip_suffix('*') {
-            Some(prefix) if prefix.ends_with('/') => Some(Self::Prefix(prefix.to_owned())),
-            _ => (!text.is_empty()).then(|| Self::Key(text.to_owned())),
-        }
-    }
-
-    fn matches(&self, key: &str) -> bool {
-        match self {
-            Self::Key(own) => own == key,
-            Self::Prefix(prefix) => key.starts_with(prefix.as_str()),
-        }
-    }
-}
-
-impl Exclusions {
-    /// Parses rules: a key, or a prefix that ends in `/*`. Blank ones are dropped.
-    pub fn new<S: AsRef<str>>(labels: &[S], annotations: &[S]) -> Self {
-        let parse = |rules: &[S]| {
-            rules
-                .iter()
-                .filter_map(|rule| Rule::parse(rule.as_ref()))
-                .collect()
-        };
-        Self {
-            labels: parse(labels),
-            annotations: parse(annotations),
-        }
-    }
-
-    /// The labels that a mirror gets from its remote Service.
-    pub(super) fn labels<'a>(&self, remote: &'a Map) -> Wanted<'a> {
-        let ours = |key: &str| {
-            [
-                l::MIRROR_PREFIX,
-                l::MULTICLUSTER_PREFIX,
-                "argocd.argoproj.io/",
-            ]
-            .iter()
-            .any(|prefix| key.starts_with(prefix))
-        };
-        Wanted::copy(remote, |key| {
-            ours(key) || self.labels.iter().any(|rule| rule.matches(key))
-        })
-    }
-
-    /// The annotations that a mirror gets from its remote Service.
-    pub(super) fn annotations<'a>(&self, remote: &'a Map) -> Wanted<'a> {
-        Wanted::copy(remote, |key| {
-            l::NEVER_COPIED_ANNOTATIONS.contains(&key)
-                || l::NEVER_COPIED_ANNOTATION_PREFIXES
-                    .iter()
-                    .any(|p| key.starts_with(p))
-                || (key != l::OPAQUE_PORTS && self.annotations.iter().any(|rule| rule.matches(key)))
-        })
     }
 }
 
@@ -237,75 +163,10 @@ pub(super) fn sign<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::map::Map;
 
     fn map(pairs: &[(&str, &str)]) -> Map {
         pairs.iter().copied().collect()
-    }
-
-    #[test]
-    fn exclusions_drop_exactly_what_they_name() {
-        let cases: [(&[&str], &str, bool); 8] = [
-            (&["foo.io/*"], "foo.io/a", true),
-            (&["foo.io/*"], "foo.iox/a", false),
-            (&["foo.io/*"], "foo.io", false),
-            (&["foo.io/a"], "foo.io/a", true),
-            (&["foo.io/a"], "foo.io/ab", false),
-            (&[" foo.io/a "], "foo.io/a", true),
-            (&["", "*"], "a", false),
-            (&[], "a", false),
-        ];
-        for (rules, key, dropped) in cases {
-            let exclusions = Exclusions::new(rules, rules);
-            let from = map(&[(key, "v")]);
-            assert_eq!(
-                exclusions.labels(&from).to_map().is_empty(),
-                dropped,
-                "label {key}: {rules:?}"
-            );
-            assert_eq!(
-                exclusions.annotations(&from).to_map().is_empty(),
-                dropped,
-                "{key}: {rules:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_belongs_to_other_tools_is_never_copied() {
-        let none = Exclusions::default();
-        let annotations = map(&[
-            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
-            ("argocd.argoproj.io/tracking-id", "x"),
-            ("multicluster.linkerd.io/remote-discovery", "a@b"),
-            ("mirror.linkerd.io/remote-gateway-identity", "x"),
-            ("service.kubernetes.io/topology-mode", "auto"),
-            ("config.linkerd.io/opaque-ports", "1"),
-            ("mine", "1"),
-        ]);
-        let kept = none.annotations(&annotations);
-        assert_eq!(
-            kept.to_map(),
-            map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
-        );
-        let labels = map(&[
-            ("mirror.linkerd.io/exported", "true"),
-            ("multicluster.linkerd.io/remote-discovery", "b"),
-            ("mirror.linkerd.iox/mine", "1"),
-        ]);
-        assert_eq!(
-            none.labels(&labels).to_map(),
-            map(&[("mirror.linkerd.iox/mine", "1")])
-        );
-    }
-
-    #[test]
-    fn opaque_ports_survive_an_exclusion() {
-        let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
-        let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
-        assert_eq!(
-            exclusions.annotations(&from).to_map(),
-            map(&[(l::OPAQUE_PORTS, "1")])
-        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod claims;
 mod dirty;
 mod endpoints;
+mod exclusions;
 pub mod expiry;
 mod export;
 mod federated;
@@ -34,11 +35,12 @@ mod fixtures;
 #[cfg(test)]
 mod properties;
 
+pub use exclusions::{CopiedError, Exclusions, copied_rules};
 pub use export::{Mode, member, mode};
 pub use key::Key;
 pub use limit::{LeftOut, Limit};
 pub use links::{Known, LinkEntry, Links};
-pub use metadata::{Exclusions, Owner, owner};
+pub use metadata::{Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,

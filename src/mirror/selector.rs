@@ -125,18 +125,22 @@ fn some(
     }
 }
 
-/// Kubernetes: an optional DNS subdomain and `/`, then a name of at most 63 characters.
 fn label_key(key: &str) -> Result<String, SelectorError> {
+    if is_label_key(key) {
+        Ok(key.to_owned())
+    } else {
+        Err(SelectorError::Key(short(key)))
+    }
+}
+
+/// Kubernetes: an optional DNS subdomain and `/`, then a name of at most 63 characters.
+pub(super) fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key
         .rsplit_once('/')
         .map_or((None, key), |(p, n)| (Some(p), n));
     let prefix_ok =
         prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_part));
-    if prefix_ok && is_word(name) {
-        Ok(key.to_owned())
-    } else {
-        Err(SelectorError::Key(short(key)))
-    }
+    prefix_ok && is_word(name)
 }
 
 fn label_value(value: &str) -> Result<String, SelectorError> {
@@ -167,7 +171,7 @@ fn is_word(text: &str) -> bool {
             .is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }
 

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use thiserror::Error;
 
 use super::{
-    metadata::Exclusions,
+    exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
     selector::{Selector, SelectorError},
 };
@@ -36,7 +36,7 @@ pub struct Target {
     pub discovery_selector: Option<Selector>,
     /// Selects members of federated Services.
     pub federated_selector: Option<Selector>,
-    /// What is not copied.
+    /// What is copied and what is not.
     pub exclusions: Exclusions,
     /// Whether headless Services are mirrored as headless ones.
     pub headless: bool,
@@ -117,6 +117,9 @@ pub enum InvalidLink {
     /// A selector is malformed.
     #[error("spec.{0} is invalid: {1}")]
     Selector(&'static str, SelectorError),
+    /// A rule that says what is copied is malformed.
+    #[error("the annotation {0} is invalid: {1}")]
+    Copied(&'static str, CopiedError),
 }
 
 /// The CRD's default for `probeSpec.failureThreshold`.
@@ -153,6 +156,12 @@ impl Target {
             Some("disabled" | "false") => false,
             _ => headless_default,
         };
+        let copied = |name| {
+            let text = link.annotations().get(name).map_or("", String::as_str);
+            copied_rules(text).map_err(|error| InvalidLink::Copied(name, error))
+        };
+        let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
+            .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
         Ok(Self {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -168,7 +177,7 @@ impl Target {
                 "federatedServiceSelector",
                 spec.federated_service_selector.as_ref(),
             )?,
-            exclusions: Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations),
+            exclusions,
             headless,
         })
     }

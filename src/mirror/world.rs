@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use super::{
     claims::{Claim, Holder},
+    exclusions::Exclusions,
     limit::LeftOut,
     links::{LinkEntry, Links},
-    metadata::{Belonging, Exclusions, installation, is_managed},
+    metadata::{Belonging, installation, is_managed},
     names::probe_name,
     queries::Names,
     selector::Selector,

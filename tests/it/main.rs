@@ -46,6 +46,7 @@ mod secrets;
 mod soak;
 mod stalls;
 mod status;
+mod tools;
 mod unlink;
 mod unreadable;
 mod version;

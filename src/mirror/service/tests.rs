@@ -66,6 +66,48 @@ fn labels_and_annotations_are_those_that_the_original_writes() {
 }
 
 #[test]
+fn what_is_not_copied_any_more_leaves_mirrors_that_have_it() {
+    let (dns, argo) = (
+        "external-dns.alpha.kubernetes.io/hostname",
+        "argocd.argoproj.io/instance",
+    );
+    let remote = svc("web")
+        .label(argo, "shop")
+        .annotation(dns, "a.example")
+        .0;
+    let target = |allowed: bool| {
+        let mut made = link("east");
+        if allowed {
+            let annotations = made.metadata.annotations.get_or_insert_default();
+            annotations.insert(
+                l::COPIED_LABELS.to_owned(),
+                "argocd.argoproj.io/*".to_owned(),
+            );
+            annotations.insert(l::COPIED_ANNOTATIONS.to_owned(), dns.to_owned());
+        }
+        Target::parse(&made, false).unwrap()
+    };
+    let (open, shut) = (target(true), target(false));
+    let desired = |target| mirror("mc", target, &remote, Mode::Gateway, "web-east", false);
+    let before = desired(&open).service();
+    assert_eq!(before.metadata.labels.get(argo), Some("shop"));
+    assert_eq!(before.metadata.annotations.get(dns), Some("a.example"));
+    let Some(Write::Patch(patch)) = patch(&desired(&shut), &before) else {
+        panic!("no patch");
+    };
+    let metadata = &patch.body["metadata"];
+    for (kind, key) in [("labels", argo), ("annotations", dns)] {
+        assert!(
+            metadata[kind].as_object().unwrap().contains_key(key),
+            "{key}"
+        );
+        assert_eq!(metadata[kind][key], Value::Null, "{key}");
+    }
+    let after = desired(&shut).service();
+    assert_eq!(super::patch(&desired(&shut), &after), None);
+}
+
+#[test]
 fn of_a_service_s_specification_only_ports_are_copied() {
     let remote: Service = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "ns" },

@@ -242,6 +242,27 @@ fn a_link_says_for_itself_whether_headless_services_stay_headless() {
 }
 
 #[test]
+fn a_rule_that_says_what_is_copied_can_make_a_link_invalid() {
+    for key in [l::COPIED_LABELS, l::COPIED_ANNOTATIONS] {
+        for (rules, valid) in [
+            ("", true),
+            ("a.io/*, b", true),
+            ("a.io/*,b c", false),
+            ("mirror.linkerd.io/*", false),
+        ] {
+            let mut made = link("east");
+            let annotations = made.metadata.annotations.get_or_insert_default();
+            annotations.insert(key.to_owned(), rules.to_owned());
+            let read = Target::parse(&made, false);
+            assert_eq!(read.is_ok(), valid, "{key}: {rules}");
+            if let Err(error) = read {
+                assert!(error.to_string().contains(key), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn services_are_watched_with_as_few_selectors_as_can_be() {
     let queries = |change| {
         let target = Target::parse(&changed(change), false).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linkerd_mc::{
-    api::labels as l,
+    api::{foreign, labels as l},
     mirror::{Key, Object, Target, Write, plan},
 };
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ use super::{
     worlds::{self, LINKS, NS},
 };
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 27] = [
     "team",
     "a.io/x",
     "a.io/y",
@@ -37,8 +37,23 @@ const KEYS: [&str; 23] = [
     l::SLICE_MANAGED_BY,
     "argocd.argoproj.io/instance",
     "kubectl.kubernetes.io/last-applied-configuration",
+    "external-dns.alpha.kubernetes.io/hostname",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/name",
+    "retry.linkerd.io/http",
 ];
-const RULES: [&str; 14] = [
+/// Rules that say what is copied though other tools act on it.
+const COPIED: [&str; 8] = [
+    "",
+    " ",
+    "team",
+    "a.io/*",
+    "argocd.argoproj.io/*",
+    " argocd.argoproj.io/instance ",
+    "external-dns.alpha.kubernetes.io/hostname",
+    "app.kubernetes.io/instance",
+];
+const RULES: [&str; 16] = [
     "",
     " ",
     "*",
@@ -53,19 +68,24 @@ const RULES: [&str; 14] = [
     "multicluster.linkerd.io/*",
     l::OPAQUE_PORTS,
     l::CLUSTER_NAME,
+    "argocd.argoproj.io/*",
+    "app.kubernetes.io/instance",
 ];
-/// Prefixes that no label and no annotation is copied under.
-const OURS: [&str; 3] = [
-    "mirror.linkerd.io/",
-    "multicluster.linkerd.io/",
-    "argocd.argoproj.io/",
-];
+/// Prefixes that no label and no annotation is ever copied under.
+const OURS: [&str; 2] = ["mirror.linkerd.io/", "multicluster.linkerd.io/"];
 
-/// An excluded key is on no mirror, all others are, and what the wire format needs always is.
+/// An excluded key is on no mirror, one that tells other tools what to do only where the Link allows it, all others are,
+/// and what the wire format needs always is.
 pub fn exclusions(data: &[u8]) {
     let mut draw = Draw(data);
     let discovery = draw.flip();
-    let rules = [rules(&mut draw), rules(&mut draw)];
+    let excluded = [rules(&mut draw, &RULES), rules(&mut draw, &RULES)];
+    let allowed = [(); 2].map(|()| {
+        let count = draw.below(5);
+        (0..count)
+            .map(|_| (*draw.pick(&COPIED)).to_owned())
+            .collect::<Vec<_>>()
+    });
     let mut labels = pairs(&mut draw);
     let annotations = pairs(&mut draw);
     labels.remove(l::MIRRORED_SERVICE); // with it the Service is a mirror itself
@@ -78,8 +98,12 @@ pub fn exclusions(data: &[u8]) {
     labels.insert(l::EXPORTED.to_owned(), mode.into());
     labels.insert(l::FEDERATED.to_owned(), "member".into());
 
-    let spec = json!({ "excludedLabels": rules[0], "excludedAnnotations": rules[1] });
-    let link = serde_json::from_value(worlds::link("east", &spec)).unwrap();
+    let spec = json!({ "excludedLabels": excluded[0], "excludedAnnotations": excluded[1] });
+    let mut link = worlds::link("east", &spec);
+    link["metadata"]["annotations"] = json!({
+        l::COPIED_LABELS: allowed[0].join(","), l::COPIED_ANNOTATIONS: allowed[1].join(","),
+    });
+    let link = serde_json::from_value(link).unwrap();
     let target = Target::parse(&link, false).unwrap();
     let mut world = worlds::empty();
     let service = worlds::service(NS, "web", false, &labels, &annotations);
@@ -111,8 +135,12 @@ pub fn exclusions(data: &[u8]) {
             if is_slice {
                 wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
             }
-            let excluded = |key: &str| ours(key) || matches(&rules[0], key);
-            copied(&metadata.labels.iter().collect(), &labels, &wire, excluded);
+            let dropped = |at: usize, key: &str| {
+                let foreign = foreign::find(key).is_some() && !matches(&allowed[at], key);
+                ours(key) || foreign || matches(&excluded[at], key)
+            };
+            let made = metadata.labels.iter().collect();
+            copied(&made, &labels, &wire, |key| dropped(0, key));
 
             if is_slice {
                 continue; // has annotations of ours alone
@@ -131,9 +159,7 @@ pub fn exclusions(data: &[u8]) {
             assert_eq!(open.len(), 1, "no mark of what was desired");
             let made = made.iter().filter(|(key, _)| !open.contains(key)).collect();
             copied(&made, &annotations, &wire, |key| {
-                ours(key)
-                    || l::NEVER_COPIED_ANNOTATIONS.contains(&key)
-                    || (key != l::OPAQUE_PORTS && matches(&rules[1], key))
+                key != l::OPAQUE_PORTS && dropped(1, key)
             });
         }
     }
@@ -167,8 +193,8 @@ fn matches(rules: &[String], key: &str) -> bool {
     })
 }
 
-fn rules(draw: &mut Draw<'_>) -> Vec<String> {
-    (0..draw.below(5)).map(|_| draw.text(&RULES)).collect()
+fn rules(draw: &mut Draw<'_>, from: &[&str]) -> Vec<String> {
+    (0..draw.below(5)).map(|_| draw.text(from)).collect()
 }
 
 fn pairs(draw: &mut Draw<'_>) -> Map<String, Value> {

@@ -1,0 +1,70 @@
+//! What a target cluster cannot tell other tools of the source cluster.
+
+use kube::api::{Patch, PatchParams};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::{
+    fleet::namespace,
+    hub::hub,
+    links::{condition_is, in_step, links, own_link, unlink},
+    objects::{annotation, export, gone, label, service, web},
+};
+
+const DNS: &str = "external-dns.alpha.kubernetes.io/hostname";
+const ARGO: &str = "argocd.argoproj.io/instance";
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tells_other_tools_what_to_do_is_copied_only_where_the_link_says_so() {
+    let (east, west) = hub().await.pair();
+    namespace("tools", &[east, west]).await;
+    own_link(west, east, "tools", &[]).await;
+    let mut made = web("web", "tools");
+    let labels = made.metadata.labels.get_or_insert_default();
+    labels.insert(ARGO.to_owned(), "shop".to_owned());
+    labels.insert(INSTANCE.to_owned(), "shop".to_owned());
+    let annotations = made.metadata.annotations.get_or_insert_default();
+    annotations.insert(DNS.to_owned(), "shop.example".to_owned());
+    annotations.insert("retry.linkerd.io/http".to_owned(), "5xx".to_owned());
+    export(east, "tools", &made).await;
+
+    let mirror = service(west, "tools", "web-tools", |_| true).await;
+    assert_eq!(label(&mirror, ARGO), None);
+    assert_eq!(label(&mirror, INSTANCE), None);
+    assert_eq!(annotation(&mirror, DNS), None);
+    assert_eq!(annotation(&mirror, "retry.linkerd.io/http"), Some("5xx"));
+
+    let allow = async |labels: Option<&str>, annotations: Option<&str>| {
+        let rules = json!({ l::COPIED_LABELS: labels, l::COPIED_ANNOTATIONS: annotations });
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": rules } }));
+        links(west)
+            .patch("tools", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    };
+    allow(Some("argocd.argoproj.io/*"), Some(DNS)).await;
+    let allowed = service(west, "tools", "web-tools", |s| annotation(s, DNS).is_some()).await;
+    assert_eq!(annotation(&allowed, DNS), Some("shop.example"));
+    assert_eq!(label(&allowed, ARGO), Some("shop"));
+    assert_eq!(label(&allowed, INSTANCE), None);
+
+    allow(Some("argocd.argoproj.io/*"), None).await;
+    let fewer = service(west, "tools", "web-tools", |s| annotation(s, DNS).is_none()).await;
+    assert_eq!(label(&fewer, ARGO), Some("shop"));
+
+    allow(Some("mirror.linkerd.io/*"), None).await;
+    let invalid = condition_is(west, "tools", "Ready", "False", "InvalidLink").await;
+    assert!(
+        invalid.message.contains(l::COPIED_LABELS),
+        "{}",
+        invalid.message
+    );
+
+    allow(None, None).await;
+    condition_is(west, "tools", "Ready", "True", "Mirroring").await;
+    service(west, "tools", "web-tools", |s| label(s, ARGO).is_none()).await;
+    in_step(west, "tools", &[]).await;
+    unlink(west, "tools").await;
+    gone(west, "tools", "web-tools").await;
+}
