@@ -21,7 +21,7 @@ pub use self::credentials::{
     token_claims, token_fingerprint, watcher_from_credentials,
 };
 pub use self::multiplexed::multiplexed;
-use crate::hint::{HintExt as _, fail, one_line};
+use crate::hint::{HintExt as _, fail, in_brief};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -225,12 +225,12 @@ impl Identity {
     }
 }
 
-/// The reason of a failed request in one line: the API server's message, or the innermost cause.
+/// The reason of a failed request in one short line: the API server's message, or the innermost cause.
 pub fn explain(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
-        return match one_line(&status.message) {
+        return match in_brief(&status.message) {
             message if message.is_empty() => {
-                format!("HTTP status {} {}", status.code, one_line(&status.reason))
+                format!("HTTP status {} {}", status.code, in_brief(&status.reason))
             }
             message => message,
         };
@@ -239,7 +239,7 @@ pub fn explain(error: &kube::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    let line = one_line(&cause.to_string());
+    let line = in_brief(&cause.to_string());
     match line.split_once(" (os error") {
         Some((line, _)) => line.to_lowercase(),
         // The words of the timers that sit between us and the socket.

@@ -12,7 +12,7 @@ use crate::{
         link::LinkerdConfig,
     },
     client::{Access, build},
-    hint::{HintExt as _, fail},
+    hint::{HintExt as _, fail, in_brief},
     manifests::yaml,
 };
 
@@ -56,10 +56,11 @@ impl Cluster {
     ) -> anyhow::Result<T> {
         match tokio::time::timeout(DEADLINE, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(anyhow::anyhow!("{}", status.message)).hint(
-                || format!("cannot {what} ({})", self.server),
-                || rejected_hint(status.code).to_owned(),
-            ),
+            Ok(Err(kube::Error::Api(status))) => Err(anyhow::anyhow!(in_brief(&status.message)))
+                .hint(
+                    || format!("cannot {what} ({})", self.server),
+                    || rejected_hint(status.code).to_owned(),
+                ),
             Ok(Err(error)) => self.unreachable(innermost(&error)),
             Err(_) => self.unreachable(format!("no answer within {} s", DEADLINE.as_secs())),
         }
@@ -137,5 +138,5 @@ fn innermost(error: &kube::Error) -> String {
     if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
         return "no answer in time".to_owned();
     }
-    cause.to_string()
+    in_brief(&cause.to_string())
 }

@@ -1,10 +1,18 @@
 //! stdout for data, stderr for the rest. Nothing else in the crate prints.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    fmt,
+    io::{self, IsTerminal as _, Write as _},
+};
 
 use anstyle::{AnsiColor, Style};
+use tracing::field::Field;
+use tracing_subscriber::{
+    field::MakeExt as _,
+    fmt::format::{Writer, debug_fn},
+};
 
-use crate::hint::{hint_of, one_line};
+use crate::hint::{hint_of, in_brief, one_line, one_line_of};
 
 /// Writes data to stdout, whole.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
@@ -60,14 +68,34 @@ pub(crate) fn log_requests() {
         .with_env_filter("kube_client=debug,linkerd_mc=debug")
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
+        .fmt_fields(debug_fn(log_field).delimited(" "))
         .try_init();
+}
+
+/// A field of a log line is cut at so many characters.
+const LOG_FIELD: usize = 2_000;
+
+/// Writes a field of a log line. Whoever wrote its text, it stays on its line and does nothing to a terminal.
+pub(crate) fn log_field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = one_line_of(&format!("{value:?}"), LOG_FIELD);
+    match field.name() {
+        "message" => to.write_str(&text),
+        name => write!(to, "{name}={text}"),
+    }
 }
 
 /// Writes an error to stderr: what failed, why, and a hint, a line each.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut steps = error
         .chain()
-        .map(|step| one_line(&step.to_string()))
+        .map(|step| {
+            let text = step.to_string();
+            if step.is::<kube::Error>() {
+                in_brief(&text)
+            } else {
+                one_line(&text)
+            }
+        })
         .collect::<Vec<_>>();
     steps.dedup();
     labelled("error", AnsiColor::Red, &steps[0]);

@@ -10,12 +10,13 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{
     args::{self, Global},
     mirroring::Mirroring,
     original::Original,
+    output,
 };
 use crate::{
     client::multiplexed,
@@ -159,7 +160,10 @@ fn log(args: &RunController) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     match args.log_format {
-        LogFormat::Plain => builder.with_target(false).init(),
+        LogFormat::Plain => builder
+            .with_target(false)
+            .fmt_fields(debug_fn(output::log_field).delimited(" "))
+            .init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
 }

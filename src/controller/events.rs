@@ -13,6 +13,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{apply::request, clock};
 use crate::{
     api::{labels as l, link::LinkStatus},
+    hint::in_brief,
     mirror::{Problem, Reason, RemoteRef},
 };
 
@@ -177,7 +178,7 @@ async fn tell(client: &Client, about: ObjectReference, told: Told<'_>, message: 
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
-        message: Some(message),
+        message: Some(in_brief(&message)),
         reason: Some(told.reason.to_owned()),
         source: Some(EventSource {
             component: Some(format!("{}-{}", l::EVENT_SOURCE_PREFIX, told.source)),

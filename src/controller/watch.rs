@@ -18,6 +18,7 @@ use tokio::{
 use self::backoff::{Backoff, Failure};
 use crate::{
     api::metadata::NEVER_KEPT,
+    hint::in_brief,
     mirror::{LeftOut, Limit},
 };
 
@@ -372,7 +373,7 @@ fn kept<K: Resource, T: From<K>>(mut object: K) -> Arc<T> {
     Arc::new(object.into())
 }
 
-/// An error and what caused it, on one line. Errors of the client hold addresses, never credentials.
+/// An error and what caused it, on one short line. Errors of the client hold addresses, never credentials.
 pub(super) fn explain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -383,7 +384,7 @@ pub(super) fn explain(error: &dyn std::error::Error) -> String {
         }
         source = next.source();
     }
-    text
+    in_brief(&text)
 }
 
 #[cfg(test)]

@@ -13,16 +13,18 @@ use super::{
     plan::{Reason, Report, Reported},
     world::{GatewayState, Liveness, Remote},
 };
-use crate::api::link::{
-    CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef, ServiceStatus,
+use crate::{
+    api::link::{
+        CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef,
+        ServiceStatus,
+    },
+    hint::in_brief,
 };
 
 /// Up to so many Services are listed one by one.
 pub const LISTED: usize = 500;
 /// Beyond [`LISTED`] only Services with problems are, and so many at most.
 pub const LISTED_PROBLEMS: usize = 100;
-/// A message is cut at so many characters: it may quote what a remote cluster sent.
-const MESSAGE_MAX: usize = 500;
 
 /// What was last said about each Service of a Link, by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -236,7 +238,7 @@ fn service_condition(
         type_: MIRRORED.to_owned(),
         status: status.to_owned(),
         reason: reason.as_str().to_owned(),
-        message: cut(message),
+        message: in_brief(message),
         last_transition_time: before
             .filter(|before| before.status == status)
             .map_or(Time(now), |before| before.last_transition_time.clone()),
@@ -270,10 +272,6 @@ fn gateway(
             .map(ToString::to_string)
             .collect(),
     }
-}
-
-fn cut(message: &str) -> String {
-    message.chars().take(MESSAGE_MAX).collect()
 }
 
 #[cfg(test)]

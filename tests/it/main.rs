@@ -51,3 +51,4 @@ mod unlink;
 mod unreadable;
 mod version;
 mod watches;
+mod words;

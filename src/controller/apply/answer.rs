@@ -6,14 +6,14 @@ use kube::core::Status;
 use tokio::time::timeout;
 
 use super::Failure;
-use crate::controller::watch::explain;
+use crate::{controller::watch::explain, hint::in_brief};
 
 /// Longest time that one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What came instead of the answer that was asked for.
 pub(in crate::controller) enum Answer {
-    /// The API server said no.
+    /// The API server said no. Its message is one short line.
     Status(Box<Status>),
     /// There was no answer.
     None(String),
@@ -59,7 +59,10 @@ pub(in crate::controller) async fn request<T>(
 ) -> Result<T, Answer> {
     match timeout(DEADLINE, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(Answer::Status(status)),
+        Ok(Err(kube::Error::Api(mut status))) => {
+            status.message = in_brief(&status.message);
+            Err(Answer::Status(status))
+        }
         Ok(Err(error)) => Err(Answer::None(explain(&error))),
         Err(_) => Err(Answer::None(format!(
             "no answer within {} s",

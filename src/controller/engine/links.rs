@@ -19,6 +19,7 @@ use crate::{
         session::{Session, Spec},
         watch::Change,
     },
+    hint::in_brief,
     mirror::{Key, LeftOut, LinkEntry, Objects, Queries, status::Ledger},
 };
 
@@ -149,10 +150,9 @@ impl Engine {
         };
         tracing::warn!(link = name, "invalid Link: {message}");
         let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
-        // A long message is cut there.
-        let told = known.any(|known| {
-            known.reason == INVALID_LINK && message.starts_with(known.message.as_str())
-        });
+        // As the status says it.
+        let brief = in_brief(message);
+        let told = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
         if !told {
             // Rationed anyway: what does not fit is dropped, the status has it.
             let _ = self.news.try_send(News {

@@ -10,7 +10,10 @@ use super::{
     record::{is_same_claim, record, released, renewed, taken},
     rules::{Act, Sight, decide, fence_end},
 };
-use crate::controller::{clock, trouble::Trouble};
+use crate::{
+    controller::{clock, trouble::Trouble},
+    hint::in_brief,
+};
 
 const NO_ANSWER: &str = "the API server did not answer in time";
 
@@ -176,8 +179,8 @@ impl Elector {
             Ok(Ok(answer)) => Ok(answer),
             // A conflict, or a create that came second.
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Failure::Conflict),
-            Ok(Err(kube::Error::Api(status))) => Err(Failure::Other(status.message)),
-            Ok(Err(error)) => Err(Failure::Other(error.to_string())),
+            Ok(Err(kube::Error::Api(status))) => Err(Failure::Other(in_brief(&status.message))),
+            Ok(Err(error)) => Err(Failure::Other(in_brief(&error.to_string()))),
             Err(_) => Err(Failure::Other(NO_ANSWER.into())),
         }
     }

@@ -5,10 +5,13 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Exceeded, Expiry, Facts, cut};
-use crate::mirror::{
-    Liveness,
-    expiry::{self, Stage},
+use super::{Exceeded, Expiry, Facts};
+use crate::{
+    hint::in_brief,
+    mirror::{
+        Liveness,
+        expiry::{self, Stage},
+    },
 };
 
 pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
@@ -68,7 +71,7 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
                 .iter()
                 .find(|before| before.type_ == type_ && before.status == status)
                 .map_or(Time(now), |before| before.last_transition_time.clone()),
-            message: cut(&message),
+            message: in_brief(&message),
             observed_generation: facts.generation,
             reason: reason.to_owned(),
             status: status.to_owned(),

@@ -185,7 +185,7 @@ fn a_service_is_listed_with_its_reference_and_its_condition() {
         name: name.into(),
         namespace: "ns".into(),
     };
-    let long = "x".repeat(500);
+    let long = "x".repeat(499) + "…";
     let expected = [
         (
             "api",

@@ -1,7 +1,9 @@
-//! `src/api` and `src/mirror` as a crate of their own, without the rest of the program. It builds in seconds, which
+//! `src/api`, `src/mirror` and `src/hint.rs` as a crate of their own, without the rest of the program. It builds in seconds, which
 //! `just mutants` does for each mutant.
 
 #[path = "../../../src/api/mod.rs"]
 pub mod api;
+#[path = "../../../src/hint.rs"]
+pub mod hint;
 #[path = "../../../src/mirror/mod.rs"]
 pub mod mirror;
