@@ -17,11 +17,13 @@ use clap_complete::ArgValueCompleter;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
-    coordination::v1::Lease, core::v1::Endpoints, discovery::v1::EndpointSlice,
+    coordination::v1::Lease,
+    core::v1::{Endpoints, Service},
+    discovery::v1::EndpointSlice,
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -49,9 +51,7 @@ Examples:
 
 /// Who makes slices of v1 Endpoints, as it signs them.
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
-/// On Endpoints, and on the slices that Kubernetes makes of them: which installation has handed them back.
-const HANDED_BACK: &str = "mirror.linkerd.io/handed-back";
-/// On these slices: when they were written once more, after ours had gone.
+/// On slices that Kubernetes made: when they were written once more, after ours had gone.
 const WRITTEN_AGAIN: &str = "mirror.linkerd.io/written-again";
 /// Services that are worked on at the same time.
 const AT_ONCE: usize = 8;
@@ -61,8 +61,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Give all mirrors back to Linkerd's own service mirror, without losing a request
 ///
 /// Writes v1 Endpoints for each mirror, waits until Kubernetes has made EndpointSlices of them, and deletes those of
-/// linkerd-mc. Services stay as they are, with their addresses. The controller has to be stopped before; Linkerd's own
-/// may be started afterwards. Whatever ends it on the way, run it again.
+/// linkerd-mc. Services keep their addresses, and no longer say that they belong to linkerd-mc. The controller has to be
+/// stopped before; Linkerd's own may be started afterwards. Whatever ends it on the way, run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct HandBack {
@@ -141,11 +141,11 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
     renewed.0.checked_add(lasts).is_ok_and(|ends| ends > now)
 }
 
-/// A Service with slices to hand back.
+/// A Service to hand back: a mirror, a host's mirror, a federated Service, or one that a gateway is probed through.
 struct Mirror {
     namespace: String,
     service: String,
-    installation: String,
+    /// Slices of ours; Services in remote discovery and federated ones may have none.
     ours: Vec<EndpointSlice>,
 }
 
@@ -156,46 +156,47 @@ impl std::fmt::Display for Mirror {
 }
 
 impl Mirror {
-    /// All with slices of this installation, or with slices that Kubernetes made and that Linkerd may not have looked at
-    /// since ours went.
+    /// All Services of an installation. They are signed until everything is done for them.
     async fn gather(cluster: &Cluster, installation: &str) -> anyhow::Result<Vec<Self>> {
+        let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
         let slices = Api::<EndpointSlice>::all(cluster.client.clone());
-        let list = async |selector: String| {
-            let params = ListParams::default().labels(&selector);
-            cluster
-                .request("list EndpointSlices", slices.list(&params))
-                .await
+        let list = async |label: &str| {
+            let params = ListParams::default().labels(label);
+            let found = services.list_metadata(&params);
+            cluster.request("list mirrors", found).await
         };
-        let (ours, theirs) = futures::try_join!(
-            list(format!("{}={}", l::SLICE_MANAGED_BY, l::MANAGER)),
-            list(format!("{}={MIRRORING}", l::SLICE_MANAGED_BY)),
+        let ours = format!("{}={}", l::SLICE_MANAGED_BY, l::MANAGER);
+        let params = ListParams::default().labels(&ours);
+        let (mirrors, probes, slices) = futures::try_join!(
+            list(l::MIRRORED_SERVICE),
+            list(l::MIRRORED_GATEWAY),
+            cluster.request("list EndpointSlices", slices.list(&params)),
         )?;
-        let mut found = BTreeMap::<(String, String), Vec<EndpointSlice>>::new();
-        for slice in ours {
-            let of = slice.annotations().get(l::INSTALLATION);
-            if of.is_none_or(|of| of == installation)
-                && let Some(service) = service_of(&slice)
-            {
-                found.entry(service).or_default().push(slice);
+        let mut of_services = BTreeMap::<(String, String), Vec<EndpointSlice>>::new();
+        for slice in slices {
+            if let Some(service) = service_of(&slice) {
+                of_services.entry(service).or_default().push(slice);
             }
         }
-        for slice in theirs {
-            let annotations = slice.annotations();
-            let of = annotations.get(HANDED_BACK);
-            if of.is_some_and(|of| of == installation)
-                && !annotations.contains_key(WRITTEN_AGAIN)
-                && let Some(service) = service_of(&slice)
-            {
-                found.entry(service).or_default();
-            }
-        }
-        Ok(found
+        let all = mirrors.into_iter().chain(probes);
+        let own = all.filter(|service| {
+            let annotations = service.annotations();
+            let of = annotations.get(l::INSTALLATION);
+            annotations.contains_key(l::MANAGED_BY) && of.is_none_or(|of| of == installation)
+        });
+        let names: BTreeSet<(String, String)> = own
+            .filter_map(|service| Some((service.namespace()?, service.name_any())))
+            .collect();
+        Ok(names
             .into_iter()
-            .map(|((namespace, service), ours)| Self {
-                namespace,
-                service,
-                installation: installation.to_owned(),
-                ours,
+            .map(|name| {
+                let ours = of_services.remove(&name).unwrap_or_default();
+                let (namespace, service) = name;
+                Self {
+                    namespace,
+                    service,
+                    ours,
+                }
             })
             .collect())
     }
@@ -223,15 +224,22 @@ impl Mirror {
             let what = format!("change the EndpointSlice {}/{name}", self.namespace);
             cluster.request_opt(&what, patched).await?;
         }
+        let services = Api::<Service>::namespaced(cluster.client.clone(), &self.namespace);
+        // Our controller removes the Endpoints of a Service that does not say that it is ours, once it is told to take over.
+        let unsigned =
+            json!({ l::MANAGED_BY: null, l::INSTALLATION: null, l::DESIRED_STATE: null });
+        let unsigned = json!({ "metadata": { "annotations": unsigned } });
+        let patch = Patch::Merge(&unsigned);
+        let patched = services.patch_metadata(&self.service, &params, &patch);
+        let what = format!("change the Service {self}");
+        cluster.request_opt(&what, patched).await?;
         Ok(())
     }
 
     /// Those that are there stay as they are: they are Linkerd's own service mirror's.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.namespace);
-        let mut endpoints = endpoints::of_slices(&self.namespace, &self.service, &self.ours);
-        let annotations = endpoints.annotations_mut();
-        annotations.insert(HANDED_BACK.to_owned(), self.installation.clone());
+        let endpoints = endpoints::of_slices(&self.namespace, &self.service, &self.ours);
         let created = async {
             match api.create(&PostParams::default(), &endpoints).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

@@ -33,10 +33,15 @@ fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
     run(plane.kubeconfig(), &[&own, more].concat())
 }
 
+/// What our controller signs Services with.
+fn signature() -> Value {
+    json!({ l::MANAGED_BY: l::MANAGER, l::INSTALLATION: HANDED, l::DESIRED_STATE: "1" })
+}
+
 /// Creates a mirror with a slice, as our controller does.
 async fn mirror(plane: &ControlPlane, name: &str, endpoints: Value) {
     let mirror: Service = serde_json::from_value(json!({
-        "metadata": { "name": name, "labels": { l::CLUSTER_NAME: HANDED, l::MIRRORED_SERVICE: "true" } },
+        "metadata": { "name": name, "annotations": signature(), "labels": { l::CLUSTER_NAME: HANDED, l::MIRRORED_SERVICE: "true" } },
         "spec": { "ports": [{ "name": "http", "port": 80 }] },
     }))
     .unwrap();
@@ -156,24 +161,27 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     let dead = endpoints.get("dead-handed").await.unwrap().subsets.unwrap();
     assert!(dead[0].addresses.is_none(), "{dead:?}");
 
-    // It was ended between the deletion of ours and the last write.
-    let forgotten = Patch::Merge(
-        json!({ "metadata": { "annotations": { "mirror.linkerd.io/written-again": null } } }),
-    );
+    // Whoever takes over does not believe that they are right already.
+    let mirrors = services(west, HANDED);
+    let mirror = mirrors.get("web-handed").await.unwrap();
+    assert_eq!(mirror.annotations().len(), 0, "{mirror:?}");
+
+    // It was ended after the deletion of ours.
+    let signed = Patch::Merge(json!({ "metadata": { "annotations": signature() } }));
+    let parameters = PatchParams::default();
+    let patched = mirrors.patch("web-handed", &parameters, &signed).await;
+    patched.unwrap();
+    let forgotten =
+        json!({ "metadata": { "annotations": { "mirror.linkerd.io/written-again": null } } });
     let theirs = slices_of(west, HANDED, "web-handed").await.unwrap();
-    let name = theirs[0].name_any();
     slices(west, HANDED)
-        .patch(&name, &PatchParams::default(), &forgotten)
+        .patch(&theirs[0].name_any(), &parameters, &Patch::Merge(forgotten))
         .await
         .unwrap();
-    assert_eq!(
-        hand_back(west, &["--dry-run"]).data(),
-        "handed/web-handed\n"
-    );
+    let shown = hand_back(west, &["--dry-run"]).data();
+    assert_eq!(shown, "handed/web-handed\n");
     assert_eq!(hand_back(west, &[]).code, 0);
     assert_eq!(hand_back(west, &["--dry-run"]).data(), "");
-    assert_eq!(
-        managers(west, "web-handed").await,
-        [(MIRRORING.to_owned(), true)]
-    );
+    let theirs = [(MIRRORING.to_owned(), true)];
+    assert_eq!(managers(west, "web-handed").await, theirs);
 }

@@ -63,12 +63,19 @@ pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     sleep(HOLD).await;
     rig.proxy_is_right(FOLLOWS).await?;
     let agreed = agree(rig).await;
+    let left = rig.west.get(&["endpoints", "-n", NAMESPACE]).await?;
     let tallies = [load.finish().await?, late.finish().await?];
     for (name, _, _) in LATE {
         let services = rig.east.services(NAMESPACE);
         services.delete(name, &DeleteParams::default()).await?;
     }
     agreed?;
+    let left = left["items"].as_array().into_iter().flatten();
+    let left: Vec<&str> = left
+        .filter_map(|endpoints| endpoints["metadata"]["name"].as_str())
+        .filter(|name| name.ends_with("-east"))
+        .collect();
+    ensure!(left.is_empty(), "Endpoints of mirrors are left: {left:?}");
     let over = without_failures(&tallies.into_iter().flatten().collect())
         .context("on the way over again")?;
     rig.link().await?;
