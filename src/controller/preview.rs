@@ -185,7 +185,7 @@ pub async fn world(
         probe_slices: Some(objects(
             list(
                 &Api::namespaced(client.clone(), &namespace),
-                Some(&gateways),
+                Some(&mirror::slices_of_probes()),
             )
             .await?,
         )),

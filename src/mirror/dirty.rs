@@ -41,9 +41,13 @@ impl World {
     pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
         let namespace = slice.metadata.namespace();
         let service = slice.group();
-        if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
-            let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
-            return link.map(Key::probe).into_iter().collect();
+        // What others made of a probe Service need not say so.
+        let labels = &slice.metadata.labels;
+        let is_of_probe = labels.contains_key(l::MIRRORED_GATEWAY)
+            || namespace == self.config.namespace && !labels.contains_key(l::MIRRORED_SERVICE);
+        let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
+        if let Some(link) = link.filter(|_| is_of_probe) {
+            return vec![Key::probe(link)];
         }
         let mut keys = Vec::new();
         if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {

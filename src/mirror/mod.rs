@@ -45,7 +45,7 @@ pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_n
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
-pub use queries::{NAMES, Names, Queries, slices_of};
+pub use queries::{NAMES, Names, Queries, slices_of, slices_of_probes};
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};

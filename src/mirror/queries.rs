@@ -65,6 +65,12 @@ pub fn slices_of(names: &Names) -> Vec<String> {
         .collect()
 }
 
+/// Selects the slices of probe Services, in the namespace of Links. Those that Kubernetes makes of the Endpoints of
+/// Linkerd's own service mirror name the cluster and nothing else.
+pub fn slices_of_probes() -> String {
+    format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::{
-    fleet::{SOON, namespace},
+    fleet::{NAMESPACE, SOON, namespace},
     hub::hub,
     links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
@@ -132,6 +132,57 @@ async fn slice_of_an_adopted_mirror_is_written_after_that_of_its_endpoints_has_g
         .find(|event| event.name == ours[0].name_any());
     assert!(last.unwrap().received > gone.noted, "{writes:#?}");
     unlink(west, "hand-over").await;
+}
+
+/// The same for the Service that a gateway is probed through: Linkerd's own service mirror labels its Endpoints with the
+/// cluster alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn slice_of_an_adopted_probe_service_is_written_after_that_of_its_endpoints_has_gone() {
+    let (east, west) = hub().await.pair();
+    let probe = json!({
+        "metadata": {
+            "name": "probe-probed",
+            "labels": { l::MIRRORED_GATEWAY: "true", l::CLUSTER_NAME: "probed" },
+        },
+        "spec": { "ports": [{ "name": "mc-probe", "port": 4191 }] },
+    });
+    let parameters = PostParams::default();
+    let probe = serde_json::from_value(probe).unwrap();
+    let created = services(west, NAMESPACE).create(&parameters, &probe).await;
+    created.unwrap();
+    let endpoints = json!({
+        "metadata": { "name": "probe-probed", "labels": { l::CLUSTER_NAME: "probed" } },
+        "subsets": [{
+            "addresses": [{ "ip": "192.0.2.10" }],
+            "ports": [{ "name": "mc-probe", "port": 4191 }],
+        }],
+    });
+    let endpoints = serde_json::from_value(endpoints).unwrap();
+    let api = Api::<Endpoints>::namespaced(west.client(), NAMESPACE);
+    api.create(&parameters, &endpoints).await.unwrap();
+    let one = |found: &[EndpointSlice]| found.len() == 1 && addresses(found) == ["192.0.2.10"];
+    let theirs = slices_that(west, NAMESPACE, "probe-probed", one).await;
+
+    own_link(west, east, "probed", &[]).await;
+    in_step(west, "probed", &[]).await;
+    let ours = |found: &[EndpointSlice]| one(found) && found[0].uid() != theirs[0].uid();
+    let ours = slices_that(west, NAMESPACE, "probe-probed", ours).await;
+    in_step(west, "probed", &[]).await;
+    let events = west.audit().unwrap();
+    let mut writes = events
+        .iter()
+        .filter(|event| event.is_write() && event.resource == "endpointslices");
+    let is = |name: &str, verb: &str| {
+        let name = name.to_owned();
+        let verb = verb.to_owned();
+        move |event: &&control_plane::AuditEvent| {
+            event.name == name && (verb.is_empty() || event.verb == verb)
+        }
+    };
+    let gone = writes.clone().find(is(&theirs[0].name_any(), "delete"));
+    let last = writes.rfind(is(&ours[0].name_any(), ""));
+    assert!(last.unwrap().received > gone.unwrap().noted);
+    unlink(west, "probed").await;
 }
 
 /// Waits until a mirror and its slice are as they were.

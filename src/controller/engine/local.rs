@@ -23,7 +23,7 @@ use crate::{
         trouble::Trouble,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Objects, Selector},
+    mirror::{self, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Objects, Selector},
 };
 
 /// A change of the local cluster.
@@ -83,7 +83,8 @@ pub(in crate::controller) fn watch_local(
         Local::ProbeSlices,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours)).labels(&gateways),
+        Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
+            .labels(mirror::slices_of_probes()),
         slices,
     ));
     let links = start.teller("Links", Kind::Link, Local::Links);
