@@ -27,10 +27,7 @@ impl World {
     pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = self.claimants(namespace, name);
-        keys.extend(key_of_mirror(service));
-        if let Owner::Probe(_) = owner(&service.metadata) {
-            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe));
-        }
+        keys.extend(own_key(service));
         if is_managed(&service.metadata) {
             keys.extend(written_for(namespace, name, fq_name(&service.metadata)));
         }
@@ -41,13 +38,9 @@ impl World {
     pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
         let namespace = slice.metadata.namespace();
         let service = slice.group();
-        // What others made of a probe Service need not say so.
-        let labels = &slice.metadata.labels;
-        let is_of_probe = labels.contains_key(l::MIRRORED_GATEWAY)
-            || namespace == self.config.namespace && !labels.contains_key(l::MIRRORED_SERVICE);
-        let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
-        if let Some(link) = link.filter(|_| is_of_probe) {
-            return vec![Key::probe(link)];
+        if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
+            let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
+            return link.map(Key::probe).into_iter().collect();
         }
         let mut keys = Vec::new();
         if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {
@@ -57,10 +50,10 @@ impl World {
             let own = names.filter_map(|name| without_suffix(name, cluster));
             keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
         }
-        // One that others made of an endpoint mirror does not name its headless mirror; and one that is left of a former
-        // mirror of that name may share addresses with those of the present one.
+        // One that others made does not say that it is of a probe Service, or of which headless mirror; and one that is
+        // left of a former mirror of that name may share addresses with those of the present one.
         let standing = service.and_then(|service| self.standing(namespace, service));
-        keys.extend(standing.and_then(key_of_mirror));
+        keys.extend(standing.and_then(own_key));
         // Somebody may have changed the labels of a slice that we wrote.
         let owners = slice.metadata.owner_references.iter();
         for name in owners.map(|owner| owner.name.as_ref()).chain(service) {
@@ -300,12 +293,15 @@ fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys
 }
 
-/// The key of a mirror, or of the headless Service that an endpoint mirror belongs to, as the labels tell.
-fn key_of_mirror(service: &Service) -> Option<Key> {
+/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a probe Service, as the labels
+/// tell.
+fn own_key(service: &Service) -> Option<Key> {
+    let name = service.metadata.name();
     let (cluster, mirror) = match owner(&service.metadata) {
-        Owner::Mirror(cluster) => (cluster, service.metadata.name()),
+        Owner::Mirror(cluster) => (cluster, name),
         Owner::EndpointMirror(cluster, headless) => (cluster, headless),
-        Owner::Probe(_) | Owner::Federated | Owner::Foreign => return None,
+        Owner::Probe(_) => return name.strip_prefix(PROBE_PREFIX).map(Key::probe),
+        Owner::Federated | Owner::Foreign => return None,
     };
     let remote = without_suffix(mirror, cluster)?;
     Some(Key::mirror(cluster, service.metadata.namespace(), remote))

@@ -116,6 +116,17 @@ fn a_local_slice_concerns_the_services_that_it_was_written_for() {
 }
 
 #[test]
+fn slice_that_others_made_of_a_probe_service_concerns_its_probe() {
+    let mut made = slice("probe-east", "x");
+    made.metadata.labels.insert(l::CLUSTER_NAME, "east");
+    let probe = svc("probe-east")
+        .label(l::CLUSTER_NAME, "east")
+        .label(l::MIRRORED_GATEWAY, "true");
+    let keys = world().local(&[probe]).keys_of_local_slice(&made);
+    assert!(keys.contains(&Key::probe("east")), "{keys:?}");
+}
+
+#[test]
 fn a_slice_that_a_former_mirror_left_concerns_who_has_its_name_now() {
     // Cluster `c` exported `a-b`, and now `b-c` exports `a`.
     let mut left = slice("a-b-c", "x");
