@@ -69,6 +69,8 @@ pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
 pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the content that this controller wants the object to have.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
+/// Annotations that sign an object as ours.
+pub const SIGNATURE: [&str; 3] = [MANAGED_BY, INSTALLATION, DESIRED_STATE];
 /// Value of [`MANAGED_BY`] and of [`SLICE_MANAGED_BY`].
 pub const MANAGER: &str = "linkerd-mc";
 
@@ -90,6 +92,8 @@ pub const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// Kubernetes' label that says which controller owns an EndpointSlice.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Value of [`SLICE_MANAGED_BY`] on slices that Kubernetes makes of v1 Endpoints.
+pub const ENDPOINTS_MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 /// Kubernetes' label on EndpointSlices of headless Services.
 pub const SLICE_HEADLESS: &str = "service.kubernetes.io/headless";
 

@@ -25,7 +25,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{
     args::{self, Global},
@@ -49,8 +49,6 @@ Examples:
     linkerd-multicluster-controller --replicas=0
   linkerd-mc hand-back";
 
-/// Who makes slices of v1 Endpoints, as it signs them.
-const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 /// On slices that Kubernetes made: when they were written once more, after ours had gone.
 const WRITTEN_AGAIN: &str = "mirror.linkerd.io/written-again";
 /// Services that are worked on at the same time.
@@ -226,9 +224,8 @@ impl Mirror {
         }
         let services = Api::<Service>::namespaced(cluster.client.clone(), &self.namespace);
         // Our controller removes the Endpoints of a Service that does not say that it is ours, once it is told to take over.
-        let unsigned =
-            json!({ l::MANAGED_BY: null, l::INSTALLATION: null, l::DESIRED_STATE: null });
-        let unsigned = json!({ "metadata": { "annotations": unsigned } });
+        let unsigned = l::SIGNATURE.map(|key| (key.to_owned(), Value::Null));
+        let unsigned = json!({ "metadata": { "annotations": Map::from_iter(unsigned) } });
         let patch = Patch::Merge(&unsigned);
         let patched = services.patch_metadata(&self.service, &params, &patch);
         let what = format!("change the Service {self}");
@@ -284,10 +281,11 @@ impl Mirror {
         slices: &Api<EndpointSlice>,
     ) -> anyhow::Result<Vec<EndpointSlice>> {
         let selector = format!(
-            "{}={},{}={MIRRORING}",
+            "{}={},{}={}",
             l::SLICE_SERVICE,
             self.service,
-            l::SLICE_MANAGED_BY
+            l::SLICE_MANAGED_BY,
+            l::ENDPOINTS_MIRRORING
         );
         let params = ListParams::default().labels(&selector);
         let found = cluster.request("list EndpointSlices", slices.list(&params));

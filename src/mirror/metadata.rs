@@ -25,7 +25,7 @@ impl<'a> Dress<'a> {
 
     /// Takes the mark off again: of an object that is not ours yet.
     pub(super) fn unsign(&mut self) {
-        for key in [l::MANAGED_BY, l::INSTALLATION, l::DESIRED_STATE] {
+        for key in l::SIGNATURE {
             self.annotations.remove(key);
         }
     }

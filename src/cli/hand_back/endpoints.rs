@@ -10,15 +10,6 @@ use kube::api::ObjectMeta;
 
 use crate::api::labels as l;
 
-/// What belongs to slices, or to us, and not to the Endpoints of Linkerd's own service mirror.
-const OURS: [&str; 5] = [
-    l::SLICE_SERVICE,
-    l::SLICE_MANAGED_BY,
-    l::MANAGED_BY,
-    l::INSTALLATION,
-    l::DESIRED_STATE,
-];
-
 /// The Endpoints of a Service with these slices; there is at least one. Kubernetes makes slices of them
 /// (<https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#endpointslice-mirroring>).
 pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]) -> Endpoints {
@@ -26,7 +17,7 @@ pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]
     let kept = |of: fn(&ObjectMeta) -> &Option<BTreeMap<String, String>>| {
         let all = metadata.and_then(|metadata| of(metadata).clone());
         all.map(|mut all| {
-            all.retain(|key, _| !OURS.contains(&key.as_str()));
+            all.retain(|key, _| !is_ours(key));
             all
         })
     };
@@ -40,6 +31,11 @@ pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]
         },
         subsets: Some(slices.iter().filter_map(subset).collect()),
     }
+}
+
+/// Whether a key belongs to slices, or to us, and not to the Endpoints of Linkerd's own service mirror.
+fn is_ours(key: &str) -> bool {
+    [l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key) || l::SIGNATURE.contains(&key)
 }
 
 /// Addresses of all slices.

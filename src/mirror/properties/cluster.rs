@@ -29,9 +29,6 @@ use crate::{
 /// An annotation that somebody adds.
 pub(super) const JUNK: &str = "example.io/junk";
 
-/// Who makes slices of v1 Endpoints.
-const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
-
 /// Namespace and name.
 pub(super) type Id = (String, String);
 
@@ -291,7 +288,7 @@ impl Cluster {
         for (key, value) in [
             (l::MIRRORED_SERVICE, "true"),
             (l::CLUSTER_NAME, cluster),
-            (l::SLICE_MANAGED_BY, MIRRORING),
+            (l::SLICE_MANAGED_BY, l::ENDPOINTS_MIRRORING),
         ] {
             made.metadata.labels.insert(key, value);
         }
@@ -319,7 +316,7 @@ impl Cluster {
                     !owners.is_empty() && owners.iter().all(|owner| !alive.contains(&*owner.uid));
                 let service = slice.group().unwrap_or_default().to_owned();
                 let of_endpoints =
-                    slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(MIRRORING);
+                    slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::ENDPOINTS_MIRRORING);
                 lost || of_endpoints && !self.endpoints.contains_key(&(id.0.clone(), service))
             })
             .map(|(id, _)| id.clone())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Cluster, JUNK, MIRRORING, json};
+use super::{Cluster, JUNK, json};
 use crate::{
     api::{labels as l, metadata::Metadata},
     mirror::{Grouped as _, metadata::is_managed},
@@ -39,7 +39,8 @@ impl Cluster {
         }
         for ((namespace, name), slice) in &self.slices {
             // Without endpoints it says the same as no slice; and Kubernetes makes its own.
-            let of_endpoints = slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(MIRRORING);
+            let of_endpoints =
+                slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::ENDPOINTS_MIRRORING);
             // In remote-discovery mode only those have slices that were in gateway mode before.
             let service = slice.group().unwrap_or_default().to_owned();
             let service = self.services.get(&(namespace.clone(), service));
