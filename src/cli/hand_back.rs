@@ -233,18 +233,28 @@ impl Mirror {
         Ok(())
     }
 
-    /// Those that are there stay as they are: they are Linkerd's own service mirror's.
+    /// Those that have all addresses stay as they are: they are Linkerd's own service mirror's. Others are replaced:
+    /// Kubernetes leaves some behind where a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.namespace);
-        let endpoints = endpoints::of_slices(&self.namespace, &self.service, &self.ours);
-        let created = async {
-            match api.create(&PostParams::default(), &endpoints).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                outcome => outcome.map(|_| ()),
-            }
+        let read = api.get_opt(&self.service);
+        let known = cluster
+            .request(&format!("read the Endpoints {self}"), read)
+            .await?;
+        let mut endpoints = endpoints::of_slices(&self.namespace, &self.service, &self.ours);
+        let params = PostParams::default();
+        let Some(known) = known else {
+            let what = format!("create the Endpoints {self}");
+            let created = api.create(&params, &endpoints);
+            return cluster.request(&what, created).await.map(|_| ());
         };
-        let what = format!("create the Endpoints {self}");
-        cluster.request(&what, created).await
+        if endpoints::has_all(&known, &self.ours) {
+            return Ok(());
+        }
+        endpoints.metadata.resource_version = known.metadata.resource_version;
+        let what = format!("replace the Endpoints {self}");
+        let replaced = api.replace(&self.service, &params, &endpoints);
+        cluster.request(&what, replaced).await.map(|_| ())
     }
 
     /// Waits until the slices that Kubernetes makes have all addresses of ours.

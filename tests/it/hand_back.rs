@@ -100,6 +100,14 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     )
     .await;
     mirror(west, "empty-handed", json!([])).await;
+    // Kubernetes leaves them where a mirror had a selector for a while.
+    let endpoints = Api::<Endpoints>::namespaced(west.client(), HANDED);
+    let left: Endpoints = serde_json::from_value(json!({
+        "metadata": { "name": "web-handed", "labels": { "endpoints.kubernetes.io/managed-by": "endpoint-controller" } },
+    }))
+    .unwrap();
+    let created = endpoints.create(&PostParams::default(), &left).await;
+    created.unwrap();
 
     let shown = hand_back(west, &["--dry-run"]).data();
     assert_eq!(
@@ -153,7 +161,6 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         );
     }
     assert_eq!(managers(west, "empty-handed").await, []);
-    let endpoints = Api::<Endpoints>::namespaced(west.client(), HANDED);
     let web = endpoints.get("web-handed").await.unwrap();
     assert_eq!(web.labels()[l::CLUSTER_NAME], HANDED);
     assert_eq!(web.annotations()[l::REMOTE_GATEWAY_IDENTITY], "gateway");

@@ -1,6 +1,6 @@
 //! The v1 Endpoints of a mirror, made of its slices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::{
     core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints},
@@ -44,6 +44,18 @@ pub(super) fn addresses(slices: &[EndpointSlice]) -> impl Iterator<Item = &str> 
     endpoints
         .flat_map(|endpoint| &endpoint.addresses)
         .map(String::as_str)
+}
+
+/// Whether Endpoints have all addresses of slices.
+pub(super) fn has_all(endpoints: &Endpoints, slices: &[EndpointSlice]) -> bool {
+    let subsets = endpoints.subsets.iter().flatten();
+    let known: BTreeSet<&str> = subsets
+        .flat_map(|subset| [&subset.addresses, &subset.not_ready_addresses])
+        .flatten()
+        .flatten()
+        .map(|address| address.ip.as_str())
+        .collect();
+    addresses(slices).all(|address| known.contains(address))
 }
 
 /// A subset cannot be without addresses.
