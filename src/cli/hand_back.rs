@@ -34,7 +34,7 @@ use super::{
     progress::spin,
 };
 use crate::{
-    api::labels as l,
+    api::{labels as l, link::Link},
     controller::{clock, lease},
     hint::fail,
 };
@@ -59,8 +59,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Give all mirrors back to Linkerd's own service mirror, without losing a request
 ///
 /// Writes v1 Endpoints for each mirror, waits until Kubernetes has made EndpointSlices of them, and deletes those of
-/// linkerd-mc. Services keep their addresses, and no longer say that they belong to linkerd-mc. The controller has to be
-/// stopped before; Linkerd's own may be started afterwards. Whatever ends it on the way, run it again.
+/// linkerd-mc. Services keep their addresses, and no longer say that they belong to linkerd-mc; Links lose their status.
+/// The controller has to be stopped before; Linkerd's own may be started afterwards. Whatever ends it on the way, run it
+/// again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct HandBack {
@@ -91,6 +92,7 @@ async fn hand_back(global: &Global, args: &HandBack) -> anyhow::Result<()> {
         names.push(String::new()); // for the end of the last line
         return output::data(&names.join("\n"));
     }
+    forget_statuses(&cluster, &args.namespace).await?;
     let count = mirrors.len();
     let work = futures::stream::iter(mirrors)
         .map(|mirror| {
@@ -121,6 +123,27 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
                 l::CONTROLLER_NAME
             ),
         ));
+    }
+    Ok(())
+}
+
+/// Takes away what the controller has said of the Links: it says it no longer, and who waits for Ready after it was
+/// started again has to wait until it is.
+async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+    let api = Api::<PartialObjectMeta<Link>>::namespaced(cluster.client.clone(), namespace);
+    let params = ListParams::default();
+    let found = api.list_metadata(&params);
+    let links = cluster.request("list Links", found).await?;
+    let api = Api::<Link>::namespaced(cluster.client.clone(), namespace);
+    let (params, none) = (
+        PatchParams::default(),
+        Patch::Merge(json!({ "status": null })),
+    );
+    for link in links {
+        let name = link.name_any();
+        let patched = api.patch_status(&name, &params, &none);
+        let what = format!("change the status of the Link {namespace}/{name}");
+        cluster.request_opt(&what, patched).await?;
     }
     Ok(())
 }

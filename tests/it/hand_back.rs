@@ -14,7 +14,10 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
-use linkerd_mc::{api::labels as l, controller::clock};
+use linkerd_mc::{
+    api::{labels as l, link::Link},
+    controller::clock,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -100,6 +103,19 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     )
     .await;
     mirror(west, "empty-handed", json!([])).await;
+    let links = Api::<Link>::namespaced(west.client(), HANDED);
+    let link: Link = serde_json::from_value(json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": HANDED },
+        "spec": { "targetClusterName": HANDED },
+    }))
+    .unwrap();
+    links.create(&PostParams::default(), &link).await.unwrap();
+    let status = Patch::Merge(json!({ "status": { "mirrored": 3, "observedGeneration": 1 } }));
+    let parameters = PatchParams::default();
+    let patched = links.patch_status(HANDED, &parameters, &status).await;
+    assert!(patched.unwrap().status.is_some());
     // Kubernetes leaves them where a mirror had a selector for a while.
     let endpoints = Api::<Endpoints>::namespaced(west.client(), HANDED);
     let left: Endpoints = serde_json::from_value(json!({
@@ -151,6 +167,7 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         "{}",
         done.stderr
     );
+    assert_eq!(links.get(HANDED).await.unwrap().status, None);
     for (name, wanted) in [("web-handed", "192.0.2.10"), ("dead-handed", "192.0.2.11")] {
         let theirs = [(MIRRORING.to_owned(), true)];
         assert_eq!(managers(west, name).await, theirs, "{name}");

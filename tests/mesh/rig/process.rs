@@ -35,7 +35,8 @@ pub(crate) fn pipe(command: &mut Command, input: &str) -> anyhow::Result<String>
     .with_context(|| format!("failed to run {what}"))?;
     ensure!(
         output.status.success(),
-        "{what} failed: {}",
+        "{what} failed: {}{}",
+        String::from_utf8_lossy(&output.stdout).trim(),
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8(output.stdout)?)
