@@ -296,6 +296,12 @@ impl Soak<'_> {
                 self.rig.west.install().await
             }
             Operation::HandedBack => {
+                if self.state.switched {
+                    // As the guide says: no stream from before is left then.
+                    self.rig.west.linkerd.restart_destination().await?;
+                    self.state.switched = false;
+                    self.state.is_followed(self.rig, FOLLOWS).await?;
+                }
                 migrate::walk(self.rig, &mut self.deployments, "Go back").await?;
                 self.state.is_followed(self.rig, FOLLOWS).await?;
                 migrate::walk(self.rig, &mut self.deployments, "Take over").await
