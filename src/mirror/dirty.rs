@@ -12,7 +12,9 @@ use super::{
     limit::LeftOut,
     links::Links,
     metadata::{Owner, is_managed, owner},
-    names::{PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, without_suffix},
+    names::{
+        PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name, without_suffix,
+    },
     store::{Grouped as _, Objects},
     world::{Remote, World},
 };
@@ -202,7 +204,8 @@ impl World {
         for cluster in &clusters {
             keys.extend(self.keys_of_cluster(cluster));
         }
-        keys.push(Key::probe(link));
+        // Who would like the name of its probe Service comes after it, or first again.
+        keys.extend(self.claimants(&self.config.namespace, &probe_name(link)));
         once_each(keys)
     }
 
