@@ -16,6 +16,7 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 
+pub use self::bounds::Size;
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, fingerprint, from_credentials,
     token_claims, token_fingerprint, watcher_from_credentials,
@@ -145,8 +146,14 @@ impl Access {
     }
 }
 
-/// A client whose requests end within `deadline` when the server falls silent.
-pub fn build(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
+/// A client for one-shot requests, which end within `deadline` when the server falls silent.
+pub fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
+    let connections = bounds::Connections::new(Size::of_lists());
+    multiplexed::through(config, deadline, connections)
+}
+
+/// The client that takes answers of any size.
+fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     check(&config)?;
     config.connect_timeout = Some(CONNECT.min(deadline));
     config.read_timeout = Some(deadline);
@@ -263,6 +270,18 @@ pub fn has_answered(error: &kube::Error) -> bool {
     false
 }
 
+/// Whether an answer was more than comes in one: a part of what was asked for may come.
+pub fn was_too_much(error: &kube::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.is::<bounds::TooMuch>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// A client of a server that a test makes up, held to the bounds of [`multiplexed`].
 #[cfg(test)]
 pub(crate) fn of_test_server<F>(
@@ -271,7 +290,8 @@ pub(crate) fn of_test_server<F>(
 where
     F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
 {
-    multiplexed::bounded(bounds::Connections::default(), "default", send)
+    let connections = bounds::Connections::new(Size::of_pages());
+    multiplexed::bounded(connections, "default", send)
 }
 
 /// The body of an answer of such a server.

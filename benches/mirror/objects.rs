@@ -22,7 +22,7 @@ pub async fn client(plane: &ControlPlane) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
-    linkerd_mc::client::multiplexed(config).unwrap()
+    linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages()).unwrap()
 }
 
 /// Runs requests, [`PARALLEL`] at a time.

@@ -9,6 +9,7 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    labels as l,
     map::Map,
     metadata::Metadata,
     null_is_default,
@@ -24,6 +25,9 @@ pub struct Service {
     /// Specification.
     #[serde(default)]
     pub spec: ServiceSpec,
+    /// Whether its labels and annotations are too large to be copied ([`Self::trimmed`]).
+    #[serde(skip)]
+    pub is_trimmed: bool,
 }
 
 /// Specification of a [`Service`].
@@ -132,6 +136,18 @@ impl Kept for Service {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    fn weight(&self) -> usize {
+        let ports = self.spec.ports.iter().map(|port| {
+            let texts = [&port.name, &port.app_protocol].into_iter().flatten();
+            size_of::<ServicePort>() + texts.map(|text| text.len()).sum::<usize>()
+        });
+        size_of::<Self>()
+            + FILED
+            + self.metadata.weight()
+            + self.spec.selector.weight()
+            + ports.sum::<usize>()
+    }
 }
 
 impl Kept for EndpointSlice {
@@ -140,7 +156,28 @@ impl Kept for EndpointSlice {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    fn weight(&self) -> usize {
+        let endpoints = self.endpoints.iter().map(|endpoint| {
+            let addresses = endpoint.addresses.iter();
+            let addresses = addresses.map(|address| size_of::<Box<str>>() + address.len());
+            let hostname = endpoint.hostname.as_ref().map_or(0, |name| name.len());
+            size_of::<Endpoint>() + addresses.sum::<usize>() + hostname
+        });
+        let ports = self.ports.iter().map(|port| {
+            let texts = [&port.name, &port.app_protocol].into_iter().flatten();
+            size_of::<EndpointPort>() + texts.map(|text| text.len()).sum::<usize>()
+        });
+        size_of::<Self>()
+            + FILED
+            + self.metadata.weight()
+            + endpoints.sum::<usize>()
+            + ports.sum::<usize>()
+    }
 }
+
+/// Bytes for the places of an object in a store, and for what an allocator adds to its parts.
+const FILED: usize = 192;
 
 impl From<Wire<Self>> for Service {
     fn from(wire: Wire<Self>) -> Self {
@@ -155,6 +192,26 @@ impl From<Wire<Self>> for EndpointSlice {
 }
 
 impl Service {
+    /// Without what is too much: if labels and annotations have more bytes than `most` together, they are not copied,
+    /// and so annotations are not kept. The labels are, as they say what the Service takes part in. The annotation that
+    /// names opaque ports is too, as traffic depends on it.
+    #[must_use]
+    pub fn trimmed(mut self, most: usize) -> Self {
+        let Metadata {
+            labels,
+            annotations,
+            ..
+        } = &mut self.metadata;
+        self.is_trimmed = labels.size() + annotations.size() > most;
+        if self.is_trimmed {
+            let opaque = annotations.get(l::OPAQUE_PORTS);
+            let opaque = opaque.filter(|ports| ports.len() <= most);
+            let kept = opaque.map(|ports| (l::OPAQUE_PORTS, ports));
+            *annotations = kept.into_iter().collect();
+        }
+        self
+    }
+
     /// Whether the Service is headless (`clusterIP: None`).
     pub fn is_headless(&self) -> bool {
         self.spec.cluster_ip.as_deref() == Some("None")
@@ -172,5 +229,53 @@ impl Endpoint {
     /// Whether the endpoint takes traffic. Kubernetes: consumers read an absent value as ready.
     pub fn is_ready(&self) -> bool {
         self.conditions.ready.unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn service_whose_metadata_is_too_large_loses_annotations_and_keeps_opaque_ports() {
+        let service = |annotation: &str| -> Service {
+            let service = json!({ "metadata": {
+                "labels": { "a": "b" },
+                "annotations": { "long": annotation, l::OPAQUE_PORTS: "1" },
+            } });
+            serde_json::from_value(service).unwrap()
+        };
+        let size = "ab".len() + "long".len() + l::OPAQUE_PORTS.len() + "1".len();
+        let fits = service("1234").trimmed(size + 4);
+        assert_eq!(
+            (fits.is_trimmed, fits.metadata.annotations.len()),
+            (false, 2)
+        );
+        let heavy = service("12345").trimmed(size + 4);
+        assert!(heavy.is_trimmed && heavy.metadata.labels.contains_key("a"));
+        assert_eq!(
+            heavy.metadata.annotations,
+            Map::from([(l::OPAQUE_PORTS, "1")])
+        );
+        assert!(service("").trimmed(0).metadata.annotations.is_empty());
+        // One that has become small enough is whole again.
+        assert!(!fits.trimmed(size + 4).is_trimmed);
+    }
+
+    #[test]
+    fn weight_grows_with_what_an_object_holds() {
+        let service = |annotation: &str| -> Service {
+            let service = json!({ "metadata": { "annotations": { "a": annotation } } });
+            serde_json::from_value(service).unwrap()
+        };
+        let text = "x".repeat(1000);
+        assert_eq!(service(&text).weight(), service("").weight() + 1000);
+        let slice = |hosts: usize| -> EndpointSlice {
+            let endpoints = vec![json!({ "addresses": ["192.0.2.1"] }); hosts];
+            serde_json::from_value(json!({ "metadata": {}, "endpoints": endpoints })).unwrap()
+        };
+        assert!(slice(100).weight() > slice(0).weight() + 100 * size_of::<Endpoint>());
     }
 }

@@ -50,6 +50,16 @@ impl Map {
         self.ends.len() / 2
     }
 
+    /// Bytes of all keys and values.
+    pub fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Bytes that it takes besides itself.
+    pub fn weight(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends)
+    }
+
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

@@ -87,6 +87,21 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
 }
 
 impl Metadata {
+    /// Bytes that it takes besides itself.
+    pub fn weight(&self) -> usize {
+        let texts = [
+            &self.name,
+            &self.namespace,
+            &self.uid,
+            &self.resource_version,
+        ];
+        let texts = texts.into_iter().flatten().map(|text| text.len());
+        let owners = self.owner_references.iter();
+        let owners =
+            owners.map(|owner| size_of::<OwnerReference>() + owner.name.len() + owner.uid.len());
+        texts.chain(owners).sum::<usize>() + self.labels.weight() + self.annotations.weight()
+    }
+
     /// The name; empty if there is none.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()

@@ -17,6 +17,9 @@ pub trait Kept: Clone + From<Wire<Self>> {
 
     /// Its metadata.
     fn metadata(&self) -> &Metadata;
+
+    /// Bytes that it takes in memory, as near as is simple.
+    fn weight(&self) -> usize;
 }
 
 /// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Not kept: what holds it

@@ -11,7 +11,7 @@ use crate::{
     controller::preview,
     hint::HintExt as _,
     manifests::selector::parse_selector,
-    mirror::{Config, Exclusions, Selector},
+    mirror::{Config, Exclusions, Limits, Selector},
 };
 
 /// What the controller is told about mirroring. What is not given is `None`, so that `plan` can take it from the
@@ -39,6 +39,12 @@ pub(crate) struct Mirroring {
     /// Services of one target cluster that are mirrored, at most [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_services_per_link: Option<u32>,
+    /// Labels and annotations of one Service, at most, KiB; of one that has more none are copied [default: 16]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_metadata_kib_per_service: Option<u16>,
+    /// Memory that Services and EndpointSlices of one target cluster take, at most, MiB [default: 32]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..))]
+    max_mib_per_link: Option<u16>,
     /// Which Services of this cluster are members of federated Services [default: mirror.linkerd.io/federated=member]
     #[arg(long, value_name = "SELECTOR")]
     federated_service_selector: Option<String>,
@@ -68,6 +74,13 @@ pub(crate) struct Mirroring {
 
 /// Services of one Link that are mirrored, at most, unless told otherwise.
 const MAX_SERVICES: u32 = 10_000;
+/// KiB of labels and annotations of one Service that are copied, at most, unless told otherwise.
+const MAX_METADATA: u16 = 16;
+/// MiB of one target cluster, at most, unless told otherwise.
+const MAX_MIB: u16 = 32;
+/// Bytes of a KiB and of a MiB.
+const KIB: usize = 1 << 10;
+pub(crate) const MIB: usize = 1 << 20;
 /// Members of federated Services, unless told otherwise.
 const MEMBERS: &str = "mirror.linkerd.io/federated=member";
 
@@ -84,6 +97,10 @@ impl Mirroring {
                 .enable_headless_services
                 .or(others.enable_headless_services),
             max_services_per_link: self.max_services_per_link.or(others.max_services_per_link),
+            max_metadata_kib_per_service: self
+                .max_metadata_kib_per_service
+                .or(others.max_metadata_kib_per_service),
+            max_mib_per_link: self.max_mib_per_link.or(others.max_mib_per_link),
             federated_service_selector: self
                 .federated_service_selector
                 .or(others.federated_service_selector),
@@ -146,10 +163,16 @@ impl Mirroring {
         self.enable_headless_services.unwrap_or_default()
     }
 
-    /// Services of one Link that are mirrored, at most.
-    pub(crate) fn max_services(&self) -> usize {
-        let most = self.max_services_per_link.unwrap_or(MAX_SERVICES);
-        usize::try_from(most).unwrap_or(usize::MAX)
+    /// What is taken in of one target cluster, at most.
+    pub(crate) fn limits(&self) -> Limits {
+        let services = self.max_services_per_link.unwrap_or(MAX_SERVICES);
+        let metadata = self.max_metadata_kib_per_service.unwrap_or(MAX_METADATA);
+        let bytes = self.max_mib_per_link.unwrap_or(MAX_MIB);
+        Limits {
+            services: usize::try_from(services).unwrap_or(usize::MAX),
+            metadata: KIB * usize::from(metadata),
+            bytes: MIB * usize::from(bytes),
+        }
     }
 }
 
@@ -174,7 +197,7 @@ mod tests {
         ]);
         let same = parse(&[]).or(runs.clone());
         assert!(same.headless());
-        assert_eq!(same.max_services(), 7);
+        assert_eq!(same.limits().services, 7);
         let config = same.config().unwrap();
         assert!(config.create_namespaces);
         assert_eq!(config.local_members.unwrap().query(), "a in (b)");
@@ -185,11 +208,11 @@ mod tests {
         ])
         .or(runs);
         assert!(!other.headless());
-        assert_eq!(other.max_services(), 8);
+        assert_eq!(other.limits().services, 8);
         assert!(other.config().unwrap().local_members.is_none());
         let defaults = parse(&[]);
         assert!(!defaults.headless());
-        assert_eq!(defaults.max_services(), 10_000);
+        assert_eq!(defaults.limits().services, 10_000);
         let config = defaults.config().unwrap();
         assert_eq!(
             config.local_members.unwrap().query(),

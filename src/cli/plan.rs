@@ -110,7 +110,7 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
         let settings = Settings {
             config: mirroring.config()?,
             headless: mirroring.headless(),
-            max_services: mirroring.max_services(),
+            limits: mirroring.limits(),
         };
         let world = preview::world(&client, settings, &name, proposed, args.request_timeout);
         spin("reading both clusters", Box::pin(world)).await

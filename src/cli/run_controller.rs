@@ -14,12 +14,12 @@ use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{
     args::{self, Global},
-    mirroring::Mirroring,
+    mirroring::{MIB, Mirroring},
     original::Original,
     output,
 };
 use crate::{
-    client::multiplexed,
+    client::{Size, multiplexed},
     controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
 };
 
@@ -33,6 +33,9 @@ pub(crate) struct RunController {
     /// Objects that are written at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_in_flight_writes: u16,
+    /// Memory that Services and EndpointSlices of all target clusters take, at most, MiB; beyond it nothing new is taken in
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
+    max_mib: u16,
     #[command(flatten)]
     pub(super) mirroring: Mirroring,
     /// Probe gateways at this address instead of at their probe Services
@@ -107,7 +110,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
-        let client = multiplexed(access.config().await?)?;
+        let client = multiplexed(access.config().await?, settings.pages.clone())?;
         let lease = args.leader_elect.then(|| LeaseSettings {
             duration: args.lease_duration,
             renew_deadline: args.lease_renew_deadline,
@@ -140,7 +143,9 @@ fn settings(args: &RunController) -> anyhow::Result<Settings> {
         config: args.mirroring.config()?,
         headless: args.mirroring.headless(),
         max_in_flight: args.max_in_flight_writes.into(),
-        max_services: args.mirroring.max_services(),
+        limits: args.mirroring.limits(),
+        bytes: MIB * usize::from(args.max_mib),
+        pages: Size::of_pages(),
         probe_address: args.probe_address.clone(),
     })
 }

@@ -2,35 +2,43 @@
 //!
 //! - Its head comes within [`HEAD`]. A proxy that answers pings and has lost its server would else be waited for, for
 //!   ever.
-//! - Its body ends within [`LARGEST`] bytes, and is never silent for longer than [`SILENCE`], but for that of a watch.
+//! - Its body has at most so many bytes as the [`Size`]s of its client say, has come in time, and is never silent for
+//!   longer than [`SILENCE`]. Bodies that come at the same time have so many bytes together as their
+//!   [`Budget`] says; what is small comes in any case.
+//! - A watch ends after [`LARGEST_WATCH`] bytes, and none of its events is larger than [`LARGEST_EVENT`].
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end after [`SHORT_WATCH`], and is given up when it is
 //!   silent for longer than [`SHORT_SILENCE`]. An end in time is no failure: whoever watches goes on where it ended.
 //! - A refusal that says when to come back is one that callers can read: kube passes no header on, so `Retry-After`
 //!   becomes the `details.retryAfterSeconds` of a `Status`.
 
+mod body;
+
 use std::{
-    error::Error as StdError,
-    fmt,
-    pin::Pin,
     sync::atomic::{AtomicBool, Ordering},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use http::{Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
 use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
-use hyper::body::{Body, Bytes, Frame};
+use hyper::body::{Body, Bytes};
 use serde_json::{Value, json};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::timeout;
 use tower::BoxError;
+
+use self::body::{Bounded, Bounds};
+pub(super) use self::body::{BrokenAnswer, TooMuch};
+use crate::mirror::Budget;
 
 /// How long the head of an answer may take.
 const HEAD: Duration = Duration::from_secs(30);
 /// How long the body of an answer may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Size of one answer, bytes, at most. A page holds 500 objects: 128 KiB each, where a few are usual. A watch that has
-/// brought so much is opened again.
-const LARGEST: usize = 64 << 20;
+/// Size of what a watch brings, bytes, at most. After that it is opened again.
+const LARGEST_WATCH: usize = 64 << 20;
+/// Size of one event of a watch, bytes, at most. etcd takes no object of more than 1.5 MiB.
+const LARGEST_EVENT: usize = 4 << 20;
+/// So much of each answer comes in any case, bytes: some objects.
+const SMALL: usize = 64 << 10;
 /// Size of a refusal that is read, bytes, at most.
 const LARGEST_REFUSAL: usize = 64 << 10;
 /// How long a watch may last where no pings tell whether the peer is there.
@@ -38,9 +46,52 @@ pub(super) const SHORT_WATCH: Duration = Duration::from_secs(25);
 /// How long such a watch may be silent: as long as it may last, and what its end may take.
 pub(super) const SHORT_SILENCE: Duration = Duration::from_secs(30);
 
+/// How large the answers to one client may be.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// Bytes of one answer, at most, but for a watch.
+    largest: usize,
+    /// The longest that it may take.
+    longest: Duration,
+    /// Bytes of all answers that come at the same time.
+    all: Budget,
+}
+
+/// Bytes of one page that the controller takes: 500 objects of 16 KiB each, where a few are usual.
+const LARGEST_PAGE: usize = 8 << 20;
+/// Bytes of all pages that the controller takes at the same time, beyond the first [`SMALL`] of each.
+const ALL_PAGES: usize = 32 << 20;
+/// The longest that a page may take. One that does not come in this time is asked for again with fewer objects.
+const LONGEST_PAGE: Duration = Duration::from_secs(60);
+/// Bytes of one answer that a command takes: whole lists are among them.
+const LARGEST_LIST: usize = 256 << 20;
+/// The longest that a list may take.
+const LONGEST_LIST: Duration = Duration::from_secs(600);
+
+impl Size {
+    /// For a process that runs for long. Its clients share what comes at the same time.
+    pub fn of_pages() -> Self {
+        Self {
+            largest: LARGEST_PAGE,
+            longest: LONGEST_PAGE,
+            all: Budget::new(ALL_PAGES),
+        }
+    }
+
+    /// For a command that ends soon.
+    pub(super) fn of_lists() -> Self {
+        Self {
+            largest: LARGEST_LIST,
+            longest: LONGEST_LIST,
+            all: Budget::new(usize::MAX),
+        }
+    }
+}
+
 /// What is known of the connections of one client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Connections {
+    size: Size,
     /// Whether the last answer came over HTTP/1.
     without_pings: AtomicBool,
     /// Whether that is so in any case.
@@ -48,11 +99,21 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Of a client that sends no pings, whatever the server speaks.
-    pub(super) fn without_pings() -> Self {
+    /// Of a client whose answers are of this size.
+    pub(super) fn new(size: Size) -> Self {
+        Self {
+            size,
+            without_pings: false.into(),
+            never_pings: false,
+        }
+    }
+
+    /// The same, of a client that sends no pings, whatever the server speaks.
+    pub(super) fn without_pings(self) -> Self {
         Self {
             without_pings: true.into(),
             never_pings: true,
+            ..self
         }
     }
 
@@ -92,12 +153,15 @@ impl Connections {
             let body = body.map(http_body_util::Collected::to_bytes);
             return Ok(refusal(status, seconds, &body.unwrap_or_default()));
         }
-        let silence = match (watches, self.without_pings.load(Ordering::Relaxed)) {
-            (true, true) => Some(SHORT_SILENCE),
-            (true, false) => None,
-            (false, _) => Some(SILENCE),
+        let size = if watches {
+            let silence = self.without_pings.load(Ordering::Relaxed);
+            Bounds::Watch {
+                silence: silence.then_some(SHORT_SILENCE),
+            }
+        } else {
+            Bounds::Whole(self.size.clone())
         };
-        Ok(answer.map(|body| Bounded::new(body, LARGEST, silence).boxed_unsync()))
+        Ok(answer.map(|body| Bounded::new(body, size).boxed_unsync()))
     }
 }
 
@@ -162,82 +226,6 @@ fn refusal(
     let mut answer = Response::new(body.boxed_unsync());
     *answer.status_mut() = status;
     answer
-}
-
-/// An answer that broke off, or went beyond its bounds: there was one.
-#[derive(Debug)]
-pub(super) struct BrokenAnswer(BoxError);
-
-impl fmt::Display for BrokenAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl StdError for BrokenAnswer {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source()
-    }
-}
-
-/// A body that ends in an error when it is too long or too slow.
-struct Bounded<B> {
-    body: B,
-    left: usize,
-    silence: Option<(Duration, Pin<Box<Sleep>>)>,
-}
-
-impl<B> Bounded<B> {
-    fn new(body: B, largest: usize, silence: Option<Duration>) -> Self {
-        Self {
-            body,
-            left: largest,
-            silence: silence.map(|limit| (limit, Box::pin(sleep(limit)))),
-        }
-    }
-}
-
-impl<B> Body for Bounded<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            if let Some((limit, silence)) = &mut self.silence
-                && silence.as_mut().poll(context).is_ready()
-            {
-                let what = format!("the answer broke off: silence for {} s", limit.as_secs());
-                return Poll::Ready(Some(Err(broken(what))));
-            }
-            return Poll::Pending;
-        };
-        let frame = match frame {
-            Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(broken(error)))),
-            None => return Poll::Ready(None),
-        };
-        let size = frame.data_ref().map_or(0, Bytes::len);
-        let Some(left) = self.left.checked_sub(size) else {
-            return Poll::Ready(Some(Err(broken("the answer is too large"))));
-        };
-        self.left = left;
-        if let Some((limit, silence)) = &mut self.silence {
-            let until = Instant::now() + *limit;
-            silence.as_mut().reset(until);
-        }
-        Poll::Ready(Some(Ok(frame)))
-    }
-}
-
-fn broken(error: impl Into<BoxError>) -> BoxError {
-    BrokenAnswer(error.into()).into()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kube::{
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
 };
 
-use super::{Identity, build, check, multiplexed, token};
+use super::{Identity, Size, build, check, multiplexed, token};
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -57,9 +57,12 @@ pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, C
 }
 
 /// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`].
-pub async fn watcher_from_credentials(kubeconfig_bytes: &[u8]) -> Result<Client, CredentialsError> {
+pub async fn watcher_from_credentials(
+    kubeconfig_bytes: &[u8],
+    size: Size,
+) -> Result<Client, CredentialsError> {
     let config = config(kubeconfig_bytes).await?;
-    multiplexed(config).map_err(|_| CredentialsError::Unusable)
+    multiplexed(config, size).map_err(|_| CredentialsError::Unusable)
 }
 
 async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
@@ -335,7 +338,9 @@ users:
         ];
         for (text, expected) in cases {
             let shown: String = text.chars().take(1_000).collect();
-            let watcher = watcher_from_credentials(text.as_bytes()).await.map(drop);
+            let watcher = watcher_from_credentials(text.as_bytes(), Size::of_pages())
+                .await
+                .map(drop);
             assert_eq!(watcher, Err(expected), "{shown}");
             let once = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
             assert_eq!(once.map(drop), Err(expected), "{shown}");
@@ -353,7 +358,9 @@ users:
             "unknown: s3cret",
         ] {
             let text = kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
-            let client = watcher_from_credentials(text.as_bytes()).await.map(drop);
+            let client = watcher_from_credentials(text.as_bytes(), Size::of_pages())
+                .await
+                .map(drop);
             assert_eq!(client, Ok(()), "{fields}");
         }
     }

@@ -23,7 +23,7 @@ use kube::{
 use rustls_pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::{CONNECT, bounds, build, check, introduce};
+use super::{CONNECT, Size, bounds, check, introduce, unbounded};
 
 /// Time between pings. With [`PING_TIMEOUT`] it bounds how long a dead peer goes unnoticed: 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
@@ -34,20 +34,13 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
 /// Unanswered questions of TCP after which a connection is closed: as soon as one with pings.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// A client for watches that never end and many requests at once.
-pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
+/// A client for watches that never end and many requests at once, whose answers are of this size.
+pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
+    let connections = bounds::Connections::new(size);
     if config.proxy_url.is_some() {
-        let namespace = config.default_namespace.clone();
         // What reads the connection gives up after what is read from it.
-        let client = build(config, bounds::SHORT_SILENCE + KEEPALIVE_AGAIN)?;
-        return Ok(bounded(
-            bounds::Connections::without_pings(),
-            &namespace,
-            move |request| {
-                let client = client.clone();
-                async move { client.send(request).await }
-            },
-        ));
+        let deadline = bounds::SHORT_SILENCE + KEEPALIVE_AGAIN;
+        return through(config, deadline, connections.without_pings());
     }
     check(&config)?;
     introduce(&mut config);
@@ -93,10 +86,22 @@ pub fn multiplexed(mut config: Config) -> anyhow::Result<Client> {
                 .extra_headers_layer()
                 .context("failed to set up headers")?,
         )
-        .service(hold(bounds::Connections::default(), move |request| {
-            client.request(request)
-        }));
+        .service(hold(connections, move |request| client.request(request)));
     Ok(Client::new(service, namespace))
+}
+
+/// kube's client, whose answers are held to the bounds.
+pub(super) fn through(
+    config: Config,
+    deadline: Duration,
+    connections: bounds::Connections,
+) -> anyhow::Result<Client> {
+    let namespace = config.default_namespace.clone();
+    let client = unbounded(config, deadline)?;
+    Ok(bounded(connections, &namespace, move |request| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    }))
 }
 
 /// A client whose answers, from wherever, are held to the bounds.

@@ -42,7 +42,10 @@ use super::{
     queue::{self, Queue},
     session,
 };
-use crate::mirror::{self, Config, Key, Objects, World};
+use crate::{
+    client::Size,
+    mirror::{self, Budget, Config, Key, Limits, Objects, World},
+};
 
 /// What the engine is told at its start.
 pub struct Settings {
@@ -52,8 +55,12 @@ pub struct Settings {
     pub headless: bool,
     /// Keys that are worked on at once.
     pub max_in_flight: usize,
-    /// Services of one Link that are mirrored, at most.
-    pub max_services: usize,
+    /// What is taken in of each target cluster, at most.
+    pub limits: Limits,
+    /// Bytes of what is taken in of all target clusters, at most.
+    pub bytes: usize,
+    /// How large the answers of API servers may be.
+    pub pages: Size,
     /// Where gateways are probed instead of at the probe Service, `host:port`.
     pub probe_address: Option<String>,
 }
@@ -87,6 +94,7 @@ pub(super) struct Engine {
     /// Until then the API server wants to be left alone: nothing is written.
     left_alone: Instant,
     sessions: u64,
+    shared: session::Shared,
     outbox: session::Outbox,
     signals: mpsc::UnboundedSender<(String, u64, Signal)>,
     news: mpsc::Sender<News>,
@@ -128,6 +136,10 @@ pub(super) async fn run(
     let (signals, signalled) = mpsc::unbounded_channel();
     let (news, told) = mpsc::channel(NEWS);
     let events = tokio::spawn(events::run(writer.client.clone(), told));
+    let shared = session::Shared {
+        pages: settings.pages.clone(),
+        bytes: Budget::new(settings.bytes),
+    };
     let mut engine = Engine {
         world: World {
             config: settings.config.clone(),
@@ -147,6 +159,7 @@ pub(super) async fn run(
         problems: Problems::default(),
         left_alone: Instant::now(),
         sessions: 0,
+        shared,
         outbox,
         signals,
         news,

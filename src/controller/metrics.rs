@@ -103,6 +103,12 @@ impl Metrics {
         gauges.with_label_values(&[cluster]).set(count(objects));
     }
 
+    /// Bytes of what is taken in of a target cluster.
+    pub fn taken_in(&self, cluster: &str, bytes: usize) {
+        let gauges = &self.0.taken_in;
+        gauges.with_label_values(&[cluster]).set(count(bytes));
+    }
+
     /// Number of keys that wait.
     pub fn queue_depth(&self, keys: usize) {
         self.0.queue_depth.set(count(keys));
@@ -228,6 +234,7 @@ impl Metrics {
         drop_series(&families.gateway_probes, &[cluster, "false"]);
         drop_series(&families.endpoint_repairs, &[cluster]);
         drop_series(&families.last_contact, &[cluster]);
+        drop_series(&families.taken_in, &[cluster]);
         for kind in Kind::ALL {
             drop_series(&families.watch_restarts, &[cluster, kind.as_str()]);
         }
@@ -291,6 +298,7 @@ pub(crate) mod tests {
         m.endpoint_repair(cluster);
         m.cache_size(Cache::Services, cluster, 3);
         m.cache_size(Cache::Endpoints, cluster, 4);
+        m.taken_in(cluster, 5);
         for kind in Kind::ALL {
             m.watch_restarted(cluster, kind);
         }

@@ -28,8 +28,9 @@ use crate::{
     client::from_credentials,
     hint::{HintExt as _, fail},
     mirror::{
-        self, Config, GatewayState, Grouped, LeftOut, Limit, LinkEntry, Links, Liveness, Names,
-        NamespacePhase, Object, Objects, Queries, Remote, Target, World, Write, slices_of,
+        self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
+        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Target, World, Write,
+        slices_of,
     },
 };
 
@@ -50,8 +51,8 @@ pub struct Settings {
     pub config: Config,
     /// Whether headless Services are mirrored as such where a Link does not say.
     pub headless: bool,
-    /// Services of one Link that are mirrored, at most.
-    pub max_services: usize,
+    /// What is taken in of a target cluster, at most.
+    pub limits: Limits,
 }
 
 /// The arguments of the controller that runs in a namespace: of each container of its Deployment. `None` if there is no
@@ -90,7 +91,7 @@ pub async fn world(
     let Settings {
         config,
         headless,
-        max_services,
+        limits,
     } = settings;
     let namespace = config.namespace.clone();
     let mirrored = format!("{}=true", l::MIRRORED_SERVICE);
@@ -195,7 +196,7 @@ pub async fn world(
         config,
     };
     let stands = world.stands_for(&target.cluster);
-    let remote = remote(&there, &target, max_services, &stands).await.hint(
+    let remote = remote(&there, &target, limits, &stands).await.hint(
         || format!("cannot list what {} exports", target.cluster),
         || "`linkerd-mc check` says whether its credentials are good".into(),
     )?;
@@ -280,15 +281,21 @@ async fn read_credentials(
 async fn remote(
     client: &Client,
     target: &Target,
-    limit: usize,
+    limits: Limits,
     stands: &Names,
 ) -> anyhow::Result<Remote> {
     let Queries { services, slices } = target.queries();
+    let bytes = Budget::new(limits.bytes);
     let (mut known, mut left_out) = (Vec::new(), Vec::new());
     for selector in services {
-        let listed = list(&Api::all(client.clone()), Some(&selector)).await?;
-        let limit = Limit::of(limit).first(stands);
-        let (taken, left) = within(limit, listed, |service: &Service| service.metadata.id());
+        let listed: Vec<Wire<Service>> = list(&Api::all(client.clone()), Some(&selector)).await?;
+        let listed = listed
+            .into_iter()
+            .map(|listed| listed.object.trimmed(limits.metadata));
+        let limit = Limit::of(limits.services)
+            .within(bytes.clone())
+            .first(stands);
+        let (taken, left) = within(limit, listed, |service| service.metadata.id());
         known.push(taken);
         left_out.push(left);
     }
@@ -329,15 +336,14 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
 /// What the limit takes in of these, and what it leaves out.
 fn within<T: Grouped>(
     mut limit: Limit,
-    items: Vec<Wire<T>>,
+    items: impl Iterator<Item = T>,
     service: impl Fn(&T) -> (String, String),
 ) -> (Objects<T>, LeftOut) {
     let mut listing = limit.list();
-    for item in items {
-        let object: T = item.into();
+    for object in items {
         let metadata = object.metadata();
         let number = listing.number(metadata.namespace(), metadata.name());
-        listing.put(number, Arc::new(object), &service);
+        listing.put(number, object.weight(), Arc::new(object), &service);
     }
     let (taken, left_out) = listing.end(service);
     let mut objects = Objects::default();

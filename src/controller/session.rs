@@ -23,10 +23,11 @@ use super::{
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
-        wire::Wire,
+        map::Map,
+        wire::{Kept, Wire},
     },
-    client::{credentials_expiry, watcher_from_credentials},
-    mirror::{Grouped as _, LeftOut, Limit, Names},
+    client::{Size, credentials_expiry, watcher_from_credentials},
+    mirror::{Budget, Grouped as _, LeftOut, Limit, Limits, Names},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -38,8 +39,17 @@ pub(super) struct Spec {
     pub(super) services: Vec<String>,
     /// Label selector of EndpointSlices: that of gateway mode.
     pub(super) slices: Option<String>,
-    /// Services beyond so many are left out.
-    pub(super) limit: usize,
+    /// What is beyond these is left out.
+    pub(super) limits: Limits,
+}
+
+/// What sessions share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    /// How large the answers of API servers may be.
+    pub(super) pages: Size,
+    /// Bytes of all that is taken in.
+    pub(super) bytes: Budget,
 }
 
 /// What a session reports.
@@ -69,6 +79,8 @@ pub(super) struct Session {
     pub(super) client: Option<Client>,
     /// When the token expires, once that is known, and if it does.
     pub(super) expires: Option<Timestamp>,
+    /// Bytes of what it has taken in.
+    pub(super) bytes: Budget,
     stop: CancellationToken,
     custom: latest::Sender<Followed>,
 }
@@ -97,14 +109,26 @@ pub(super) const CUSTOM: usize = 1;
 impl Session {
     /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
     /// Where there are more Services than the limit, `first` are taken in first.
-    pub(super) fn start(link: &str, id: u64, spec: Spec, first: Names, outbox: Outbox) -> Self {
+    pub(super) fn start(
+        link: &str,
+        id: u64,
+        spec: Spec,
+        first: Names,
+        shared: &Shared,
+        outbox: Outbox,
+    ) -> Self {
         let stop = CancellationToken::new();
+        let own = Shared {
+            pages: shared.pages.clone(),
+            bytes: shared.bytes.part(spec.limits.bytes),
+        };
+        let bytes = own.bytes.clone();
         let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         tokio::spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, first, followed, reporter)))
+                .run_until_cancelled(Box::pin(run(work, first, followed, own, reporter)))
                 .await;
         });
         Self {
@@ -112,6 +136,7 @@ impl Session {
             spec,
             client: None,
             expires: None,
+            bytes,
             stop,
             custom,
         }
@@ -151,8 +176,14 @@ impl Reporter {
     }
 }
 
-async fn run(spec: Spec, first: Names, followed: latest::Receiver<Followed>, reporter: Reporter) {
-    let client = match watcher_from_credentials(&spec.kubeconfig).await {
+async fn run(
+    spec: Spec,
+    first: Names,
+    followed: latest::Receiver<Followed>,
+    own: Shared,
+    reporter: Reporter,
+) {
+    let client = match watcher_from_credentials(&spec.kubeconfig, own.pages).await {
         Ok(client) => client,
         Err(error) => {
             reporter.tell(Report::Unusable(error.to_string())).await;
@@ -162,27 +193,46 @@ async fn run(spec: Spec, first: Names, followed: latest::Receiver<Followed>, rep
     let expires = credentials_expiry(&spec.kubeconfig);
     reporter.tell(Report::Client(client.clone(), expires)).await;
     let (recovered, seen) = latest::channel(0);
+    let limits = spec.limits;
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
-            .limit(Limit::of(spec.limit).first(&first))
+            .limit(
+                Limit::of(limits.services)
+                    .within(own.bytes.clone())
+                    .first(&first),
+            )
             .recovered(seen.clone());
         let service = |service: &Service| service.metadata.id();
         watch(
             watched,
-            Watching::new(index, index, Report::Services, service, &reporter),
+            Watching::new(index, index, Report::Services, service, &reporter)
+                .trimming(move |service: Service| service.trimmed(limits.metadata)),
         )
     });
     let services = pin!(futures::future::join_all(services));
-    let slices = pin!(slices(&client, &spec, seen.clone(), &reporter));
+    let slices = pin!(slices(
+        &client,
+        &spec,
+        own.bytes.clone(),
+        seen.clone(),
+        &reporter
+    ));
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
-    let custom = pin!(custom::run(client.clone(), followed, seen, &reporter));
+    let custom = pin!(custom::run(
+        client.clone(),
+        followed,
+        own.bytes,
+        seen,
+        &reporter
+    ));
     tokio::join!(services, slices, beat, custom);
 }
 
 async fn slices(
     client: &Client,
     spec: &Spec,
+    bytes: Budget,
     recovered: latest::Receiver<u64>,
     reporter: &Reporter,
 ) {
@@ -199,7 +249,8 @@ async fn slices(
             .await;
         return;
     };
-    let limit = Limit::of(spec.limit.saturating_mul(SLICES_PER_SERVICE));
+    let most = spec.limits.services.saturating_mul(SLICES_PER_SERVICE);
+    let limit = Limit::of(most).within(bytes);
     let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
         .labels(selector)
         .limit(limit)
@@ -207,9 +258,15 @@ async fn slices(
     let number = spec.services.len();
     watch(
         watched,
-        Watching::new(number, 0, Report::Slices, service_of, reporter),
+        Watching::new(number, 0, Report::Slices, service_of, reporter).trimming(bare),
     )
     .await;
+}
+
+/// A slice without annotations: nobody reads those of slices in target clusters.
+fn bare(mut slice: EndpointSlice) -> EndpointSlice {
+    slice.metadata.annotations = Map::default();
+    slice
 }
 
 /// Namespace and name of the Service that a slice belongs to.
@@ -254,6 +311,7 @@ struct Watching<T> {
     index: usize,
     report: fn(usize, Change<T>) -> Report,
     service: fn(&T) -> (String, String),
+    trim: Box<dyn Fn(T) -> T + Send + Sync>,
     source: Source,
 }
 
@@ -269,12 +327,21 @@ impl<T> Watching<T> {
             index,
             report,
             service,
+            trim: Box::new(|object| object),
             source: Source::new(source, reporter),
+        }
+    }
+
+    /// What is held of objects.
+    fn trimming(self, trim: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
+        Self {
+            trim: Box::new(trim),
+            ..self
         }
     }
 }
 
-impl<T: Send + Sync> Listener<T> for Watching<T> {
+impl<T: Kept + Send + Sync> Listener<T> for Watching<T> {
     async fn tell(&mut self, change: Change<T>) -> bool {
         self.source
             .reporter
@@ -284,6 +351,14 @@ impl<T: Send + Sync> Listener<T> for Watching<T> {
 
     async fn contact(&mut self, contact: Contact) {
         self.source.contact(contact).await;
+    }
+
+    fn trimmed(&self, object: T) -> T {
+        (self.trim)(object)
+    }
+
+    fn weight(&self, object: &T) -> usize {
+        object.weight()
     }
 
     fn service(&self, object: &T) -> (String, String) {

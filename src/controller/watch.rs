@@ -1,13 +1,15 @@
 //! Watches: what a cluster holds, as whole lists and single changes. Errors are reported and waited out.
 
 mod backoff;
+mod life;
+mod list;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{ListParams, WatchEvent, WatchParams},
+    api::{WatchEvent, WatchParams},
 };
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -15,7 +17,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::backoff::{Backoff, Failure};
+use self::{
+    backoff::{Backoff, Failure},
+    life::Life,
+    list::{Pages, list},
+};
 use crate::{
     api::metadata::NEVER_KEPT,
     hint::in_brief,
@@ -49,18 +55,8 @@ pub(super) enum Contact {
 
 /// The longest a watch request lasts, seconds; then it is resumed where it ended. Kubernetes' default.
 const WATCH_SECONDS: u32 = 290;
-/// A watch that is silent for longer has outlived its request: its end was lost.
-const SILENT: Duration = Duration::from_secs(295);
-/// Objects per page of a list.
-const PAGE: u32 = 500;
-/// A list that goes on beyond so many times its limit is not one to wait for.
-const ENDLESS: usize = 20;
 /// Time between a list and the next one, at least, that only what is left out asks for.
 const RELIST: Duration = Duration::from_secs(5);
-/// A watch that was open for so long counts as contact, also without an event.
-const SETTLED: Duration = Duration::from_secs(1);
-/// A watch that was open for so long has lived: after it the backoff starts anew.
-const LIVED: Duration = Duration::from_secs(10);
 
 /// What to watch.
 pub(super) struct Watched<K> {
@@ -126,6 +122,14 @@ pub(super) trait Listener<T>: Send {
     fn keeps(&self, _: &T) -> bool {
         true
     }
+    /// What is held of an object.
+    fn trimmed(&self, object: T) -> T {
+        object
+    }
+    /// Bytes that an object takes in memory; counted only where there is a limit of them.
+    fn weight(&self, _: &T) -> usize {
+        0
+    }
     /// Namespace and name of the Service that an object is, or belongs to: how it is called when it is left out.
     fn service(&self, _: &T) -> (String, String) {
         Default::default()
@@ -149,15 +153,25 @@ where
         + 'static,
 {
     let mut backoff = Backoff::default();
+    let mut pages = Pages::default();
     let mut limit = std::mem::take(&mut watched.limit);
     loop {
         if let Some(recovered) = &mut watched.recovered {
             recovered.mark_unchanged();
         }
-        let failure = match round(&watched, &mut limit, &mut listener, &mut backoff).await {
-            Ok(()) => return,
-            Err(failure) => failure,
+        let listed = list(
+            &watched,
+            &mut limit,
+            &mut pages,
+            &mut listener,
+            &mut backoff,
+        )
+        .await;
+        let ended = match listed {
+            Ok(listed) => follow(&watched, listed, &mut limit, &mut listener, &mut backoff).await,
+            Err(failure) => Err(failure),
         };
+        let Err(failure) = ended else { return };
         let (pause, news) = backoff.after(&failure);
         if news {
             listener.contact(Contact::Lost(failure.to_string())).await;
@@ -166,9 +180,10 @@ where
     }
 }
 
-/// A list, and the watch that goes on from there. `Ok` when nobody listens any more.
-async fn round<K, T>(
+/// Tells a list, and watches from there. `Ok` when nobody listens any more.
+async fn follow<K, T>(
     watched: &Watched<K>,
+    (change, mut version): (Change<T>, String),
     limit: &mut Limit,
     listener: &mut impl Listener<T>,
     backoff: &mut Backoff,
@@ -177,11 +192,10 @@ where
     T: From<K>,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + 'static,
 {
-    let (change, mut version) = list(watched, limit, listener, backoff).await?;
     if !listener.tell(change).await {
         return Ok(());
     }
-    let listed = Instant::now();
+    let mut look = Instant::now() + RELIST;
     let parameters = WatchParams {
         label_selector: watched.labels.clone(),
         field_selector: watched.fields.clone(),
@@ -195,8 +209,12 @@ where
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = sleep_until(listed + RELIST), if limit.is_stale() => {
-                    return Err(Failure::Stale);
+                () = sleep_until(look), if limit.is_stale() || limit.waits_for_bytes() => {
+                    if limit.is_stale() {
+                        return Err(Failure::Stale);
+                    }
+                    look = Instant::now() + RELIST;
+                    continue;
                 }
                 () = sleep_until(life.next_sign()) => {
                     if life.is_silent() {
@@ -226,9 +244,9 @@ where
             };
             version = object.resource_version().unwrap_or_default();
             let number = number(&object, |namespace, name| limit.number(namespace, name));
-            let object = kept(object);
+            let object = kept(object, listener);
             let change = if is_there && listener.keeps(&object) {
-                if !limit.admits(number) {
+                if !limit.admits(number, listener.weight(&object)) {
                     continue;
                 }
                 Change::Apply(object)
@@ -249,112 +267,6 @@ where
     }
 }
 
-/// Lists all pages. Returns also the version that a watch goes on from.
-async fn list<K, T>(
-    watched: &Watched<K>,
-    limit: &mut Limit,
-    listener: &impl Listener<T>,
-    backoff: &mut Backoff,
-) -> Result<(Change<T>, String), Failure>
-where
-    T: From<K>,
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut parameters = ListParams {
-        label_selector: watched.labels.clone(),
-        field_selector: watched.fields.clone(),
-        limit: Some(PAGE),
-        ..ListParams::default()
-    };
-    let most = limit.most();
-    let (mut listing, mut seen) = (limit.list(), 0_usize);
-    let service = |object: &T| listener.service(object);
-    loop {
-        let page = watched.api.list(&parameters).await;
-        let page = page.map_err(|error| Failure::of("list", error))?;
-        backoff.answered();
-        for object in page.items {
-            seen += 1;
-            let number = number(&object, |namespace, name| listing.number(namespace, name));
-            let object = kept(object);
-            if listener.keeps(&object) {
-                listing.put(number, object, service);
-            }
-        }
-        if listing.is_over() && seen / ENDLESS > most {
-            return Err(Failure::Endless(seen));
-        }
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            let version = page.metadata.resource_version.unwrap_or_default();
-            let (objects, left_out) = listing.end(service);
-            return Ok((Change::List { objects, left_out }, version));
-        }
-    }
-}
-
-/// What one watch request has shown of itself.
-struct Life {
-    opened: Instant,
-    last: Instant,
-    /// Whether it counts as contact.
-    settled: bool,
-    /// Whether it showed an event, or stayed for [`LIVED`].
-    lived: bool,
-}
-
-impl Life {
-    fn new() -> Self {
-        let now = Instant::now();
-        Self {
-            opened: now,
-            last: now,
-            settled: false,
-            lived: false,
-        }
-    }
-
-    fn was_long(&self) -> bool {
-        self.opened.elapsed() >= LIVED
-    }
-
-    fn is_silent(&self) -> bool {
-        self.last.elapsed() >= SILENT
-    }
-
-    /// When to look again, if no event comes.
-    fn next_sign(&self) -> Instant {
-        if !self.settled {
-            self.opened + SETTLED
-        } else if !self.was_long() {
-            self.opened + LIVED
-        } else {
-            self.last + SILENT
-        }
-    }
-
-    /// An event or a bookmark came.
-    async fn shown<T>(&mut self, listener: &mut impl Listener<T>, backoff: &mut Backoff) {
-        self.last = Instant::now();
-        self.lived = true;
-        self.stayed(listener, backoff).await;
-    }
-
-    /// It is open, for as long as it is.
-    async fn stayed<T>(&mut self, listener: &mut impl Listener<T>, backoff: &mut Backoff) {
-        if !self.settled {
-            self.settled = true;
-            listener.contact(Contact::Alive).await;
-        }
-        if self.was_long() {
-            self.lived = true;
-        }
-        if self.lived {
-            backoff.lived(self.was_long());
-        }
-    }
-}
-
 /// The number by which a limit knows an object.
 fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> u64 {
     let metadata = object.meta();
@@ -364,13 +276,13 @@ fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> u64 {
 
 /// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody
 /// here reads and what can be as large as all the rest: who set which field, and a copy of the whole object.
-fn kept<K: Resource, T: From<K>>(mut object: K) -> Arc<T> {
+fn kept<K: Resource, T: From<K>>(mut object: K, listener: &impl Listener<T>) -> Arc<T> {
     let metadata = object.meta_mut();
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|key, _| !NEVER_KEPT.contains(&key.as_str()));
     }
-    Arc::new(object.into())
+    Arc::new(listener.trimmed(object.into()))
 }
 
 /// An error and what caused it, on one short line. Errors of the client hold addresses, never credentials.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     identity::{self, Identity},
     render::{Manifest, Template, render},
-    values::{VERSION, Values},
+    values::{Resources, VERSION, Values},
 };
 
 const NAMESPACE: Template = (
@@ -103,6 +103,7 @@ struct Context<'a> {
     gateway_affinity: Value,
     controller_affinity: Value,
     controller_args: Vec<String>,
+    controller_resources: Resources,
     pull_policy: &'a str,
 }
 
@@ -193,6 +194,7 @@ fn context<'a>(
         gateway_affinity: affinity(values, &gateway.name),
         controller_affinity: affinity(values, crate::api::labels::CONTROLLER_NAME),
         controller_args: controller_args(namespace, values),
+        controller_resources: controller_resources(values),
         pull_policy: [
             &values.controller.image.pull_policy,
             &values.image_pull_policy,
@@ -233,6 +235,25 @@ fn affinity(values: &Values, app: &str) -> Value {
     Value::Object(affinity)
 }
 
+/// The controller's resources. Its memory follows from what it takes in, unless the values say it: as much for what
+/// target clusters export, for the mirrors of that, and for lists that come again; and what it needs besides.
+fn controller_resources(values: &Values) -> Resources {
+    let mut resources = values.controller.resources.clone();
+    let Resources { limits, requests } = &mut resources;
+    if !limits.contains_key(MEMORY) && !requests.contains_key(MEMORY) {
+        let most = BASE_MIB + 3 * values.controller.max_mib;
+        limits.insert(MEMORY.to_owned(), format!("{most}Mi"));
+        requests.insert(MEMORY.to_owned(), format!("{USUAL_MIB}Mi"));
+    }
+    resources
+}
+
+const MEMORY: &str = "memory";
+/// MiB of memory besides what is taken in: the program, and answers of API servers on their way.
+const BASE_MIB: u32 = 128;
+/// MiB of memory that some thousand mirrors take.
+const USUAL_MIB: u32 = 64;
+
 fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     let controller = &values.controller;
     let mut args = vec![
@@ -244,6 +265,12 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
             "--max-services-per-link={}",
             controller.max_services_per_link
         ),
+        format!(
+            "--max-metadata-kib-per-service={}",
+            controller.max_metadata_kib_per_service
+        ),
+        format!("--max-mib-per-link={}", controller.max_mib_per_link),
+        format!("--max-mib={}", controller.max_mib),
         format!("--log-level={}", controller.log_level),
         format!("--log-format={}", controller.log_format),
     ];

@@ -6,7 +6,7 @@ use super::{
     selector::{is_label_key, short},
     wanted::Wanted,
 };
-use crate::api::{foreign, labels as l, map::Map};
+use crate::api::{foreign, k8s::Service, labels as l, map::Map};
 
 /// Which labels and annotations of remote Services are copied to their mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,8 +116,16 @@ impl Exclusions {
         self
     }
 
-    /// The labels that a mirror gets from its remote Service.
-    pub(super) fn labels<'a>(&self, remote: &'a Map) -> Wanted<'a> {
+    /// The labels that a mirror gets from its remote Service: none if that has too much metadata to be copied.
+    pub(super) fn labels_of<'a>(&self, remote: &'a Service) -> Wanted<'a> {
+        if remote.is_trimmed {
+            Wanted::default()
+        } else {
+            self.labels(&remote.metadata.labels)
+        }
+    }
+
+    fn labels<'a>(&self, remote: &'a Map) -> Wanted<'a> {
         Wanted::copy(remote, |key| self.labels.drops(key))
     }
 

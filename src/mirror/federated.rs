@@ -216,7 +216,7 @@ impl<'s> Members<'_, 's> {
             }
             return None;
         };
-        let mut labels = exclusions.labels(&service.metadata.labels);
+        let mut labels = exclusions.labels_of(service);
         labels.insert(l::MIRRORED_SERVICE, "true".into());
         let mut annotations = exclusions.annotations(&service.metadata.annotations);
         annotations.extend(self.annotations());
@@ -332,6 +332,7 @@ fn report(
                     let message = format!("ports differ from those of {namespace}/{local}");
                     Problem::new(Reason::PortConflict, message)
                 });
+                let note = note.or_else(|| service::not_copied(seen));
                 Report::Mirrored {
                     local: local.clone(),
                     note,

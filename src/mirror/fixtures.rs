@@ -112,6 +112,7 @@ pub(super) fn svc(name: &str) -> Svc {
             type_: Some("ClusterIP".into()),
             ..ServiceSpec::default()
         },
+        ..Service::default()
     })
 }
 

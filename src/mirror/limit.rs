@@ -1,12 +1,25 @@
 //! Limits on what is taken in of a target cluster, and what is left out because of them.
 
+mod listing;
+
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
-    sync::Arc,
 };
 
-use super::{key::Key, queries::Names, world::World};
+pub use self::listing::Listing;
+use super::{budget::Budget, key::Key, queries::Names, world::World};
+
+/// What is taken in of one target cluster, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Services.
+    pub services: usize,
+    /// Bytes of labels and annotations of one Service: of one that has more, none are copied.
+    pub metadata: usize,
+    /// Bytes of all Services and slices in memory.
+    pub bytes: usize,
+}
 
 /// Of so many Services that are left out, or whose slices are, the names are kept.
 const NAMED: usize = 10_000;
@@ -17,6 +30,8 @@ pub struct LeftOut {
     services: Names,
     /// How many more there are, whose names are not kept.
     unnamed: usize,
+    /// Whether any is left out because of its bytes.
+    heavy: bool,
 }
 
 impl LeftOut {
@@ -49,6 +64,11 @@ impl LeftOut {
         &self.services
     }
 
+    /// Whether any is left out because of its bytes.
+    pub fn is_heavy(&self) -> bool {
+        self.heavy
+    }
+
     /// How many there are whose names are not known.
     pub fn unnamed(&self) -> usize {
         self.unnamed
@@ -66,18 +86,27 @@ impl LeftOut {
     }
 }
 
-/// What a watch takes in: at most so many objects, and those first that it took in before. What is mirrored does not
-/// lose its place to what comes later.
+/// What a watch takes in: at most so many objects and bytes, and those first that it took in before. What is mirrored
+/// does not lose its place to what comes later.
 #[derive(Debug)]
 pub struct Limit {
     most: usize,
+    bytes: Option<Budget>,
     /// Objects are known by a number that nobody outside can guess: their names would take as much memory as they do.
     numbers: RandomState,
-    taken: HashSet<u64>,
+    /// What is taken in, and its bytes.
+    taken: HashMap<u64, u32>,
+    /// The bytes of all that is taken in.
+    held: usize,
     left: HashSet<u64>,
+    /// The fewest bytes of what is left out because of them.
+    lightest: Option<usize>,
     /// Whether what is left out may be another than the last list said, or has room now.
     stale: bool,
 }
+
+/// Bytes of one object, at most. A slice of 1,000 endpoints has less than half of it.
+const HEAVIEST: usize = 1 << 20;
 
 impl Default for Limit {
     fn default() -> Self {
@@ -90,48 +119,56 @@ impl Limit {
     pub fn of(most: usize) -> Self {
         Self {
             most,
+            bytes: None,
             numbers: RandomState::new(),
-            taken: HashSet::new(),
+            taken: HashMap::new(),
+            held: 0,
             left: HashSet::new(),
+            lightest: None,
             stale: false,
         }
+    }
+
+    /// At most so many bytes.
+    #[must_use]
+    pub fn within(mut self, bytes: Budget) -> Self {
+        self.bytes = Some(bytes);
+        self
     }
 
     /// Takes these first, as far as there is room.
     #[must_use]
     pub fn first(mut self, names: &Names) -> Self {
         if self.is_limited() {
-            let numbers = names.iter().map(|(ns, name)| self.number(ns, name));
+            let numbers = names.iter().map(|(ns, name)| (self.number(ns, name), 0));
             self.taken = numbers.collect();
         }
         self
     }
 
-    /// The most that is taken in.
+    /// The most objects that are taken in.
     pub fn most(&self) -> usize {
         self.most
     }
 
     /// Begins to take in a list of all there is. Nothing of it counts before its end.
     pub fn list<T>(&mut self) -> Listing<'_, T> {
-        Listing {
-            limit: self,
-            kept: Vec::new(),
-            new: Vec::new(),
-            left_out: LeftOut::default(),
-            left: HashSet::new(),
-        }
+        Listing::new(self)
     }
 
-    /// The object of this number is there, in a new state. Returns whether it is taken in.
-    pub fn admits(&mut self, number: u64) -> bool {
+    /// The object of this number is there, in a new state of so many bytes. Returns whether it is taken in.
+    pub fn admits(&mut self, number: u64, bytes: usize) -> bool {
         if !self.is_limited() {
             return true;
         }
-        let has_room = self.taken.len() < self.most;
-        let is_taken = self.taken.contains(&number) || has_room;
+        let known = self.taken.get(&number).copied();
+        let has_place = known.is_some() || self.taken.len() < self.most;
+        let is_taken = has_place && self.charge(known, bytes);
         if is_taken {
-            self.taken.insert(number);
+            let before = known.map_or(0, to_usize);
+            self.give_back(before.saturating_sub(bytes));
+            self.held = self.held + bytes - before;
+            self.taken.insert(number, to_u32(bytes));
             self.stale |= self.left.remove(&number);
         } else {
             self.stale |= !self.left.contains(&number);
@@ -142,18 +179,29 @@ impl Limit {
     /// The object of this number is no longer there.
     pub fn gone(&mut self, number: u64) {
         if self.is_limited() {
-            let made_room = self.taken.remove(&number) && !self.left.is_empty();
+            let taken = self.taken.remove(&number);
+            if let Some(bytes) = taken.map(to_usize) {
+                self.give_back(bytes);
+                self.held -= bytes;
+            }
+            let made_room = taken.is_some() && !self.left.is_empty();
             self.stale |= made_room || self.left.remove(&number);
         }
     }
 
     /// Whether only another list can tell what is left out, or can take in what there is room for.
     pub fn is_stale(&self) -> bool {
-        self.stale
+        let has = |bytes: usize| self.bytes.as_ref().is_none_or(|budget| budget.has(bytes));
+        self.stale || self.lightest.is_some_and(has)
+    }
+
+    /// Whether others may make room for what is left out.
+    pub fn waits_for_bytes(&self) -> bool {
+        self.lightest.is_some()
     }
 
     fn is_limited(&self) -> bool {
-        self.most < usize::MAX
+        self.most < usize::MAX || self.bytes.is_some()
     }
 
     /// The number of an object. Without a limit none is looked at.
@@ -164,60 +212,42 @@ impl Limit {
             0
         }
     }
-}
 
-/// A list that is being taken in. What is held of it is at most twice the limit.
-#[derive(Debug)]
-pub struct Listing<'a, T> {
-    limit: &'a mut Limit,
-    kept: Vec<(u64, Arc<T>)>,
-    new: Vec<(u64, Arc<T>)>,
-    left_out: LeftOut,
-    left: HashSet<u64>,
-}
-
-impl<T> Listing<'_, T> {
-    /// As [`Limit::number`].
-    pub fn number(&self, namespace: &str, name: &str) -> u64 {
-        self.limit.number(namespace, name)
-    }
-
-    /// Takes in the next object. `service` tells of which Service it is, should it be left out.
-    pub fn put(&mut self, number: u64, object: Arc<T>, service: impl Fn(&T) -> (String, String)) {
-        let place = if self.limit.taken.contains(&number) {
-            &mut self.kept
-        } else {
-            &mut self.new
+    /// Takes the bytes that an object needs besides those it is known to have. Returns whether they were there.
+    fn charge(&mut self, known: Option<u32>, bytes: usize) -> bool {
+        let Some(budget) = &self.bytes else {
+            return true;
         };
-        if place.len() < self.limit.most {
-            place.push((number, object));
-        } else {
-            self.left.insert(number);
-            self.left_out.add(service(&object));
+        let more = bytes.saturating_sub(known.map_or(0, to_usize));
+        if bytes <= HEAVIEST && budget.take(more) {
+            return true;
         }
+        if bytes <= HEAVIEST {
+            self.lightest = Some(self.lightest.map_or(more, |least| least.min(more)));
+        }
+        false
     }
 
-    /// Whether there are more than may be.
-    pub fn is_over(&self) -> bool {
-        !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.most
+    fn give_back(&self, bytes: usize) {
+        if let Some(budget) = &self.bytes {
+            budget.give_back(bytes);
+        }
     }
+}
 
-    /// All objects that are taken in, and what is left out.
-    pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, LeftOut) {
-        let room = self.limit.most - self.kept.len();
-        for (number, object) in self.new.drain(room.min(self.new.len())..) {
-            self.left.insert(number);
-            self.left_out.add(service(&object));
-        }
-        self.kept.append(&mut self.new);
-        if self.limit.is_limited() {
-            self.limit.taken = self.kept.iter().map(|(number, _)| *number).collect();
-        }
-        self.limit.left = self.left;
-        self.limit.stale = false;
-        let objects = self.kept.into_iter().map(|(_, object)| object);
-        (objects.collect(), self.left_out)
+impl Drop for Limit {
+    fn drop(&mut self) {
+        self.give_back(self.held);
     }
+}
+
+fn to_usize(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// No object has more than [`HEAVIEST`].
+fn to_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 impl World {

@@ -49,7 +49,7 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
         if seen.is_none() && remote.leaves_out(namespace, service) {
             let problem = Problem::new(
                 Reason::LimitExceeded,
-                "left out: the Link has more Services than its limit",
+                "left out: the cluster exports more than is taken in of it",
             );
             return Plan::only(this, false, Report::Failed(problem));
         }
@@ -99,7 +99,13 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
                 plain(&context, mode, &mut writes)
             }
         });
-    let report = planned.unwrap_or_else(Report::Failed);
+    let mut report = planned.unwrap_or_else(Report::Failed);
+    if let Report::Mirrored {
+        note: none @ None, ..
+    } = &mut report
+    {
+        *none = service::not_copied(seen);
+    }
     Plan {
         writes,
         ..Plan::default()

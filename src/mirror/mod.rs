@@ -5,6 +5,7 @@
 //! [`status`] turns what came of it into a Link's status. The controller feeds it watch events, the `plan`
 //! command feeds it lists, the tests feed it everything.
 
+mod budget;
 mod claims;
 mod dirty;
 mod endpoints;
@@ -35,10 +36,11 @@ mod fixtures;
 #[cfg(test)]
 mod properties;
 
+pub use budget::Budget;
 pub use exclusions::{CopiedError, Exclusions, copied_rules};
 pub use export::{Mode, member, mode};
 pub use key::Key;
-pub use limit::{LeftOut, Limit};
+pub use limit::{LeftOut, Limit, Limits, Listing};
 pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};

@@ -30,6 +30,13 @@ pub(super) fn mirrorable(remote: &Service) -> Result<(), Problem> {
     }
 }
 
+/// What is said of a Service with too much metadata to be copied.
+pub(super) fn not_copied(remote: &Service) -> Option<Problem> {
+    let message = "its labels and annotations are too large: none are copied";
+    let is_trimmed = remote.is_trimmed;
+    is_trimmed.then(|| Problem::new(Reason::LimitExceeded, message))
+}
+
 /// A local Service that should stand.
 #[derive(Clone, Debug)]
 pub(super) struct Desired<'a> {
@@ -65,6 +72,7 @@ impl<'a> Desired<'a> {
                 type_: Some("ClusterIP".into()),
                 ..ServiceSpec::default()
             },
+            ..Service::default()
         }
     }
 }
@@ -101,7 +109,7 @@ pub(super) fn mirror<'a>(
 
 /// Labels that the mirror of a Service and everything around it carry.
 pub(super) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> Wanted<'a> {
-    let mut labels = target.exclusions.labels(&remote.metadata.labels);
+    let mut labels = target.exclusions.labels_of(remote);
     labels.insert(l::MIRRORED_SERVICE, "true".into());
     labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
     labels

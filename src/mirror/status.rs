@@ -9,7 +9,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use self::conditions::conditions;
 use super::{
     key::Key,
-    limit::LeftOut,
+    limit::{LeftOut, Limits},
     plan::{Reason, Report, Reported},
     world::{GatewayState, Liveness, Remote},
 };
@@ -113,11 +113,13 @@ pub struct Expiry {
     pub cluster: String,
 }
 
-/// What a Link's limit leaves out.
+/// What a Link's limits leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// The most Services that are mirrored.
-    pub limit: usize,
+    /// What is taken in at most.
+    pub limits: Limits,
+    /// Whether the bytes are the cause.
+    pub heavy: bool,
     /// Services that are left out.
     pub services: usize,
     /// Services whose slices are not all looked at.
@@ -125,11 +127,13 @@ pub struct Exceeded {
 }
 
 impl Exceeded {
-    /// What a limit leaves out of a target cluster; `None` for nothing.
-    pub fn of(remote: &Remote, limit: usize) -> Option<Self> {
+    /// What limits leave out of a target cluster; `None` for nothing.
+    pub fn of(remote: &Remote, limits: Limits) -> Option<Self> {
         let (services, cut) = (count(&remote.left_out), count(&remote.cut));
+        let mut all = remote.left_out.iter().chain(&remote.cut);
         (services > 0 || cut > 0).then_some(Self {
-            limit,
+            limits,
+            heavy: all.any(LeftOut::is_heavy),
             services,
             cut,
         })

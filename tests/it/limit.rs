@@ -1,6 +1,7 @@
 //! Limits on what is taken in of a target cluster: what they leave out is told, and what stands stays.
 
 use control_plane::ControlPlane;
+use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
 
@@ -9,7 +10,9 @@ use crate::{
     fleet::{Controller, namespace},
     hub::alone,
     links::{self, condition, in_step, own_link, status_that, unlink},
-    objects::{addresses, delete, export, gone, readiness, relabel, service, slices_that, web},
+    objects::{
+        addresses, delete, export, gone, patch, readiness, relabel, service, slices_that, web,
+    },
 };
 
 /// The reason that the status gives for a Service.
@@ -76,6 +79,70 @@ async fn services_come_in_as_soon_as_the_limit_has_room_and_no_sooner() {
     in_step(source, "limit", &[]).await;
     unlink(source, "limit").await;
     gone(source, "limit", "a-limit").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_and_memory_have_limits_that_heal() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("heavy", &[source, far]).await;
+    own_link(source, far, "heavy", &[]).await;
+    let annotated = |name: &str, length: usize| {
+        let mut service = web(name, "heavy");
+        let annotations = service.annotations_mut();
+        annotations.insert("example.com/long".to_owned(), "x".repeat(length));
+        service
+    };
+    export(far, "heavy", &annotated("a", 20_000)).await;
+    let mut controller = Controller::start(source, &[]);
+    let bare = |annotations: &std::collections::BTreeMap<String, String>| {
+        annotations.contains_key(l::OPAQUE_PORTS) && !annotations.contains_key("example.com/long")
+    };
+    service(source, "heavy", "a-heavy", |s| bare(s.annotations())).await;
+    let too_large = "its labels and annotations are too large: none are copied";
+    status_that(source, "heavy", |s| {
+        let said = links::said(&s.mirror_services, "heavy", "a");
+        s.mirrored == Some(1) && said.is_some_and(|said| said.message == too_large)
+    })
+    .await;
+    in_step(source, "heavy", &[]).await;
+    let shorter = json!({ "metadata": { "annotations": { "example.com/long": "x" } } });
+    patch(far, "heavy", "a", shorter).await;
+    service(source, "heavy", "a-heavy", |s| {
+        s.annotations().contains_key("example.com/long")
+    })
+    .await;
+    status_that(source, "heavy", |s| {
+        reason(s, "heavy", "a") == Some("Mirrored")
+    })
+    .await;
+    controller.kill();
+
+    // Four of these are a megabyte.
+    let long =
+        json!({ "metadata": { "annotations": { "example.com/long": "x".repeat(240_000) } } });
+    patch(far, "heavy", "a", long).await;
+    for name in ["b", "c", "d", "e"] {
+        export(far, "heavy", &annotated(name, 240_000)).await;
+    }
+    let small = [
+        "--max-metadata-kib-per-service=1024",
+        "--max-mib-per-link=1",
+    ];
+    let _controller = Controller::start(source, &small);
+    let over = |s: &LinkStatus| {
+        exceeded(s).starts_with("what is exported takes more memory than the Link's 1 MiB")
+            && exceeded(s).ends_with("; left out: 1")
+            && s.mirrored == Some(4)
+    };
+    status_that(source, "heavy", over).await;
+    delete(far, "heavy", "b").await;
+    status_that(source, "heavy", |s| {
+        exceeded(s).is_empty() && s.mirrored == Some(4)
+    })
+    .await;
+    unlink(source, "heavy").await;
+    gone(source, "heavy", "a-heavy").await;
 }
 
 /// Slices of a Service whose endpoints take no traffic, and that come before its others in a list.

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 
 use futures::stream;
 use http_body_util::StreamBody;
+use hyper::body::Frame;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 
@@ -14,38 +16,121 @@ fn frames(sizes: &[usize]) -> Frames {
     sizes.iter().map(frame).collect()
 }
 
-#[tokio::test]
-async fn an_answer_may_be_as_large_as_the_limit_and_no_larger() {
-    for (sizes, is_good) in [
-        (&[4, 3, 3][..], true),
-        (&[], true),
-        (&[10, 1], false),
-        (&[11], false),
-    ] {
-        let body = StreamBody::new(stream::iter(frames(sizes)));
-        let body = Bounded::new(body, 10, None).collect().await;
-        assert_eq!(body.is_ok(), is_good, "{sizes:?}");
+/// A body of these frames, as an answer that may have so many bytes.
+fn whole(
+    sizes: &[usize],
+    largest: usize,
+    all: &Budget,
+) -> Bounded<impl Body<Data = Bytes, Error = Infallible>> {
+    let size = Size {
+        largest,
+        longest: Duration::from_secs(60),
+        all: all.clone(),
+    };
+    let body = StreamBody::new(stream::iter(frames(sizes)));
+    Bounded::new(body, Bounds::Whole(size))
+}
+
+/// What a body ended in.
+async fn end(body: impl Body<Data = Bytes, Error = BoxError>) -> String {
+    match body.collect().await {
+        Ok(body) => format!("{} bytes", body.to_bytes().len()),
+        Err(error) => error.to_string(),
     }
 }
 
+#[tokio::test]
+async fn an_answer_may_be_as_large_as_the_limit_and_no_larger() {
+    let all = Budget::new(0);
+    for (sizes, ended) in [
+        (&[4, 3, 3][..], "10 bytes"),
+        (&[], "0 bytes"),
+        (&[10, 1], "the answer is too large"),
+        (&[11], "the answer is too large"),
+    ] {
+        assert_eq!(end(whole(sizes, 10, &all)).await, ended, "{sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_at_the_same_time_has_a_limit_together_and_little_comes_always() {
+    let all = Budget::new(10);
+    let mut first = whole(&[SMALL, 6, 0], usize::MAX, &all);
+    first.frame().await.unwrap().unwrap();
+    first.frame().await.unwrap().unwrap();
+    assert_eq!(all.taken(), 6);
+    let together = "too much is on its way at the same time";
+    let second = || whole(&[SMALL + 3, 2], usize::MAX, &all);
+    assert_eq!(end(second()).await, together);
+    assert_eq!(
+        end(whole(&[SMALL], usize::MAX, &all)).await,
+        format!("{SMALL} bytes")
+    );
+    drop(first);
+    assert_eq!(all.taken(), 0);
+    assert_eq!(end(second()).await, format!("{} bytes", SMALL + 5));
+    assert_eq!(all.taken(), 0);
+}
+
+#[tokio::test]
+async fn watch_brings_no_event_that_is_too_large() {
+    let watch = |chunks: Vec<Vec<u8>>| {
+        let frames = chunks
+            .into_iter()
+            .map(|chunk| Ok::<_, Infallible>(Frame::data(Bytes::from(chunk))));
+        Bounded::new(
+            StreamBody::new(stream::iter(frames)),
+            Bounds::Watch { silence: None },
+        )
+    };
+    let part = |size: usize| vec![b'x'; size];
+    let with_end = |mut part: Vec<u8>| {
+        part.push(b'\n');
+        part
+    };
+    let half = LARGEST_EVENT / 2;
+    let good = vec![
+        part(half),
+        with_end(part(half)),
+        part(half),
+        with_end(part(half)),
+    ];
+    assert!(end(watch(good)).await.ends_with("bytes"));
+    let bad = vec![with_end(part(1)), part(half), part(half), part(1)];
+    assert_eq!(end(watch(bad)).await, "the answer is too large");
+    let many = vec![with_end(part(half)); LARGEST_WATCH / half];
+    assert_eq!(end(watch(many)).await, "the answer is too large");
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_be_slow_but_not_silent() {
-    let second = Duration::from_secs(1);
-    let slow = stream::unfold(0_u64, |n| async move {
-        sleep(Duration::from_millis(900)).await;
-        (n < 5).then(|| (frames(&[1]).remove(0), n + 1))
-    });
-    let body = Bounded::new(StreamBody::new(Box::pin(slow)), 10, Some(second));
-    assert_eq!(body.collect().await.unwrap().to_bytes().len(), 5);
+async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
+    let slow = |times: u64| {
+        let slow = stream::unfold(0_u64, move |n| async move {
+            sleep(Duration::from_secs(29)).await;
+            (n < times).then(|| (frames(&[1]).remove(0), n + 1))
+        });
+        StreamBody::new(Box::pin(slow))
+    };
+    let size = |longest| Size {
+        longest,
+        ..Size::of_pages()
+    };
+    let long = Duration::from_secs(600);
+    let held = |times, longest| Bounded::new(slow(times), Bounds::Whole(size(longest)));
+    assert_eq!(end(held(5, long)).await, "5 bytes");
+    let too_long = "the answer took longer than 60 s";
+    assert_eq!(end(held(5, Duration::from_secs(60))).await, too_long);
     let silent = || {
         let one = stream::iter(frames(&[1]));
         StreamBody::new(Box::pin(futures::StreamExt::chain(one, stream::pending())))
     };
-    let ended = Bounded::new(silent(), 10, Some(second)).collect().await;
-    let error = ended.map(drop).unwrap_err().to_string();
+    let error = end(Bounded::new(silent(), Bounds::Whole(size(long)))).await;
+    assert!(error.contains("silence for 30 s"), "{error}");
+    let second = Duration::from_secs(1);
+    let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence });
+    let error = end(watch(Some(second))).await;
     assert!(error.contains("silence for 1 s"), "{error}");
-    let watch = Bounded::new(silent(), 10, None).collect();
-    assert!(timeout(10 * second, watch).await.is_err());
+    assert!(timeout(1000 * second, end(watch(None))).await.is_err());
 }
 
 #[test]
@@ -126,7 +211,7 @@ async fn watch_over_http_1_is_short_and_may_not_be_silent() {
     );
     let short = "https://east/services?watch=true&a=b&timeoutSeconds=25";
     let (http1, http2) = (Version::HTTP_11, Version::HTTP_2);
-    let connections = Connections::default();
+    let connections = Connections::new(Size::of_pages());
     assert_eq!(
         asked(&connections, list, http2).await,
         (list.into(), Some(30))
@@ -151,7 +236,7 @@ async fn watch_over_http_1_is_short_and_may_not_be_silent() {
         asked(&connections, watch, http2).await,
         (watch.into(), None)
     );
-    let proxied = Connections::without_pings();
+    let proxied = Connections::new(Size::of_pages()).without_pings();
     assert_eq!(
         asked(&proxied, watch, http2).await,
         (short.into(), Some(30))

@@ -270,7 +270,7 @@ impl Engine {
                 kubeconfig,
                 services,
                 slices,
-                limit: self.settings.max_services,
+                limits: self.settings.limits,
             };
             let is = |session: &Session| session.spec == spec;
             let tried = state.pending.as_ref().map(|pending| &pending.session);
@@ -287,7 +287,8 @@ impl Engine {
             self.sessions += 1;
             let services: Vec<_> = spec.services.iter().map(|_| None).collect();
             let first = self.world.stands_for(&target.cluster);
-            let session = Session::start(name, self.sessions, spec, first, self.outbox.clone());
+            let outbox = self.outbox.clone();
+            let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
             state.rejected = None;
             state.pending = Some(Pending {
                 session,

@@ -220,10 +220,10 @@ impl Engine {
 
     /// Says what the limit leaves out, if that is news.
     pub(super) fn note_limit(&mut self, link: &str) {
-        let limit = self.settings.max_services;
+        let limits = self.settings.limits;
         let now = self
             .remote(link)
-            .and_then(|remote| Exceeded::of(remote, limit));
+            .and_then(|remote| Exceeded::of(remote, limits));
         if let Some(state) = self.links.get_mut(link)
             && state.facts.exceeded != now
         {
@@ -276,6 +276,10 @@ impl Engine {
         if let Some((services, slices)) = sizes {
             self.metrics.cache_size(Cache::Services, &cluster, services);
             self.metrics.cache_size(Cache::Endpoints, &cluster, slices);
+        }
+        let state = self.links.get(link);
+        if let Some(session) = state.and_then(|state| state.current.as_ref()) {
+            self.metrics.taken_in(&cluster, session.bytes.taken());
         }
     }
 }

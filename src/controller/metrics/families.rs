@@ -17,6 +17,7 @@ pub(super) struct Families {
     pub(super) namespace_cache: IntGaugeVec,
     pub(super) service_cache: IntGaugeVec,
     pub(super) endpoints_cache: IntGaugeVec,
+    pub(super) taken_in: IntGaugeVec,
     pub(super) queue_depth: IntGauge,
     pub(super) in_flight: IntGauge,
     pub(super) plan: Histogram,
@@ -101,6 +102,12 @@ impl Families {
                 &r,
                 "endpoints_cache_size",
                 "EndpointSlices in memory",
+                cluster,
+            ),
+            taken_in: gauges(
+                &r,
+                "linkerd_mc_taken_in_bytes",
+                "Memory that Services and EndpointSlices of the target cluster take",
                 cluster,
             ),
             queue_depth: gauge(

@@ -14,11 +14,14 @@ use kube::{Api, Client};
 use tokio::{sync::watch as latest, task::JoinHandle, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Report, Reporter, Source, service_of};
+use super::{Report, Reporter, Source, bare, service_of};
 use crate::{
-    api::{k8s::EndpointSlice, wire::Wire},
+    api::{
+        k8s::EndpointSlice,
+        wire::{Kept as _, Wire},
+    },
     controller::watch::{Change, Contact, Listener, Watched, watch},
-    mirror::{Limit, NAMES, Names, slices_of},
+    mirror::{Budget, Limit, NAMES, Names, slices_of},
 };
 
 /// Slices of one such Service, on average, at most.
@@ -79,6 +82,7 @@ impl Followed {
 pub(super) async fn run(
     client: Client,
     mut followed: latest::Receiver<Followed>,
+    bytes: Budget,
     recovered: latest::Receiver<u64>,
     reporter: &Reporter,
 ) {
@@ -99,7 +103,7 @@ pub(super) async fn run(
             }
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
                 .labels(selector(chunk))
-                .limit(Limit::of(chunk.len().saturating_mul(SLICES)))
+                .limit(Limit::of(chunk.len().saturating_mul(SLICES)).within(bytes.clone()))
                 .recovered(recovered.clone());
             let listener = Following {
                 chunk: Arc::new(chunk.clone()),
@@ -199,6 +203,14 @@ impl Listener<EndpointSlice> for Following {
 
     fn keeps(&self, slice: &EndpointSlice) -> bool {
         self.chunk.contains_key(&service_of(slice))
+    }
+
+    fn trimmed(&self, slice: EndpointSlice) -> EndpointSlice {
+        bare(slice)
+    }
+
+    fn weight(&self, slice: &EndpointSlice) -> usize {
+        slice.weight()
     }
 
     fn service(&self, slice: &EndpointSlice) -> (String, String) {

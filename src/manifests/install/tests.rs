@@ -87,7 +87,7 @@ fn federation_and_headless_reach_the_controller() {
     let args = |change: fn(&mut Values)| {
         let mut values = Values::default();
         change(&mut values);
-        controller_args("ns", &values)[7..].join(" ")
+        controller_args("ns", &values)[10..].join(" ")
     };
     for (change, expected) in [
         (
@@ -110,6 +110,26 @@ fn federation_and_headless_reach_the_controller() {
     ] {
         assert_eq!(args(change), expected);
     }
+}
+
+#[test]
+fn memory_follows_from_what_is_taken_in_unless_it_is_given() {
+    let resources = |change: fn(&mut Values)| {
+        let manifest = rendered(change);
+        let deployment = find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap();
+        deployment["spec"]["template"]["spec"]["containers"][0]["resources"].clone()
+    };
+    let memory =
+        |limit: &str| json!({ "limits": { "memory": limit }, "requests": { "memory": "64Mi" } });
+    assert_eq!(resources(|_| ()), memory("512Mi"));
+    assert_eq!(
+        resources(|values| values.controller.max_mib = 256),
+        memory("896Mi")
+    );
+    let given = resources(|values| {
+        values.controller.resources.requests = [("memory".into(), "1Gi".into())].into();
+    });
+    assert_eq!(given, json!({ "requests": { "memory": "1Gi" } }));
 }
 
 #[test]
@@ -163,7 +183,8 @@ fn every_value_of_a_pod_reaches_it() {
             [("linkerd.io/inject".into(), "ingress".into())].into();
         values.controller.node_selector = node();
         values.controller.tolerations = tolerations;
-        values.controller.resources.limits = [("cpu".into(), "1".into())].into();
+        values.controller.resources.limits =
+            [("cpu".into(), "1".into()), ("memory".into(), "1Gi".into())].into();
         values.controller.additional_env =
             serde_json::from_value(json!([{ "name": "A", "value": "on" }])).unwrap();
         values.controller.image.pull_policy = "Always".into();
@@ -196,7 +217,10 @@ fn every_value_of_a_pod_reaches_it() {
     let controller = pod("linkerd-multicluster-controller");
     assert_eq!(controller["metadata"]["annotations"]["note"], "a: b");
     let container = &controller["spec"]["containers"][0];
-    assert_eq!(container["resources"], json!({ "limits": { "cpu": "1" } }));
+    assert_eq!(
+        container["resources"],
+        json!({ "limits": { "cpu": "1", "memory": "1Gi" } })
+    );
     assert_eq!(container["env"], json!([{ "name": "A", "value": "on" }]));
     assert_eq!(container["imagePullPolicy"], "Always");
     assert_eq!(container["ports"][0]["containerPort"], 9000);

@@ -153,6 +153,15 @@ pub struct Controller {
     pub max_in_flight_writes: u32,
     /// Services of one target cluster that are mirrored, at most.
     pub max_services_per_link: u32,
+    /// KiB of labels and annotations of one Service that are copied, at most.
+    #[serde(rename = "maxMetadataKiBPerService")]
+    pub max_metadata_kib_per_service: u32,
+    /// MiB of what is taken in of one target cluster, at most.
+    #[serde(rename = "maxMiBPerLink")]
+    pub max_mib_per_link: u32,
+    /// MiB of what is taken in of all target clusters, at most.
+    #[serde(rename = "maxMiB")]
+    pub max_mib: u32,
     /// Resource requests and limits.
     pub resources: Resources,
     /// Node selector of its pods.
@@ -310,6 +319,9 @@ impl Default for Controller {
             take_over_from: String::new(),
             max_in_flight_writes: 32,
             max_services_per_link: 10_000,
+            max_metadata_kib_per_service: 16,
+            max_mib_per_link: 32,
+            max_mib: 128,
             resources: Resources::default(),
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),

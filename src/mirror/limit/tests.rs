@@ -1,6 +1,9 @@
 //! What is taken in and what is left out, as lists and single changes come.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 
@@ -20,8 +23,13 @@ fn number(limit: &Limit, n: usize) -> u64 {
 }
 
 fn put(listing: &mut Listing<'_, usize>, n: usize) {
-    let number = number(listing.limit, n);
-    listing.put(number, Arc::new(n), |n| id(*n));
+    put_heavy(listing, n, 0);
+}
+
+fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
+    let (namespace, name) = id(n);
+    let number = listing.number(&namespace, &name);
+    listing.put(number, bytes, Arc::new(n), |n| id(*n));
 }
 
 /// Takes in a list. Returns what was taken in, and what was left out.
@@ -69,7 +77,7 @@ fn without_a_limit_everything_is_taken_in() {
     let all: BTreeSet<usize> = (0..100).collect();
     let (taken, left_out) = listed(&mut limit, &all);
     assert_eq!((taken, left_out.is_empty()), (all, true));
-    assert!(limit.admits(number(&limit, 200)));
+    assert!(limit.admits(number(&limit, 200), 0));
     limit.gone(number(&limit, 200));
     assert!(!limit.is_stale());
     // There is nothing to remember.
@@ -81,7 +89,7 @@ fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
     let mut limit = Limit::of(2);
     assert_eq!(limit.most(), 2);
     listed(&mut limit, &[1].into());
-    assert!(limit.admits(number(&limit, 3)) && !limit.is_stale());
+    assert!(limit.admits(number(&limit, 3), 0) && !limit.is_stale());
     listed(&mut limit, &[1, 3, 5].into());
     limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
@@ -144,6 +152,64 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
     assert!(listing.is_over());
 }
 
+/// Takes in a list of objects with so many bytes each.
+fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>, LeftOut) {
+    let mut listing = limit.list();
+    for (n, bytes) in there {
+        put_heavy(&mut listing, *n, *bytes);
+    }
+    let (taken, left_out) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), left_out)
+}
+
+#[test]
+fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
+    let all = Budget::new(100);
+    let (own, other) = (all.part(80), all.part(80));
+    let mut limit = Limit::of(9).within(own.clone());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
+    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
+    assert!(left_out.is_heavy() && limit.waits_for_bytes() && !limit.is_stale());
+    assert_eq!((own.taken(), all.taken()), (80, 80));
+    // What is taken in grows no further than there is room, and its end makes some.
+    assert!(!limit.admits(number(&limit, 1), 51) && limit.is_stale());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
+    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
+    assert_eq!(own.taken(), 70);
+    assert!(other.take(30));
+    limit.gone(number(&limit, 1));
+    assert!(limit.is_stale());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(2, 40), (3, 20)]);
+    assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
+    assert!(!limit.is_stale() && !left_out.is_heavy());
+    // Others have what is there, and give it back.
+    assert!(!limit.admits(number(&limit, 4), 15) && limit.is_stale());
+    listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
+    assert!(!limit.is_stale());
+    other.give_back(30);
+    assert!(limit.is_stale());
+    // One that is too heavy for anybody waits for nothing.
+    let (_, left_out) = listed_heavy(&mut limit, &[(5, HEAVIEST + 1)]);
+    assert!(left_out.is_heavy() && !limit.waits_for_bytes());
+    drop(limit);
+    assert_eq!((own.taken(), all.taken()), (0, 0));
+}
+
+#[test]
+fn what_comes_first_takes_the_bytes_of_what_does_not() {
+    let budget = Budget::new(100);
+    let mut limit = Limit::of(9).first(&names([8])).within(budget.clone());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
+    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([2])));
+    assert_eq!(budget.taken(), 90);
+    // A list that breaks off gives back what it took.
+    let mut listing = limit.list();
+    put_heavy(&mut listing, 3, 10);
+    assert_eq!(budget.taken(), 100);
+    drop(listing);
+    assert_eq!(budget.taken(), 90);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Comes(usize),
@@ -173,7 +239,7 @@ proptest! {
                 Step::Comes(n) => {
                     there.insert(n);
                     let known = taken.contains(&n);
-                    if limit.admits(number(&limit, n)) {
+                    if limit.admits(number(&limit, n), 0) {
                         taken.insert(n);
                     } else {
                         prop_assert!(!known);
@@ -200,5 +266,56 @@ proptest! {
                 prop_assert!(left.is_empty() || taken.len() == most);
             }
         }
+    }
+}
+
+/// A step with objects of some bytes.
+fn heavy_step() -> impl Strategy<Value = (Step, usize)> {
+    (step(), 0usize..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// The bytes that are taken are those of what is taken in, and nothing is left out that there is room for.
+    #[test]
+    fn bytes_are_counted_as_they_come_and_go(
+        most in 0usize..14,
+        steps in prop::collection::vec(heavy_step(), 1..40),
+    ) {
+        let budget = Budget::new(most);
+        let mut limit = Limit::of(5).within(budget.clone());
+        let (mut there, mut taken) = (BTreeMap::new(), BTreeMap::new());
+        for (step, bytes) in steps {
+            match step {
+                Step::Comes(n) => {
+                    there.insert(n, bytes);
+                    if limit.admits(number(&limit, n), bytes) {
+                        taken.insert(n, bytes);
+                    }
+                }
+                Step::Goes(n) => {
+                    if there.remove(&n).is_some() {
+                        limit.gone(number(&limit, n));
+                        taken.remove(&n);
+                    }
+                }
+                Step::List => {
+                    let all: Vec<_> = there.iter().map(|(n, bytes)| (*n, *bytes)).collect();
+                    let (now, left_out) = listed_heavy(&mut limit, &all);
+                    taken = there.iter().filter(|(n, _)| now.contains(n)).map(|(n, b)| (*n, *b)).collect();
+                    let left = there.keys().filter(|n| !now.contains(n)).copied();
+                    prop_assert_eq!(left_out.services(), &names(left));
+                }
+            }
+            prop_assert_eq!(budget.taken(), taken.values().sum::<usize>());
+            prop_assert!(budget.taken() <= most);
+            if !limit.is_stale() && taken.len() < 5 {
+                let has_room = |(n, bytes): (&usize, &usize)| !taken.contains_key(n) && budget.has(*bytes);
+                prop_assert!(!there.iter().any(has_room));
+            }
+        }
+        drop(limit);
+        prop_assert_eq!(budget.taken(), 0);
     }
 }

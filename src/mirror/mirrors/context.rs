@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
             .cuts_slices_of(self.namespace, self.remote_name());
         cut.then(|| {
             let message =
-                "endpoints stay as they are: the Link has more EndpointSlices than its limit";
+                "endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
             Problem::new(Reason::LimitExceeded, message)
         })
     }

@@ -82,12 +82,20 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
 
 fn exceeded_message(exceeded: Exceeded) -> String {
     let Exceeded {
-        limit,
+        limits,
+        heavy,
         services,
         cut,
     } = exceeded;
-    let services = (services > 0)
-        .then(|| format!("more than {limit} Services are exported; left out: {services}"));
+    let cause = if heavy {
+        let own = limits.bytes >> 20;
+        format!(
+            "what is exported takes more memory than the Link's {own} MiB, or all Links' together"
+        )
+    } else {
+        format!("more than {} Services are exported", limits.services)
+    };
+    let services = (services > 0).then(|| format!("{cause}; left out: {services}"));
     let cut = (cut > 0).then(|| format!("too many EndpointSlices; Services that lack some: {cut}"));
     services
         .into_iter()

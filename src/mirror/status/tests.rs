@@ -260,7 +260,12 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
             cut,
             ..Remote::default()
         };
-        let exceeded = Exceeded::of(&remote, 3);
+        let limits = Limits {
+            services: 3,
+            metadata: 1 << 10,
+            bytes: 7 << 20,
+        };
+        let exceeded = Exceeded::of(&remote, limits);
         assert_eq!(exceeded.map(|e| (e.services, e.cut)), counts);
         let facts = Facts {
             exceeded,

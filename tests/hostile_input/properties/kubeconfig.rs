@@ -4,7 +4,7 @@ use std::{cell::LazyCell, time::Duration};
 
 use linkerd_mc::{
     client::{
-        CredentialsError, credentials_expiry, credentials_identity, from_credentials,
+        CredentialsError, Size, credentials_expiry, credentials_identity, from_credentials,
         watcher_from_credentials,
     },
     manifests::yaml,
@@ -129,7 +129,9 @@ fn judged(bytes: &[u8]) -> Result<(), CredentialsError> {
             let once = from_credentials(bytes, Duration::from_secs(1))
                 .await
                 .map(drop);
-            let watcher = watcher_from_credentials(bytes).await.map(drop);
+            let watcher = watcher_from_credentials(bytes, Size::of_pages())
+                .await
+                .map(drop);
             assert_eq!(once, watcher, "one client takes what the other does not");
             let identity = credentials_identity(bytes).await;
             tokio::task::yield_now().await; // the clients' tasks end

@@ -102,7 +102,7 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
             "what the limit leaves out stays, and is told",
             limited(then(web(), &[], true), true),
             &[],
-            "web@east: LimitExceeded: left out: the Link has more Services than its limit",
+            "web@east: LimitExceeded: left out: the cluster exports more than is taken in of it",
         ),
         (
             "W-22 a user's Service of that name",

@@ -34,7 +34,7 @@ fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
     };
     let cut = |world: World, left: LeftOut| with_remote(world, |remote| remote.cut = vec![left]);
     let beyond = "web@east: web-east, LimitExceeded: \
-                  endpoints stay as they are: the Link has more EndpointSlices than its limit";
+                  endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
     let created = &CREATE[..1];
     let emptied = || then(web(), &[web()], false);
     hold(vec![

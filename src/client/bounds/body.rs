@@ -1,0 +1,200 @@
+//! The body of an answer, which ends in an error when it goes beyond its bounds.
+
+use std::{
+    error::Error as StdError,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use hyper::body::{Body, Bytes, Frame};
+use tokio::time::{Instant, Sleep, sleep};
+use tower::BoxError;
+
+use super::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size};
+use crate::mirror::Budget;
+
+/// An answer that broke off, or went beyond its bounds: there was one.
+#[derive(Debug)]
+pub(in crate::client) struct BrokenAnswer(BoxError);
+
+impl fmt::Display for BrokenAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for BrokenAnswer {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// More was asked for than comes in one answer: a part of it may.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) enum TooMuch {
+    /// It has too many bytes.
+    Large,
+    /// Together with others that come at the same time it has too many bytes.
+    Together,
+    /// It took longer than this.
+    Long(Duration),
+}
+
+impl fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Large => f.write_str("the answer is too large"),
+            Self::Together => f.write_str("too much is on its way at the same time"),
+            Self::Long(limit) => write!(f, "the answer took longer than {} s", limit.as_secs()),
+        }
+    }
+}
+
+impl StdError for TooMuch {}
+
+/// What a body is held to.
+pub(super) enum Bounds {
+    /// It ends, and is of this size.
+    Whole(Size),
+    /// It goes on, and is never silent for longer than this.
+    Watch { silence: Option<Duration> },
+}
+
+/// A body that ends in an error when it goes beyond its bounds.
+pub(super) struct Bounded<B> {
+    body: B,
+    /// Bytes that may still come.
+    left: usize,
+    silence: Option<(Duration, Pin<Box<Sleep>>)>,
+    kind: Kind,
+}
+
+enum Kind {
+    Whole {
+        end: (Duration, Pin<Box<Sleep>>),
+        /// Bytes that come in any case.
+        small: usize,
+        all: Budget,
+        /// Bytes that were taken from it.
+        taken: usize,
+    },
+    Watch {
+        /// Bytes of the event that is coming.
+        event: usize,
+    },
+}
+
+impl<B> Bounded<B> {
+    pub(super) fn new(body: B, bounds: Bounds) -> Self {
+        let (left, silence, kind) = match bounds {
+            Bounds::Whole(size) => {
+                let kind = Kind::Whole {
+                    end: (size.longest, Box::pin(sleep(size.longest))),
+                    small: SMALL,
+                    all: size.all,
+                    taken: 0,
+                };
+                (size.largest, Some(SILENCE), kind)
+            }
+            Bounds::Watch { silence } => (LARGEST_WATCH, silence, Kind::Watch { event: 0 }),
+        };
+        Self {
+            body,
+            left,
+            silence: silence.map(|limit| (limit, Box::pin(sleep(limit)))),
+            kind,
+        }
+    }
+
+    /// Counts what came.
+    fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
+        self.left = self.left.checked_sub(data.len()).ok_or(TooMuch::Large)?;
+        match &mut self.kind {
+            Kind::Whole {
+                small, all, taken, ..
+            } => {
+                let free = data.len().min(*small);
+                *small -= free;
+                let more = data.len() - free;
+                if !all.take(more) {
+                    return Err(TooMuch::Together);
+                }
+                *taken += more;
+            }
+            Kind::Watch { event } => {
+                // Each is a line.
+                let mut lines = data.rsplit(|byte| *byte == b'\n');
+                let last = lines.next().map_or(0, <[u8]>::len);
+                *event = if lines.next().is_some() {
+                    last
+                } else {
+                    *event + last
+                };
+                if *event > LARGEST_EVENT {
+                    return Err(TooMuch::Large);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> Drop for Bounded<B> {
+    fn drop(&mut self) {
+        if let Kind::Whole { all, taken, .. } = &self.kind {
+            all.give_back(*taken);
+        }
+    }
+}
+
+impl<B> Body for Bounded<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Kind::Whole {
+            end: (limit, end), ..
+        } = &mut self.kind
+            && end.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Err(broken(TooMuch::Long(*limit)))));
+        }
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            if let Some((limit, silence)) = &mut self.silence
+                && silence.as_mut().poll(context).is_ready()
+            {
+                let what = format!("the answer broke off: silence for {} s", limit.as_secs());
+                return Poll::Ready(Some(Err(broken(what))));
+            }
+            return Poll::Pending;
+        };
+        let frame = match frame {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(broken(error)))),
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref()
+            && let Err(too_much) = self.count(data)
+        {
+            return Poll::Ready(Some(Err(broken(too_much))));
+        }
+        if let Some((limit, silence)) = &mut self.silence {
+            let until = Instant::now() + *limit;
+            silence.as_mut().reset(until);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+fn broken(error: impl Into<BoxError>) -> BoxError {
+    BrokenAnswer(error.into()).into()
+}

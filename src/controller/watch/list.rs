@@ -1,0 +1,106 @@
+//! Lists: page by page, with pages as large as can be had.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::{
+    Change, Contact, Listener, Watched,
+    backoff::{Backoff, Failure},
+    explain, kept, number,
+};
+use crate::{client::was_too_much, mirror::Limit};
+
+/// Objects of a page.
+const PAGE: u32 = 500;
+/// A list that goes on beyond so many times its limit is not one to wait for.
+const ENDLESS: usize = 20;
+/// A list that takes longer is trouble to tell of, though it may still come to its end.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How many objects pages have. Where so many are too much for one answer, or take too long, they have half as many.
+#[derive(Debug)]
+pub(super) struct Pages(u32);
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self(PAGE)
+    }
+}
+
+impl Pages {
+    /// What was too much may not be any longer: a new list tries twice as many.
+    fn begin(&mut self) {
+        self.0 = (self.0 * 2).min(PAGE);
+    }
+
+    /// Halves them. `false`: there is one object in each.
+    fn halve(&mut self) -> bool {
+        let was = self.0;
+        self.0 = (was / 2).max(1);
+        was > 1
+    }
+}
+
+/// Lists all pages. Returns also the version that a watch goes on from.
+pub(super) async fn list<K, T>(
+    watched: &Watched<K>,
+    limit: &mut Limit,
+    pages: &mut Pages,
+    listener: &mut impl Listener<T>,
+    backoff: &mut Backoff,
+) -> Result<(Change<T>, String), Failure>
+where
+    T: From<K>,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut parameters = ListParams {
+        label_selector: watched.labels.clone(),
+        field_selector: watched.fields.clone(),
+        ..ListParams::default()
+    };
+    pages.begin();
+    let most = limit.most();
+    let (mut listing, mut seen) = (limit.list(), 0_usize);
+    let (began, mut told) = (Instant::now(), false);
+    loop {
+        parameters.limit = Some(pages.0);
+        let page = match watched.api.list(&parameters).await {
+            Err(error) if was_too_much(&error) && pages.halve() => {
+                tracing::debug!(objects = pages.0, "smaller pages: {}", explain(&error));
+                None
+            }
+            page => Some(page.map_err(|error| Failure::of("list", error))?),
+        };
+        if !told && began.elapsed() >= LONG {
+            told = true;
+            let message = format!("a list has taken longer than {} s", LONG.as_secs());
+            listener.contact(Contact::Lost(message)).await;
+        }
+        let Some(page) = page else { continue };
+        backoff.answered();
+        for object in page.items {
+            seen += 1;
+            let number = number(&object, |namespace, name| listing.number(namespace, name));
+            let object: Arc<T> = kept(object, listener);
+            if listener.keeps(&object) {
+                let weight = listener.weight(&object);
+                listing.put(number, weight, object, |object| listener.service(object));
+            }
+        }
+        if listing.is_over() && seen / ENDLESS > most {
+            return Err(Failure::Endless(seen));
+        }
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let (objects, left_out) = listing.end(|object| listener.service(object));
+            return Ok((Change::List { objects, left_out }, version));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
