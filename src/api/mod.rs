@@ -1,4 +1,4 @@
-//! Types that are read from and written to API servers. No behaviour, no client.
+//! Types that are read from and written to API servers, and the texts that people write them as. No behaviour, no client.
 
 pub mod duration;
 pub mod foreign;
@@ -7,6 +7,7 @@ pub mod labels;
 pub mod link;
 pub mod map;
 pub mod metadata;
+pub mod selector;
 pub mod wire;
 pub mod word;
 

@@ -11,9 +11,10 @@ use crate::{
     api::{
         duration::{DurationError, parse_go_duration},
         labels,
+        selector::is_dns_label,
     },
     client::Access,
-    manifests::{render::Manifest, selector::is_dns_label},
+    manifests::render::Manifest,
 };
 
 /// Flags of every command.

@@ -24,14 +24,13 @@ use super::{
     progress::spin,
 };
 use crate::{
-    api::{duration::format_go_duration, labels},
+    api::{duration::format_go_duration, labels, selector::parse_selector},
     client::Access,
     hint::fail,
     manifests::{
         gateway::{Gateway, Overrides},
         kubeconfig::{Context, Secret, is_local_address},
         link::{ClusterName, LinkObjects, Options, Target, link},
-        selector::parse_selector,
     },
     mirror::{CopiedError, copied_rules},
 };

@@ -7,10 +7,9 @@ use kube::Client;
 
 use super::{args, complete, output};
 use crate::{
-    api::labels,
+    api::{labels, selector::parse_selector},
     controller::preview,
     hint::HintExt as _,
-    manifests::selector::parse_selector,
     mirror::{Config, Exclusions, Limits, Selector},
 };
 

@@ -12,13 +12,11 @@ use k8s_openapi::{
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use super::{
-    gateway::Gateway, install::created_by, kubeconfig::Secret, render::Manifest,
-    selector::is_dns_label,
-};
+use super::{gateway::Gateway, install::created_by, kubeconfig::Secret, render::Manifest};
 use crate::api::{
     labels,
     link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
+    selector::is_dns_label,
 };
 
 /// Name of a target cluster: a DNS label, since it becomes part of the names of Services.
@@ -207,7 +205,7 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifests::selector::parse_selector;
+    use crate::api::selector::parse_selector;
 
     fn target() -> Target {
         Target {

@@ -6,6 +6,5 @@ pub mod install;
 pub mod kubeconfig;
 pub mod link;
 pub mod render;
-pub mod selector;
 pub mod values;
 pub mod yaml;

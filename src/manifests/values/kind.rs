@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{Resources, set::Path};
-use crate::manifests::selector::{is_dns_label, is_label_key, is_label_value, parse_selector};
+use crate::api::selector::{is_dns_label, is_label_key, is_label_value, parse_selector};
 
 /// Labels that selectors of ours rely on.
 const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];

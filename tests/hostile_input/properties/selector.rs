@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use linkerd_mc::{manifests::selector::parse_selector, mirror::Selector};
+use linkerd_mc::{api::selector::parse_selector, mirror::Selector};
 use serde_json::{Map, Value, json};
 
 use super::draw::{Draw, is_one_line};
