@@ -55,6 +55,11 @@ pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
 pub const COPIED_LABELS: &str = "multicluster.linkerd.io/copied-labels";
 /// Annotation on a Link (ours): annotations that are copied though other tools act on them, as rules joined by commas.
 pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations";
+/// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into; without it all
+/// that are not protected.
+pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";
+/// Annotation on a Link (ours): which federated Services its cluster may join: `any`, `local-members` or `none`.
+pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
 pub const REMOTE_RESOURCE_VERSION: &str = "mirror.linkerd.io/remote-resource-version";
@@ -88,6 +93,8 @@ pub const PROBE_PORT_NAME: &str = "mc-probe";
 /// Annotation that a mirror keeps even when an exclusion rule would drop it.
 pub const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 
+/// Kubernetes' label of each namespace: its name.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Kubernetes' label that ties an EndpointSlice to its Service.
 pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// Kubernetes' label that says which controller owns an EndpointSlice.
@@ -106,6 +113,8 @@ pub const CREDENTIALS_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
 /// Data key of a credentials Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 
+/// Namespaces of Kubernetes itself.
+pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 /// Linkerd's default control-plane namespace.
 pub const LINKERD_NAMESPACE: &str = "linkerd";
 /// Default namespace of the extension.

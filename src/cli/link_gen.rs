@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::{
     api::{
@@ -32,7 +32,7 @@ use crate::{
         kubeconfig::{Context, Secret, is_local_address},
         link::{ClusterName, LinkObjects, Options, Target, link},
     },
-    mirror::{CopiedError, copied_rules},
+    mirror::{CopiedError, Federation, PolicyError, allowed_namespaces, copied_rules},
 };
 
 /// Examples for the end of the help text.
@@ -139,6 +139,34 @@ pub(crate) struct LinkArgs {
     /// Mirror headless Services as headless
     #[arg(long)]
     enable_headless_services: bool,
+    /// Namespaces of the source cluster to mirror into, by their labels, such as
+    /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
+    #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
+    allowed_namespaces: Option<String>,
+    /// Which federated Services of the source cluster the target cluster may join
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Federated::Any)]
+    federation: Federated,
+}
+
+/// Which federated Services a target cluster may join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Federated {
+    /// All that it has members of
+    Any,
+    /// Only those that have a member in the source cluster
+    LocalMembers,
+    /// None
+    None,
+}
+
+impl From<Federated> for Federation {
+    fn from(which: Federated) -> Self {
+        match which {
+            Federated::Any => Self::Any,
+            Federated::LocalMembers => Self::LocalMembers,
+            Federated::None => Self::None,
+        }
+    }
 }
 
 /// Runs the command.
@@ -187,6 +215,8 @@ pub(crate) async fn generate(
         copied_annotations: args.copied_annotations.clone(),
         copied_labels: args.copied_labels.clone(),
         headless_services: args.enable_headless_services,
+        allowed_namespaces: args.allowed_namespaces.clone(),
+        federation: args.federation.into(),
     };
     if is_local_address(&context.cluster.server) {
         output::warning(&format!(
@@ -346,6 +376,11 @@ fn copied(text: &str) -> Result<String, CopiedError> {
         Some(rule) => Ok((*rule).to_owned()),
         None => Err(CopiedError::NoRule(text.to_owned())),
     }
+}
+
+/// A selector of namespaces, as it was typed.
+fn allowed(text: &str) -> Result<String, PolicyError> {
+    allowed_namespaces(text).map(|_| text.to_owned())
 }
 
 /// An IP address or a host name.

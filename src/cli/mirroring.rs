@@ -1,5 +1,7 @@
 //! What is mirrored, and how: flags that `run-controller` and `plan` share, so that one foretells the other.
 
+use std::collections::BTreeSet;
+
 use clap::{ArgAction, Args, builder::BoolishValueParser};
 use clap_complete::ArgValueCompleter;
 
@@ -44,6 +46,13 @@ pub(crate) struct Mirroring {
     /// Memory that Services and EndpointSlices of one target cluster take, at most, MiB [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..))]
     max_mib_per_link: Option<u16>,
+    /// Namespaces that are created for one target cluster, at most [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_namespaces_per_link: Option<u32>,
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link says; nothing for none. That of the Links
+    /// always is one [default: kube-system,kube-public,kube-node-lease,linkerd]
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace_or_blank)]
+    protected_namespaces: Option<Vec<String>>,
     /// Which Services of this cluster are members of federated Services [default: mirror.linkerd.io/federated=member]
     #[arg(long, value_name = "SELECTOR")]
     federated_service_selector: Option<String>,
@@ -80,6 +89,8 @@ const MAX_MIB: u16 = 32;
 /// Bytes of a KiB and of a MiB.
 const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
+/// Namespaces that are created for one target cluster, at most, unless told otherwise.
+const MAX_NAMESPACES: u32 = 100;
 /// Members of federated Services, unless told otherwise.
 const MEMBERS: &str = "mirror.linkerd.io/federated=member";
 
@@ -100,6 +111,10 @@ impl Mirroring {
                 .max_metadata_kib_per_service
                 .or(others.max_metadata_kib_per_service),
             max_mib_per_link: self.max_mib_per_link.or(others.max_mib_per_link),
+            max_namespaces_per_link: self
+                .max_namespaces_per_link
+                .or(others.max_namespaces_per_link),
+            protected_namespaces: self.protected_namespaces.or(others.protected_namespaces),
             federated_service_selector: self
                 .federated_service_selector
                 .or(others.federated_service_selector),
@@ -148,13 +163,40 @@ impl Mirroring {
         Ok(Config {
             namespace: self.namespace.clone(),
             take_over_from: self.take_over_from.clone(),
-            create_namespaces: self.enable_namespace_creation.unwrap_or_default(),
+            max_namespaces: self.max_namespaces(),
+            protected_namespaces: self.protected_namespaces(),
             local_members: members.filter(|_| self.no_local_federation != Some(true)),
             local_exclusions: Exclusions::new(
                 &keys(&self.excluded_labels),
                 &keys(&self.excluded_annotations),
             ),
         })
+    }
+
+    /// Missing namespaces that are created for one target cluster, at most.
+    fn max_namespaces(&self) -> usize {
+        let most = self.max_namespaces_per_link.unwrap_or(MAX_NAMESPACES);
+        let creates = self.enable_namespace_creation.unwrap_or_default();
+        if creates {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        } else {
+            0
+        }
+    }
+
+    /// Namespaces in which nothing is mirrored or federated.
+    fn protected_namespaces(&self) -> BTreeSet<String> {
+        let usual = || {
+            let kubernetes = labels::KUBERNETES_NAMESPACES;
+            let all = kubernetes.into_iter().chain([labels::LINKERD_NAMESPACE]);
+            all.map(str::to_owned).collect()
+        };
+        let mut all: BTreeSet<String> = match &self.protected_namespaces {
+            Some(given) => given.iter().cloned().collect(),
+            None => usual(),
+        };
+        all.remove("");
+        all
     }
 
     /// Whether headless Services are mirrored as such where a Link does not say.
@@ -175,6 +217,14 @@ impl Mirroring {
     }
 }
 
+/// Parses an item of a list of namespaces, which may be empty.
+fn namespace_or_blank(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Ok(String::new()),
+        name => args::namespace(name),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::cli::controller;
@@ -192,27 +242,41 @@ mod tests {
             "--enable-namespace-creation",
             "--max-services-per-link=7",
             "--excluded-labels=a",
+            "--protected-namespaces=a,, b",
             "--federated-service-selector=a=b",
         ]);
         let same = parse(&[]).or(runs.clone());
         assert!(same.headless());
         assert_eq!(same.limits().services, 7);
         let config = same.config().unwrap();
-        assert!(config.create_namespaces);
+        assert_eq!(config.max_namespaces, 100);
+        let protected: Vec<_> = config.protected_namespaces.into_iter().collect();
+        assert_eq!(protected, ["a", "b"]);
         assert_eq!(config.local_members.unwrap().query(), "a in (b)");
         let other = parse(&[
             "--enable-headless-services=false",
             "--max-services-per-link=8",
             "--no-local-federation",
+            "--max-namespaces-per-link=3",
+            "--protected-namespaces=",
         ])
         .or(runs);
         assert!(!other.headless());
         assert_eq!(other.limits().services, 8);
-        assert!(other.config().unwrap().local_members.is_none());
+        let config = other.config().unwrap();
+        assert!(config.local_members.is_none());
+        assert_eq!(config.max_namespaces, 3);
+        assert!(config.protected_namespaces.is_empty());
         let defaults = parse(&[]);
         assert!(!defaults.headless());
         assert_eq!(defaults.limits().services, 10_000);
         let config = defaults.config().unwrap();
+        assert_eq!(config.max_namespaces, 0);
+        let protected: Vec<_> = config.protected_namespaces.into_iter().collect();
+        assert_eq!(
+            protected,
+            ["kube-node-lease", "kube-public", "kube-system", "linkerd"]
+        );
         assert_eq!(
             config.local_members.unwrap().query(),
             "mirror.linkerd.io/federated in (member)"

@@ -23,7 +23,7 @@ use crate::{
     controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
-    mirror::{self, Object, Report, World, Write},
+    mirror::{self, Namespace, NamespacePhase, Object, Report, World, Write},
 };
 
 /// Examples for the end of the help text.
@@ -104,7 +104,7 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
         (None, Some(proposed)) => proposed.link.name_any(),
         (None, None) => return Err(fail("which Link?", "--link names one")),
     };
-    let world = block_on(async {
+    let mut world = block_on(async {
         let client = global.access().client(args.request_timeout).await?;
         let mirroring = args.mirroring.or_of_deployment(&client).await;
         let settings = Settings {
@@ -115,7 +115,7 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
         let world = preview::world(&client, settings, &name, proposed, args.request_timeout);
         spin("reading both clusters", Box::pin(world)).await
     })?;
-    let preview = preview(&world, &name);
+    let preview = preview(&mut world, &name);
     output::data(&match args.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
         Format::Diff => diff(&preview),
@@ -162,8 +162,8 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     Ok(Proposed { link, credentials })
 }
 
-/// Plans all keys of a Link.
-fn preview(world: &World, link: &str) -> Preview {
+/// Plans all keys of a Link, one after the other: a namespace that one creates is there for the next.
+fn preview(world: &mut World, link: &str) -> Preview {
     let mut preview = Preview::default();
     let cluster = world
         .links
@@ -178,6 +178,14 @@ fn preview(world: &World, link: &str) -> Preview {
         preview
             .changes
             .extend(plan.writes.iter().map(|write| change(world, write)));
+        if let Some((name, labels)) = plan.creates_namespace() {
+            let created = Namespace {
+                phase: NamespacePhase::Active,
+                labels: labels.clone(),
+            };
+            let known = world.namespaces.get_or_insert_default();
+            known.insert(name.to_owned(), created);
+        }
         for said in plan.report {
             if let Report::Failed(problem) = said.report {
                 preview.problems.push(Problem {

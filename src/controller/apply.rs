@@ -21,6 +21,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        map::Map,
         metadata::OwnerReference,
         wire::Wire,
     },
@@ -42,8 +43,8 @@ pub(super) enum Written {
     Service(Arc<Service>),
     /// An EndpointSlice, as the API server has it now.
     Slice(Arc<EndpointSlice>),
-    /// A namespace that was created.
-    Namespace(String),
+    /// A namespace that was created, with its labels; with none if somebody else has created it.
+    Namespace(String, Map),
     /// An object that is gone.
     Gone(Gone),
 }
@@ -139,12 +140,14 @@ impl Writer {
                     ..Namespace::default()
                 };
                 let api: Api<Namespace> = Api::all(self.client.clone());
-                match request(api.create(&PostParams::default(), &namespace)).await {
-                    Ok(_) => {}
-                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {}
+                let labels = match request(api.create(&PostParams::default(), &namespace)).await {
+                    Ok(_) => labels,
+                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                        Map::default()
+                    }
                     Err(answer) => return Err(answer.failure("create namespace")),
-                }
-                Ok(Some(Written::Namespace(name)))
+                };
+                Ok(Some(Written::Namespace(name, labels)))
             }
             Write::Create(Object::Service(service)) => {
                 let (namespace, name) = service.metadata.id();

@@ -6,6 +6,7 @@
 //! time, and never two for one key; what target clusters have to confirm first takes no place among them.
 
 mod confirm;
+mod creating;
 mod custom;
 mod done;
 mod foreign;
@@ -30,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
 use self::{
-    confirm::Confirmations, done::Done, foreign::Lookups, gateways::Signal, link_state::LinkState,
-    problems::Problems, wake::Timers,
+    confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups, gateways::Signal,
+    link_state::LinkState, problems::Problems, wake::Timers,
 };
 use super::{
     admin::{Liveliness, Readiness},
@@ -44,7 +45,7 @@ use super::{
 };
 use crate::{
     client::Size,
-    mirror::{self, Budget, Config, Key, Limits, Objects, World},
+    mirror::{self, Budget, Config, Key, Limits, Namespaces, Objects, World},
 };
 
 /// What the engine is told at its start.
@@ -83,6 +84,8 @@ pub(super) struct Engine {
     world: World,
     queue: Queue,
     confirmations: Confirmations,
+    /// Namespaces that are being created, by the key whose plan creates one.
+    creating: BTreeMap<Key, Creating>,
     links: BTreeMap<String, LinkState>,
     /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
     secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
@@ -151,6 +154,7 @@ pub(super) async fn run(
         leading: false,
         queue: Queue::default(),
         confirmations: Confirmations::default(),
+        creating: BTreeMap::new(),
         links: BTreeMap::new(),
         secrets: None,
         tasks: JoinSet::new(),
@@ -277,6 +281,14 @@ impl Engine {
             self.queue.release(&key);
             return;
         }
+        if let Some(creating) = Creating::of(&plan) {
+            if !self.may_create(&creating) {
+                // Once those that are under way have ended, its plan says whether one more may be created.
+                self.queue.failed(&key, started, None);
+                return;
+            }
+            self.creating.insert(key.clone(), creating);
+        }
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             let done = done::execute(&writer, key, plan).await;
@@ -336,7 +348,7 @@ impl Engine {
         self.metrics.in_flight(self.queue.running());
         let services = self.world.mirrors.as_ref().map_or(0, Objects::len);
         let slices = self.world.slices.as_ref().map_or(0, Objects::len);
-        let namespaces = self.world.namespaces.as_ref().map_or(0, BTreeMap::len);
+        let namespaces = self.world.namespaces.as_ref().map_or(0, Namespaces::len);
         self.metrics.cache_size(Cache::Services, LOCAL, services);
         self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
         self.metrics

@@ -158,16 +158,20 @@ pub async fn world(
             },
         );
     }
-    let phase = |namespace: &Namespace| match namespace.metadata.deletion_timestamp {
-        None => NamespacePhase::Active,
-        Some(_) => NamespacePhase::Terminating,
+    let known = |namespace: &Namespace| {
+        let phase = match namespace.metadata.deletion_timestamp {
+            None => NamespacePhase::Active,
+            Some(_) => NamespacePhase::Terminating,
+        };
+        let labels = namespace.labels().iter();
+        mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
     let mut world = World {
         namespaces: Some(
             namespaces
                 .iter()
-                .map(|n| (n.name_any(), phase(n)))
+                .map(|n| (n.name_any(), known(n)))
                 .collect(),
         ),
         mirrors: Some(objects(

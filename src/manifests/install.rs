@@ -274,8 +274,16 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         format!("--log-level={}", controller.log_level),
         format!("--log-format={}", controller.log_format),
     ];
+    args.push(format!(
+        "--protected-namespaces={}",
+        values.protected_namespaces().join(",")
+    ));
     if values.enable_namespace_creation {
         args.push("--enable-namespace-creation".to_owned());
+        args.push(format!(
+            "--max-namespaces-per-link={}",
+            controller.max_namespaces_per_link
+        ));
     }
     if controller.enable_headless_services {
         args.push("--enable-headless-services".to_owned());

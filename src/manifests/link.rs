@@ -13,10 +13,13 @@ use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use super::{gateway::Gateway, install::created_by, kubeconfig::Secret, render::Manifest};
-use crate::api::{
-    labels,
-    link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
-    selector::is_dns_label,
+use crate::{
+    api::{
+        labels,
+        link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
+        selector::is_dns_label,
+    },
+    mirror::Federation,
 };
 
 /// Name of a target cluster: a DNS label, since it becomes part of the names of Services.
@@ -89,6 +92,10 @@ pub struct Options {
     pub copied_labels: Vec<String>,
     /// Whether headless Services are mirrored as headless; without it the controller's default holds.
     pub headless_services: bool,
+    /// Label selector of the source cluster's namespaces that it may mirror into; `None` for all that are not protected.
+    pub allowed_namespaces: Option<String>,
+    /// Which federated Services it may join.
+    pub federation: Federation,
 }
 
 /// The objects of a link. No `Debug`: they hold credentials.
@@ -192,6 +199,13 @@ fn link_resource(target: &Target, options: &Options) -> Link {
             annotations.insert(key.to_owned(), rules.join(","));
         }
     }
+    if let Some(selector) = &options.allowed_namespaces {
+        annotations.insert(labels::ALLOWED_NAMESPACES.to_owned(), selector.clone());
+    }
+    if options.federation != Federation::default() {
+        let joins = options.federation.as_str().to_owned();
+        annotations.insert(labels::FEDERATION.to_owned(), joins);
+    }
     link.metadata.annotations = Some(annotations);
     link
 }
@@ -240,6 +254,8 @@ mod tests {
             copied_annotations: Vec::new(),
             copied_labels: Vec::new(),
             headless_services: false,
+            allowed_namespaces: None,
+            federation: Federation::Any,
         }
     }
 
@@ -318,6 +334,8 @@ mod tests {
                 copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
                 copied_labels: vec!["g".into()],
                 headless_services: true,
+                allowed_namespaces: Some("team in (a,b)".into()),
+                federation: Federation::LocalMembers,
                 ..options()
             },
         );
@@ -328,8 +346,10 @@ mod tests {
         metadata:
           annotations:
             linkerd.io/created-by: linkerd-mc/cli VERSION
+            multicluster.linkerd.io/allowed-namespaces: team in (a,b)
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
+            multicluster.linkerd.io/federation: local-members
             multicluster.linkerd.io/headless-services: enabled
           name: east
           namespace: linkerd-multicluster

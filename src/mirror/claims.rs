@@ -198,6 +198,9 @@ impl World {
             let (target, entry) = self.link(cluster)?;
             let seen = entry.remote.as_ref()?.service(namespace, service)?;
             export::mode(target, seen)?;
+            if self.forbids(target, namespace).is_some() {
+                return None;
+            }
             mirrorable(seen).ok()?;
             Some((target.age(), Claim::Mirror { cluster, service }))
         });
@@ -223,7 +226,8 @@ impl World {
     fn first_with_host(&self, namespace: &str, host: &str, cluster: &str) -> Option<&str> {
         let (target, entry) = self.link(cluster)?;
         let remote = entry.remote.as_ref()?;
-        if !target.headless || target.gateway.is_none() {
+        let may_have = target.headless && target.gateway.is_some();
+        if !may_have || self.forbids(target, namespace).is_some() {
             return None;
         }
         remote

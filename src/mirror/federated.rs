@@ -28,8 +28,8 @@ enum Part<'a> {
     Unseen,
     /// It has a member.
     Member(&'a Service),
-    /// Its Service wants to be a member and cannot.
-    Refused(Problem),
+    /// It may have none, whatever it has. What is to be said of its Service.
+    Refused(Report),
     /// It has none.
     None,
 }
@@ -47,21 +47,28 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
         Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign => false,
     });
     let tokens = tokens(ours, service);
+    let local = local_member(world, namespace, service);
     let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
         .active()
         .map(|(target, entry)| {
-            let part = part(target, entry, namespace, service);
+            let part = part(world, (target, entry), namespace, service, local.is_some());
             (target.cluster.as_str(), (target, part))
         })
         .collect();
-    let local = local_member(world, namespace, service);
 
     let mut plan = Plan::default();
     let outcome = (|| {
+        // Those that may not be members leave at once; who has to be asked whether it has left does so after them.
+        let refused = |cluster: &String| {
+            let part = parts.get(cluster.as_str());
+            matches!(part, Some((_, Part::Refused(_))))
+        };
+        let others_first = tokens.iter().any(refused);
         let stays = |cluster: &str, part: &Part<'_>| match part {
             Part::Member(_) => true,
             Part::Unseen => tokens.contains(cluster),
-            Part::Refused(_) | Part::None => false,
+            Part::None => others_first && tokens.contains(cluster),
+            Part::Refused(_) => false,
         };
         let mut clusters: BTreeSet<&str> = parts
             .iter()
@@ -73,7 +80,8 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             tokens
                 .iter()
                 .map(String::as_str)
-                .filter(|cluster| !parts.contains_key(cluster) && world.may_keep(cluster)),
+                .filter(|cluster| !parts.contains_key(cluster) && world.may_keep(cluster))
+                .filter(|_| !world.protects(namespace)),
         );
         if clusters.is_empty() && local.is_none() {
             remove(world, ours, &parts, &tokens, &mut plan);
@@ -84,8 +92,7 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
         world
             .grants(own, namespace, &name, actual)
             .map_err(|who| name_conflict(namespace, &name, &who))?;
-        let first = clusters.first().copied().unwrap_or_default();
-        enter(world, namespace, first, &mut plan.writes)?;
+        enter(world, namespace, clusters.iter().copied(), &mut plan.writes)?;
         let members = Members {
             namespace,
             service,
@@ -115,19 +122,44 @@ fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
 /// Whether any cluster is seen to have a member.
 pub(super) fn has_member(world: &World, namespace: &str, service: &str) -> bool {
     local_member(world, namespace, service).is_some()
-        || world.active().any(|(target, entry)| {
-            matches!(part(target, entry, namespace, service), Part::Member(_))
+        || world.active().any(|link| {
+            let part = part(world, link, namespace, service, false);
+            matches!(part, Part::Member(_))
         })
 }
 
-fn part<'a>(target: &Target, entry: &'a LinkEntry, namespace: &str, service: &str) -> Part<'a> {
+/// What is known of a target cluster's part, and whether it may have one.
+fn part<'a>(
+    world: &World,
+    (target, entry): (&Target, &'a LinkEntry),
+    namespace: &str,
+    service: &str,
+    has_local_member: bool,
+) -> Part<'a> {
+    let seen = seen_part(target, entry, namespace, service);
+    let Some(forbidden) = world.forbids_joining(target, namespace, has_local_member) else {
+        return seen;
+    };
+    Part::Refused(match seen {
+        Part::Unseen => Report::Unknown,
+        Part::None => Report::Absent,
+        Part::Member(_) | Part::Refused(_) => Report::Failed(forbidden.problem(namespace, service)),
+    })
+}
+
+fn seen_part<'a>(
+    target: &Target,
+    entry: &'a LinkEntry,
+    namespace: &str,
+    service: &str,
+) -> Part<'a> {
     let Some(remote) = &entry.remote else {
         return Part::Unseen;
     };
     match remote.service(namespace, service) {
         Some(seen) if member(target, seen) => match joinable(seen) {
             Ok(()) => Part::Member(seen),
-            Err(problem) => Part::Refused(problem),
+            Err(problem) => Part::Refused(Report::Failed(problem)),
         },
         None if remote.may_leave_out(namespace, service) => Part::Unseen,
         _ => Part::None,
@@ -143,7 +175,11 @@ fn joinable(service: &Service) -> Result<(), Problem> {
     service::mirrorable(service)
 }
 
+/// The member of the local cluster. Protected namespaces have none: only it could be a member there.
 fn local_member<'a>(world: &'a World, namespace: &str, service: &str) -> Option<&'a Service> {
+    if world.protects(namespace) {
+        return None;
+    }
     let seen = world.members.as_ref()?.get(namespace, service)?;
     (selects(world.config.local_members.as_ref(), seen) && joinable(seen).is_ok())
         .then_some(seen.as_ref())
@@ -321,9 +357,8 @@ fn report(
         let report = match (part, outcome) {
             (Part::Unseen, _) => Report::Unknown,
             (Part::None, _) | (Part::Member(_), Ok(None)) => Report::Absent,
-            (Part::Refused(problem), _) | (Part::Member(_), Err(problem)) => {
-                Report::Failed(problem.clone())
-            }
+            (Part::Refused(report), _) => report.clone(),
+            (Part::Member(_), Err(problem)) => Report::Failed(problem.clone()),
             (Part::Member(seen), Ok(Some((local, source)))) => {
                 let differ = source
                     .as_ref()

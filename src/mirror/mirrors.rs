@@ -12,11 +12,14 @@ use super::{
     endpoints::{self, DesiredSlice, Through},
     export::{self, Mode},
     headless,
+    links::LinkEntry,
     metadata::is_managed,
     names::{fits, mirror_name},
+    namespaces::NamespacePhase,
     plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
     service::{self, Desired},
-    world::{NamespacePhase, World},
+    target::Target,
+    world::{Remote, World},
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
@@ -32,7 +35,7 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
     };
     let Some((target, entry)) = world.link(cluster) else {
         // What a Link made that cannot be read now stays; what a Link made that is gone goes, if we made it.
-        return if world.may_keep(cluster) {
+        return if world.may_keep(cluster) && !world.protects(namespace) {
             Plan::default()
         } else {
             Plan {
@@ -41,33 +44,34 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
             }
         };
     };
-    let Some(remote) = &entry.remote else {
-        return Plan::only(this, false, Report::Unknown);
-    };
-    let seen = remote.service(namespace, service);
-    let Some((seen, mode)) = seen.and_then(|seen| Some((seen, export::mode(target, seen)?))) else {
-        if seen.is_none() && remote.leaves_out(namespace, service) {
-            let problem = Problem::new(
-                Reason::LimitExceeded,
-                "left out: the cluster exports more than is taken in of it",
-            );
-            return Plan::only(this, false, Report::Failed(problem));
-        }
-        if seen.is_none() && remote.may_leave_out(namespace, service) {
-            return Plan::only(this, false, Report::Unknown);
-        }
-        let writes = removal(world, &this, Scope::All);
-        let confirm = if writes.is_empty() {
-            Vec::new()
-        } else {
-            vec![this.clone()]
-        };
+    let exported = exported(target, entry, namespace, service);
+    if let Some(forbidden) = world.forbids(target, namespace) {
+        // It is for this cluster to decide, so the target cluster is not asked.
+        let problem = forbidden.problem(namespace, service);
+        let report = exported.map_or_else(|report| report, |_| Report::Failed(problem));
         return Plan {
-            writes,
-            confirm,
+            writes: removal(world, &this, Scope::All),
             ..Plan::default()
         }
-        .saying(this, false, Report::Absent);
+        .saying(this, false, report);
+    }
+    let (remote, seen, mode) = match exported {
+        Ok(exported) => exported,
+        Err(Report::Absent) => {
+            let writes = removal(world, &this, Scope::All);
+            let confirm = if writes.is_empty() {
+                Vec::new()
+            } else {
+                vec![this.clone()]
+            };
+            return Plan {
+                writes,
+                confirm,
+                ..Plan::default()
+            }
+            .saying(this, false, Report::Absent);
+        }
+        Err(report) => return Plan::only(this, false, report),
     };
     if let Err(problem) = service::mirrorable(seen) {
         let writes = removal(world, &this, Scope::All);
@@ -79,7 +83,7 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
     }
     let mut writes = Vec::new();
     let planned = slot(world, &this)
-        .and_then(|found| enter(world, namespace, cluster, &mut writes).map(|()| found))
+        .and_then(|found| enter(world, namespace, [cluster], &mut writes).map(|()| found))
         .and_then(|(name, local)| {
             let gateway = &entry.gateway;
             let context = Context {
@@ -113,16 +117,48 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
     .saying(this, false, report)
 }
 
-/// Makes sure that the namespace takes objects.
-pub(super) fn enter(
+/// A Service that a target cluster exports, and how; or what is to be said of it.
+fn exported<'a>(
+    target: &Target,
+    entry: &'a LinkEntry,
+    namespace: &str,
+    service: &str,
+) -> Result<(&'a Remote, &'a Service, Mode), Report> {
+    let remote = entry.remote.as_ref().ok_or(Report::Unknown)?;
+    match remote.service(namespace, service) {
+        Some(seen) => {
+            let mode = export::mode(target, seen).ok_or(Report::Absent)?;
+            Ok((remote, seen, mode))
+        }
+        None if remote.leaves_out(namespace, service) => Err(Report::Failed(Problem::new(
+            Reason::LimitExceeded,
+            "left out: the cluster exports more than is taken in of it",
+        ))),
+        None if remote.may_leave_out(namespace, service) => Err(Report::Unknown),
+        None => Err(Report::Absent),
+    }
+}
+
+/// Makes sure that the namespace takes objects. One that is created is counted for the first of these clusters for which
+/// another one may be.
+pub(super) fn enter<'a>(
     world: &World,
     namespace: &str,
-    cluster: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
     writes: &mut Vec<Write>,
 ) -> Result<(), Problem> {
-    match world.namespace(namespace) {
+    let most = world.config.max_namespaces;
+    match world.namespace(namespace).map(|known| known.phase) {
         Some(NamespacePhase::Active) => Ok(()),
-        None if world.config.create_namespaces => {
+        None if most > 0 => {
+            let mut clusters = clusters.into_iter();
+            let cluster = clusters.find(|cluster| world.may_create_namespace(cluster, 0));
+            let cluster = cluster.ok_or_else(|| {
+                let message = format!(
+                    "namespace {namespace} does not exist, and {most} were created for the Link, its limit"
+                );
+                Problem::new(Reason::LimitExceeded, message)
+            })?;
             let labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)];
             writes.push(Write::Create(Object::Namespace {
                 name: namespace.to_owned(),

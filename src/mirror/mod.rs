@@ -21,7 +21,9 @@ mod links;
 mod metadata;
 mod mirrors;
 mod names;
+mod namespaces;
 mod plan;
+mod policy;
 mod queries;
 mod selector;
 mod service;
@@ -44,11 +46,13 @@ pub use limit::{LeftOut, Limit, Limits, Listing};
 pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
+pub use namespaces::{Namespace, NamespacePhase, Namespaces};
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
+pub use policy::{Federation, PolicyError, allowed_namespaces};
 pub use queries::{NAMES, Names, Queries, slices_of, slices_of_probes};
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};
-pub use world::{Config, GatewayState, Liveness, NamespacePhase, Remote, World};
+pub use world::{Config, GatewayState, Liveness, Remote, World};

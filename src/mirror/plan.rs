@@ -90,8 +90,12 @@ pub enum Reason {
     NameTooLong,
     /// A member's ports differ from those of the federated Service.
     PortConflict,
-    /// The Link has more Services than its limit.
+    /// The Link has more Services than its limit, or more namespaces were created for it.
     LimitExceeded,
+    /// The namespace is protected, or the Link does not allow it.
+    NamespaceNotAllowed,
+    /// The Link does not let its cluster join this federated Service.
+    FederationNotAllowed,
 }
 
 impl Reason {
@@ -106,6 +110,8 @@ impl Reason {
             Self::NameTooLong => "NameTooLong",
             Self::PortConflict => "PortConflict",
             Self::LimitExceeded => "LimitExceeded",
+            Self::NamespaceNotAllowed => "NamespaceNotAllowed",
+            Self::FederationNotAllowed => "FederationNotAllowed",
         }
     }
 }
@@ -258,6 +264,14 @@ impl Write {
 }
 
 impl Plan {
+    /// The namespace that it creates, if it does, and its labels.
+    pub fn creates_namespace(&self) -> Option<(&str, &Map)> {
+        self.writes.iter().find_map(|write| match write {
+            Write::Create(Object::Namespace { name, labels }) => Some((name.as_str(), labels)),
+            _ => None,
+        })
+    }
+
     /// Nothing to write, and one thing to say.
     pub(super) fn only(remote: RemoteRef, federated: bool, report: Report) -> Self {
         Self {

@@ -15,10 +15,12 @@ mod lab;
 
 use proptest::prelude::*;
 
+use crate::mirror::Federation;
+
 use self::{
     acts::{
-        Act, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, history, limited,
-        plain_history,
+        Act, Allowed, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, history,
+        limited, plain_history,
     },
     lab::{Dice, Lab},
 };
@@ -41,8 +43,8 @@ fn config() -> ProptestConfig {
 }
 
 /// Things happen, and the controller gets some of its work done in between.
-fn live(acts: &History, seed: u64, create_namespaces: bool) -> Lab {
-    let mut lab = Lab::new(seed, create_namespaces);
+fn live(acts: &History, seed: u64, max_namespaces: usize) -> Lab {
+    let mut lab = Lab::new(seed, max_namespaces);
     for act in &acts.0 {
         lab.act(act);
         for _ in 0..lab.dice.below(8) {
@@ -59,16 +61,16 @@ proptest! {
     fn whatever_happens_the_keys_that_are_marked_are_enough(
         acts in history(14),
         seed: u64,
-        create_namespaces: bool,
+        max_namespaces in 0usize..3,
     ) {
-        let mut lab = live(&acts, seed, create_namespaces);
+        let mut lab = live(&acts, seed, max_namespaces);
         lab.drain();
         lab.is_settled();
     }
 
     #[test]
     fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.drain();
         lab.is_settled();
     }
@@ -79,7 +81,7 @@ proptest! {
         seed: u64,
         other: u64,
     ) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.restart();
         let mut again = lab.clone();
         again.dice = Dice::new(other);
@@ -94,7 +96,7 @@ proptest! {
         seed: u64,
         writes in 0usize..12,
     ) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.restart();
         let mut crashed = lab.clone();
         crashed.ends_after = Some(crashed.writes + writes);
@@ -106,7 +108,7 @@ proptest! {
 
     #[test]
     fn from_whatever_stood_the_end_is_as_from_nothing(acts in plain_history(14), seed: u64) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.furnish();
         lab.restart();
         lab.drain();
@@ -122,7 +124,7 @@ proptest! {
         seed: u64,
         restarts: bool,
     ) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.drain();
         lab.part();
         if restarts {
@@ -140,7 +142,7 @@ proptest! {
         limited in limited(),
         restarts: bool,
     ) {
-        let mut lab = live(&acts, seed, false);
+        let mut lab = live(&acts, seed, 0);
         lab.drain();
         let before = lab.cluster.canonical();
         lab.limit(LINK_NAMES[link], limited);
@@ -159,7 +161,7 @@ proptest! {
 
     #[test]
     fn no_cluster_ip_changes_hands(acts in history(10), seed: u64) {
-        let mut lab = Lab::new(seed, false);
+        let mut lab = Lab::new(seed, 0);
         for act in &acts.0 {
             let before = lab.cluster.identities();
             let turns = lab.turns(act);
@@ -186,6 +188,8 @@ fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
         gateway: true,
         probe: false,
         headless: false,
+        allowed: Allowed::All,
+        federation: Federation::Any,
     };
     let exported = ServiceMade {
         export: 1,
@@ -194,7 +198,7 @@ fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
         ports: 0,
         label: 0,
     };
-    let mut lab = Lab::new(7, false);
+    let mut lab = Lab::new(7, 0);
     for act in [
         Act::Remote(0, 0, 0, Some(exported)),
         Act::Slice(0, 0, 0, 0, Some(vec![(2, true)])),

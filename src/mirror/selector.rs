@@ -73,11 +73,16 @@ impl Selector {
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Map) -> bool {
+        self.selects(|key| labels.get(key))
+    }
+
+    /// Whether an object is selected of which this tells the value of each label.
+    pub(super) fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| match requirement {
-            Requirement::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
-            Requirement::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
-            Requirement::Exists(key) => labels.contains_key(key),
-            Requirement::DoesNotExist(key) => !labels.contains_key(key),
+            Requirement::In(key, values) => label(key).is_some_and(|v| values.contains(v)),
+            Requirement::NotIn(key, values) => label(key).is_none_or(|v| !values.contains(v)),
+            Requirement::Exists(key) => label(key).is_some(),
+            Requirement::DoesNotExist(key) => label(key).is_none(),
         })
     }
 

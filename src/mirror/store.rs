@@ -192,6 +192,11 @@ impl<T: Grouped> Objects<T> {
         Some(&shelf.objects[at])
     }
 
+    /// Namespaces in which there are any.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.keys().map(String::as_str)
+    }
+
     /// Objects of one namespace, by name.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
         self.namespaces

@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
+    policy::{Federation, PolicyError, allowed_namespaces},
     selector::{Selector, SelectorError},
 };
 use crate::api::{
@@ -40,6 +41,10 @@ pub struct Target {
     pub exclusions: Exclusions,
     /// Whether headless Services are mirrored as headless ones.
     pub headless: bool,
+    /// Selects the local namespaces that it may mirror into; `None` for all that are not protected.
+    pub allowed_namespaces: Option<Selector>,
+    /// Which federated Services it may join.
+    pub federation: Federation,
 }
 
 /// A target cluster's gateway.
@@ -120,6 +125,9 @@ pub enum InvalidLink {
     /// A rule that says what is copied is malformed.
     #[error("the annotation {0} is invalid: {1}")]
     Copied(&'static str, CopiedError),
+    /// An annotation that restricts the cluster is malformed.
+    #[error("the annotation {0} is invalid: {1}")]
+    Policy(&'static str, PolicyError),
 }
 
 /// The CRD's default for `probeSpec.failureThreshold`.
@@ -147,19 +155,25 @@ impl Target {
         let selector = |name, selector: Option<&_>| {
             Selector::parse(selector).map_err(|error| InvalidLink::Selector(name, error))
         };
-        let headless = match link
-            .annotations()
-            .get(l::HEADLESS_SERVICES)
-            .map(String::as_str)
-        {
+        let annotation = |key| link.annotations().get(key).map(String::as_str);
+        let headless = match annotation(l::HEADLESS_SERVICES) {
             Some("enabled" | "true") => true,
             Some("disabled" | "false") => false,
             _ => headless_default,
         };
         let copied = |name| {
-            let text = link.annotations().get(name).map_or("", String::as_str);
+            let text = annotation(name).unwrap_or_default();
             copied_rules(text).map_err(|error| InvalidLink::Copied(name, error))
         };
+        let allowed_namespaces = annotation(l::ALLOWED_NAMESPACES)
+            .map(allowed_namespaces)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::ALLOWED_NAMESPACES, error))?;
+        let federation = annotation(l::FEDERATION)
+            .map(Federation::parse)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::FEDERATION, error))?
+            .unwrap_or_default();
         let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
             .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
         Ok(Self {
@@ -179,6 +193,8 @@ impl Target {
             )?,
             exclusions,
             headless,
+            allowed_namespaces,
+            federation,
         })
     }
 

@@ -3,7 +3,11 @@
 //! The owner of a [`World`] puts in what it sees; its `keys_of_` methods (`dirty.rs`) say which keys that concerns.
 //! Unknown is not absent: what has not been seen yet is told apart from what is not there.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use super::{
     claims::{Claim, Holder},
@@ -12,6 +16,7 @@ use super::{
     links::{LinkEntry, Links},
     metadata::{Belonging, installation, is_managed},
     names::probe_name,
+    namespaces::{Namespace, NamespacePhase, Namespaces},
     queries::Names,
     selector::Selector,
     store::{Grouped, Objects},
@@ -29,8 +34,10 @@ pub struct Config {
     pub namespace: String,
     /// The installation whose mirrors this one takes over, if it moved to another namespace.
     pub take_over_from: Option<String>,
-    /// Whether missing namespaces are created.
-    pub create_namespaces: bool,
+    /// Missing namespaces that are created for one target cluster, at most; 0 for none.
+    pub max_namespaces: usize,
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. That of the Links always is one.
+    pub protected_namespaces: BTreeSet<String>,
     /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
     pub local_members: Option<Selector>,
     /// What is not copied from local members.
@@ -43,7 +50,7 @@ pub struct World {
     /// What the controller was told.
     pub config: Config,
     /// Local namespaces; `None` until listed.
-    pub namespaces: Option<BTreeMap<String, NamespacePhase>>,
+    pub namespaces: Option<Namespaces>,
     /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
     pub mirrors: Option<Objects<Service>>,
     /// Local EndpointSlices with the same label; `None` until listed.
@@ -58,15 +65,6 @@ pub struct World {
     pub links: Option<Links>,
     /// Slots, by namespace and name, in which a live look found a Service that is not ours.
     pub foreign: BTreeMap<(String, String), String>,
-}
-
-/// A local namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamespacePhase {
-    /// It takes objects.
-    Active,
-    /// It is being deleted and takes none.
-    Terminating,
 }
 
 /// What is known of a target cluster. Complete as of some moment: all of it was listed.
@@ -167,14 +165,16 @@ impl GatewayState {
 }
 
 impl World {
-    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces.
+    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
     pub fn listed(
         config: Config,
         namespaces: impl IntoIterator<Item = (String, NamespacePhase)>,
     ) -> Self {
+        let namespaces = namespaces.into_iter();
+        let namespaces = namespaces.map(|(name, phase)| (name, Namespace::from(phase)));
         Self {
             config,
-            namespaces: Some(namespaces.into_iter().collect()),
+            namespaces: Some(namespaces.collect()),
             mirrors: Some(Objects::default()),
             slices: Some(Objects::default()),
             probes: Some(Objects::default()),
@@ -240,11 +240,6 @@ impl World {
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
-    }
-
-    /// Phase of a local namespace; `None` if there is none.
-    pub(super) fn namespace(&self, name: &str) -> Option<NamespacePhase> {
-        self.namespaces.as_ref()?.get(name).copied()
     }
 
     /// Local slices of a Service.

@@ -37,6 +37,7 @@ mod objects;
 mod outages;
 mod ownership;
 mod plan;
+mod policy;
 mod program;
 mod quiet;
 mod rbac;

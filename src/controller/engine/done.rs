@@ -16,7 +16,9 @@ use crate::{
         events::{News, What, is_recorded},
         queue,
     },
-    mirror::{Key, Kind, NamespacePhase, Owner, Plan, Problem, Reason, Report, Reported, owner},
+    mirror::{
+        Key, Kind, Namespace, NamespacePhase, Owner, Plan, Problem, Reason, Report, Reported, owner,
+    },
 };
 
 /// The API server is left alone for so long at a time, at most.
@@ -100,6 +102,7 @@ impl Engine {
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
+        self.creating.remove(key);
         for written in written {
             self.absorb_written(written);
         }
@@ -182,9 +185,12 @@ impl Engine {
                     store.insert(slice);
                 }
             }
-            Written::Namespace(name) => {
-                if let Some(namespaces) = &mut world.namespaces {
-                    namespaces.entry(name).or_insert(NamespacePhase::Active);
+            Written::Namespace(name, labels) => {
+                if let Some(namespaces) = &mut world.namespaces
+                    && namespaces.get(&name).is_none()
+                {
+                    let phase = NamespacePhase::Active;
+                    namespaces.insert(name, Namespace { phase, labels });
                 }
             }
             Written::Gone(gone) => {

@@ -23,7 +23,10 @@ use crate::{
         trouble::Trouble,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{self, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Objects, Selector},
+    mirror::{
+        self, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Namespaces, Objects,
+        Selector,
+    },
 };
 
 /// A change of the local cluster.
@@ -267,11 +270,13 @@ impl Engine {
                 );
             }
             Local::Namespaces(change) => {
-                let names = namespaces(&mut world.namespaces, change);
-                for name in &names {
-                    self.lookups.namespace_changed(name, now);
+                for (name, namespace) in namespaces(&mut world.namespaces, change) {
+                    let Some(concerned) = world.change_namespace(&name, namespace) else {
+                        continue;
+                    };
+                    self.lookups.namespace_changed(&name, now);
+                    keys.extend(concerned);
                 }
-                keys.extend(names.iter().flat_map(|name| world.keys_of_namespace(name)));
             }
             Local::Links(change) => self.links_changed(change),
             Local::Recovered => self.queue.hurry(),
@@ -298,48 +303,33 @@ impl Engine {
     }
 }
 
+/// The namespaces that a change names, with what they are now.
 fn namespaces(
-    known: &mut Option<BTreeMap<String, NamespacePhase>>,
+    known: &mut Option<Namespaces>,
     change: Change<PartialObjectMeta<Namespace>>,
-) -> BTreeSet<String> {
-    let phase = |namespace: &PartialObjectMeta<Namespace>| {
-        if namespace.metadata.deletion_timestamp.is_some() {
-            NamespacePhase::Terminating
-        } else {
-            NamespacePhase::Active
-        }
+) -> BTreeMap<String, Option<mirror::Namespace>> {
+    let now = |object: &PartialObjectMeta<Namespace>| {
+        let phase = match object.metadata.deletion_timestamp {
+            None => NamespacePhase::Active,
+            Some(_) => NamespacePhase::Terminating,
+        };
+        let labels = object.labels().iter();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        Some(mirror::Namespace::new(phase, labels))
     };
     match change {
         Change::List { objects, .. } => {
-            let now: BTreeMap<_, _> = objects
-                .iter()
-                .map(|object| (object.name_any(), phase(object)))
-                .collect();
-            let before = known.replace(now.clone()).unwrap_or_default();
-            let differs = |name: &&String| before.get(*name) != now.get(*name);
-            before
-                .keys()
-                .chain(now.keys())
-                .filter(differs)
-                .cloned()
-                .collect()
+            let known = known.get_or_insert_default().names();
+            let mut all: BTreeMap<_, _> = known.map(|name| (name.to_owned(), None)).collect();
+            all.extend(
+                objects
+                    .iter()
+                    .map(|object| (object.name_any(), now(object))),
+            );
+            all
         }
-        Change::Apply(object) => {
-            let (name, phase) = (object.name_any(), phase(&object));
-            let before = known
-                .as_mut()
-                .and_then(|known| known.insert(name.clone(), phase));
-            if before == Some(phase) {
-                BTreeSet::new()
-            } else {
-                [name].into()
-            }
-        }
-        Change::Delete(object) => {
-            let name = object.name_any();
-            let before = known.as_mut().and_then(|known| known.remove(&name));
-            before.map(|_| name).into_iter().collect()
-        }
+        Change::Apply(object) => [(object.name_any(), now(&object))].into(),
+        Change::Delete(object) => [(object.name_any(), None)].into(),
     }
 }
 

@@ -87,7 +87,7 @@ fn federation_and_headless_reach_the_controller() {
     let args = |change: fn(&mut Values)| {
         let mut values = Values::default();
         change(&mut values);
-        controller_args("ns", &values)[10..].join(" ")
+        controller_args("ns", &values)[11..].join(" ")
     };
     for (change, expected) in [
         (
@@ -130,6 +130,43 @@ fn memory_follows_from_what_is_taken_in_unless_it_is_given() {
         values.controller.resources.requests = [("memory".into(), "1Gi".into())].into();
     });
     assert_eq!(given, json!({ "requests": { "memory": "1Gi" } }));
+}
+
+#[test]
+fn protected_namespaces_and_the_limit_of_created_ones_reach_the_controller() {
+    let args = |set: &[&str]| {
+        let mut given = crate::manifests::values::UserValues::default();
+        for assignment in set {
+            let typing = crate::manifests::values::Typing::Infer;
+            given.add_set("--set", assignment, typing).unwrap();
+        }
+        let (values, _) = given.over(&Values::default()).unwrap();
+        let args = controller_args("ns", &values);
+        let ours = args.into_iter().filter(|arg| arg.contains("-namespace"));
+        ours.skip(1).collect::<Vec<_>>().join(" ")
+    };
+    for (set, expected) in [
+        (
+            &[][..],
+            "--protected-namespaces=kube-system,kube-public,kube-node-lease,linkerd",
+        ),
+        (
+            &["linkerdNamespace=l5d", "enableNamespaceCreation=true"],
+            "--protected-namespaces=kube-system,kube-public,kube-node-lease,l5d \
+             --enable-namespace-creation --max-namespaces-per-link=100",
+        ),
+        (&["protectedNamespaces="], "--protected-namespaces="),
+        (
+            &["protectedNamespaces={a,b}", "linkerdNamespace=l5d"],
+            "--protected-namespaces=a,b",
+        ),
+        (
+            &["protectedNamespaces=null"],
+            "--protected-namespaces=kube-system,kube-public,kube-node-lease,linkerd",
+        ),
+    ] {
+        assert_eq!(args(set), expected, "{set:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) enum Kind {
     List,
     /// A list of texts, or one text with commas.
     TextOrList,
+    /// Names of namespaces, as a list or as one text with commas, or nothing.
+    Namespaces,
     /// Something that Kubernetes defines; a function that finds what is wrong with it.
     Kubernetes(&'static str, fn(&Value) -> Result<(), String>),
 }
@@ -79,6 +81,9 @@ impl Kind {
             Self::Annotations => "a map of annotations, whose values are text".into(),
             Self::List => "a list of texts".into(),
             Self::TextOrList => "text, or a list of texts".into(),
+            Self::Namespaces => {
+                "names of namespaces, as text or as a list; null for those of Kubernetes and linkerdNamespace".into()
+            }
             Self::Kubernetes(what, _) => what.into(),
         }
     }
@@ -128,6 +133,21 @@ impl Kind {
             Self::Annotations => entries(value, Value::is_string),
             Self::List => good(is_list_of_texts(value)),
             Self::TextOrList => good(text.is_some() || is_list_of_texts(value)),
+            Self::Namespaces => {
+                let names: Vec<&str> = match value {
+                    Value::String(text) => text.split(',').map(str::trim).collect(),
+                    Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+                    _ => return wrong(),
+                };
+                Self::TextOrList.check(value)?;
+                match names
+                    .into_iter()
+                    .find(|name| !name.is_empty() && !is_dns_label(name))
+                {
+                    Some(name) => Err(format!("{name:?} is no name of a namespace")),
+                    None => Ok(()),
+                }
+            }
             Self::Kubernetes(_, check) => check(value),
         }
     }
@@ -255,6 +275,9 @@ mod tests {
             ),
             ("federation.selector", json!("a=b"), json!("a>1")),
             ("federation.excludedLabels", json!("a,b"), json!([1])),
+            ("protectedNamespaces", json!("a, b"), json!("a,B")),
+            ("protectedNamespaces", json!([]), json!(["a", 1])),
+            ("protectedNamespaces", json!(""), json!({})),
             ("imagePullSecrets", json!([{ "name": "a" }]), json!(["a"])),
         ] {
             assert_eq!(check(path, good), Ok(()), "{path}");

@@ -49,6 +49,9 @@ pub struct Values {
     pub remote_mirror_service_account_name: Vec<String>,
     /// Whether the controller may create namespaces that a mirror needs.
     pub enable_namespace_creation: bool,
+    /// Namespaces in which nothing is mirrored or federated; `None`: those of Kubernetes and Linkerd.
+    #[serde(deserialize_with = "text_or_list_or_null")]
+    pub protected_namespaces: Option<Vec<String>>,
     /// Whether replicas prefer different nodes and zones, with a disruption budget.
     pub enable_pod_anti_affinity: bool,
     /// Node affinity of all pods.
@@ -162,6 +165,8 @@ pub struct Controller {
     /// MiB of what is taken in of all target clusters, at most.
     #[serde(rename = "maxMiB")]
     pub max_mib: u32,
+    /// Namespaces that are created for one target cluster, at most.
+    pub max_namespaces_per_link: u32,
     /// Resource requests and limits.
     pub resources: Resources,
     /// Node selector of its pods.
@@ -232,6 +237,17 @@ impl Values {
         schema::documented(self)
     }
 
+    /// Namespaces in which nothing is mirrored or federated, besides that of the extension.
+    pub fn protected_namespaces(&self) -> Vec<&str> {
+        if let Some(given) = &self.protected_namespaces {
+            return given.iter().map(String::as_str).collect();
+        }
+        let kubernetes = labels::KUBERNETES_NAMESPACES.into_iter();
+        kubernetes
+            .chain([self.linkerd_namespace.as_str()])
+            .collect()
+    }
+
     /// Values for high availability: more replicas than one of everything, spread out.
     pub fn make_highly_available(&mut self) {
         self.gateway.replicas = 3;
@@ -259,6 +275,7 @@ impl Default for Values {
             remote_mirror_service_account: true,
             remote_mirror_service_account_name: vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()],
             enable_namespace_creation: false,
+            protected_namespaces: None,
             enable_pod_anti_affinity: false,
             node_affinity: None,
             revision_history_limit: 10,
@@ -322,6 +339,7 @@ impl Default for Controller {
             max_metadata_kib_per_service: 16,
             max_mib_per_link: 32,
             max_mib: 128,
+            max_namespaces_per_link: 100,
             resources: Resources::default(),
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
@@ -345,18 +363,28 @@ impl Default for Federation {
 
 /// A list, or one string with commas, as the original has it in places. Empty items say nothing.
 fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    text_or_list_or_null(deserializer).map(Option::unwrap_or_default)
+}
+
+/// The same, or null for none.
+fn text_or_list_or_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum TextOrList {
         Text(String),
         List(Vec<String>),
     }
-    let mut list = match TextOrList::deserialize(deserializer)? {
-        TextOrList::Text(text) => text.split(',').map(|item| item.trim().to_owned()).collect(),
-        TextOrList::List(list) => list,
-    };
-    list.retain(|item| !item.is_empty());
-    Ok(list)
+    let given = Option::<TextOrList>::deserialize(deserializer)?;
+    Ok(given.map(|given| {
+        let mut list = match given {
+            TextOrList::Text(text) => text.split(',').map(|item| item.trim().to_owned()).collect(),
+            TextOrList::List(list) => list,
+        };
+        list.retain(|item| !item.is_empty());
+        list
+    }))
 }
 
 /// A number, a string that holds one, or an empty string (the original's default) or null for none.

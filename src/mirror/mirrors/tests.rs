@@ -70,8 +70,10 @@ fn without_gateway() -> Target {
 fn namespaced(mut world: World, phase: Option<NamespacePhase>, create: bool) -> World {
     let known = world.namespaces.get_or_insert_default();
     known.remove("ns");
-    known.extend(phase.map(|phase| ("ns".to_owned(), phase)));
-    world.config.create_namespaces = create;
+    if let Some(phase) = phase {
+        known.insert("ns".to_owned(), phase.into());
+    }
+    world.config.max_namespaces = usize::from(create);
     world
 }
 

@@ -12,16 +12,21 @@ use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{
         k8s::{EndpointPort, EndpointSlice, Service, ServicePort},
+        labels as l,
         link::{Link, LinkObject, LinkStatus},
     },
-    mirror::{Liveness, NamespacePhase},
+    mirror::{Federation, Liveness, NamespacePhase},
 };
 
 pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
 pub(super) const CLUSTERS: [&str; 3] = ["c", "b-c", "federated"];
 const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
 const HOSTS: [&str; 3] = ["h", "a", "i"];
-const NAMESPACES: [&str; 3] = [NS, LINKS, "new"];
+/// A namespace that is protected.
+pub(super) const PROTECTED: &str = "kube-system";
+const NAMESPACES: [&str; 4] = [NS, LINKS, "new", PROTECTED];
+/// Values of the label `team` of namespaces.
+pub(super) const TEAMS: [&str; 2] = ["a", "b"];
 
 /// What happens, in order. Prints one act a line.
 #[derive(Clone)]
@@ -51,6 +56,8 @@ pub(super) enum Act {
     Member(usize, usize, Option<ServiceMade>),
     /// A namespace comes or goes.
     Namespace(usize, Option<NamespacePhase>),
+    /// A namespace gets the label of a team, or has none any more.
+    Label(usize, Option<usize>),
     /// Somebody makes a Service of a name that we may want, or deletes it.
     Stranger(usize, String, bool),
     /// Linkerd's own service mirror made this.
@@ -143,6 +150,32 @@ pub(super) struct LinkMade {
     pub(super) gateway: bool,
     pub(super) probe: bool,
     pub(super) headless: bool,
+    pub(super) allowed: Allowed,
+    pub(super) federation: Federation,
+}
+
+/// Into which namespaces a target cluster may mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// All that are not protected.
+    All,
+    /// Those of one team.
+    Team,
+    /// Those of no team.
+    NoTeam,
+    /// One, by name.
+    Name,
+}
+
+impl Allowed {
+    fn selector(self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::Team => Some(format!("team={}", TEAMS[0])),
+            Self::NoTeam => Some("!team".to_owned()),
+            Self::Name => Some(format!("{}={NS}", l::NAMESPACE_NAME)),
+        }
+    }
 }
 
 impl LinkMade {
@@ -166,6 +199,12 @@ impl LinkMade {
         if !self.probe {
             made.spec.probe_spec.path.clear();
         }
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        if let Some(selector) = self.allowed.selector() {
+            annotations.insert(l::ALLOWED_NAMESPACES.to_owned(), selector);
+        }
+        let federation = self.federation.as_str().to_owned();
+        annotations.insert(l::FEDERATION.to_owned(), federation);
         made
     }
 

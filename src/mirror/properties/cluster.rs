@@ -16,10 +16,11 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        map::Map,
         metadata::{Metadata, OwnerReference},
     },
     mirror::{
-        Grouped as _, NamespacePhase, Patch,
+        Grouped as _, Namespace, NamespacePhase, Patch,
         endpoints::MAX_ENDPOINTS,
         fixtures::{GATEWAY, endpoint, slice},
         metadata::is_managed,
@@ -55,7 +56,7 @@ pub(super) struct Cluster {
     pub(super) slices: BTreeMap<Id, EndpointSlice>,
     /// v1 Endpoints, with the cluster that their label names.
     pub(super) endpoints: BTreeMap<Id, String>,
-    pub(super) namespaces: BTreeMap<String, NamespacePhase>,
+    pub(super) namespaces: BTreeMap<String, Namespace>,
     /// UIDs of what people have made, which is never to be touched.
     pub(super) strangers: BTreeSet<String>,
     serial: u64,
@@ -101,7 +102,8 @@ impl Cluster {
     fn admit(&mut self, metadata: &mut Metadata) -> Result<(), Refusal> {
         let (namespace, name) = id(metadata);
         assert!(name.len() <= 63 || name.contains("-ipv"), "{name} too long");
-        if self.namespaces.get(&namespace) != Some(&NamespacePhase::Active) {
+        let phase = self.namespaces.get(&namespace).map(|known| known.phase);
+        if phase != Some(NamespacePhase::Active) {
             return Err(Refusal::NoNamespace);
         }
         metadata.uid = Some(format!("u{}", self.next()).into());
@@ -109,10 +111,27 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn create_namespace(&mut self, name: &str) -> Vec<Changed> {
+    pub(super) fn create_namespace(&mut self, name: &str, labels: &Map) -> Vec<Changed> {
         self.namespaces
             .entry(name.to_owned())
-            .or_insert(NamespacePhase::Active);
+            .or_insert_with(|| Namespace::new(NamespacePhase::Active, labels.iter()));
+        vec![Changed::Namespace(name.to_owned())]
+    }
+
+    /// Somebody sets a label of a namespace, or removes it.
+    pub(super) fn label_namespace(
+        &mut self,
+        name: &str,
+        key: &str,
+        value: Option<&str>,
+    ) -> Vec<Changed> {
+        let Some(known) = self.namespaces.get_mut(name) else {
+            return Vec::new();
+        };
+        match value {
+            Some(value) => known.labels.insert(key, value),
+            None => known.labels.remove(key),
+        }
         vec![Changed::Namespace(name.to_owned())]
     }
 
@@ -272,9 +291,12 @@ impl Cluster {
         changed.extend(slices.iter().flat_map(|id| self.drop_slice(id)));
         self.endpoints.retain(|id, _| id.0 != name);
         match phase {
-            Some(phase) => self.namespaces.insert(name.to_owned(), phase),
-            None => self.namespaces.remove(name),
-        };
+            Some(phase) => {
+                let known = self.namespaces.entry(name.to_owned());
+                known.or_insert_with(|| phase.into()).phase = phase;
+            }
+            None => drop(self.namespaces.remove(name)),
+        }
         changed.push(Changed::Namespace(name.to_owned()));
         changed
     }

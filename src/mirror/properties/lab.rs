@@ -5,6 +5,7 @@ mod checks;
 mod linkerd;
 mod lists;
 mod meddling;
+mod policy;
 mod targets;
 mod watches;
 mod writes;
@@ -17,13 +18,16 @@ use std::{
 use super::{
     super::fixtures::{GATEWAY, LINKS, NS, ip, world},
     acts::{
-        Act, Addresses, CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, name, namespace,
+        Act, Addresses, CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, PROTECTED, name, namespace,
         remote_slice,
     },
     cluster::{Cluster, Id},
 };
 use crate::{
-    api::k8s::{EndpointSlice, Service},
+    api::{
+        k8s::{EndpointSlice, Service},
+        map::Map,
+    },
     mirror::{GatewayState, Key, RemoteRef, Report, World},
 };
 
@@ -112,12 +116,16 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    pub(super) fn new(seed: u64, create_namespaces: bool) -> Self {
+    /// `max_namespaces`: so many are created for a target cluster.
+    pub(super) fn new(seed: u64, max_namespaces: usize) -> Self {
         let mut cluster = Cluster::default();
-        cluster.create_namespace(NS);
-        cluster.create_namespace(LINKS);
+        for name in [NS, LINKS, PROTECTED] {
+            cluster.create_namespace(name, &Map::default());
+        }
         let mut world = world();
-        world.config.create_namespaces = create_namespaces;
+        world.namespaces = Some(cluster.namespaces.clone().into_iter().collect());
+        world.config.max_namespaces = max_namespaces;
+        world.config.protected_namespaces = [PROTECTED.to_owned()].into();
         Self {
             cluster,
             members: BTreeMap::new(),
@@ -174,6 +182,7 @@ impl Lab {
                 self.member(&id, made.as_ref());
             }
             Act::Namespace(ns, phase) => self.namespace(namespace(*ns), *phase),
+            Act::Label(ns, team) => self.label(namespace(*ns), *team),
             Act::Stranger(ns, name, on) => self.stranger(namespace(*ns), name, *on),
             Act::Legacy(cluster, ns, service, federated) => {
                 self.legacy(

@@ -1,8 +1,8 @@
 //! Links of any shape.
 
 use linkerd_mc::{
-    api::link::Link,
-    mirror::{Host, Target},
+    api::{labels as l, link::Link},
+    mirror::{Host, Target, allowed_namespaces},
 };
 use serde_json::{Value, json};
 
@@ -66,6 +66,20 @@ const WORDS: [&str; 24] = [
     "values",
 ];
 
+/// Values of the annotations that restrict a target cluster.
+const RESTRICTIONS: [&str; 10] = [
+    "any",
+    "local-members",
+    "none",
+    "",
+    " ",
+    "team=a",
+    "!team,a.io/x in (b,c)",
+    "kubernetes.io/metadata.name=shop",
+    "in (",
+    "\u{1b}[2J",
+];
+
 /// Is a Link or not; then usable or not, and says why in a line.
 pub fn link(data: &[u8]) {
     let mut draw = Draw(data);
@@ -77,6 +91,18 @@ pub fn link(data: &[u8]) {
             let field = *draw.pick(&FIELDS);
             let value = draw.json(&WORDS, 3);
             put(&mut tree, field, value);
+        }
+        for key in [l::ALLOWED_NAMESPACES, l::FEDERATION] {
+            if draw.flip() {
+                let text = draw.text(&RESTRICTIONS);
+                // Where the annotations are no map any more, it is no Link.
+                if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
+                    let annotations = metadata.entry("annotations").or_insert(json!({}));
+                    if let Value::Object(annotations) = annotations {
+                        annotations.insert(key.to_owned(), text.into());
+                    }
+                }
+            }
         }
         if draw.flip() {
             draw.garble(&tree.to_string())
@@ -106,6 +132,11 @@ fn judge(link: &Link) {
         for selector in target.service_selectors() {
             assert!(!selector.query().is_empty());
         }
+        let annotation = |key| link.metadata.annotations.as_ref()?.get(key);
+        let allowed = annotation(l::ALLOWED_NAMESPACES).map(|text| allowed_namespaces(text));
+        assert_eq!(target.allowed_namespaces, allowed.transpose().unwrap());
+        let federation = annotation(l::FEDERATION).map_or("any", |text| text.trim());
+        assert_eq!(target.federation.as_str(), federation);
         let Some(gateway) = target.gateway else {
             assert_eq!(Host::parse_list(&link.spec.gateway_address), []);
             continue;

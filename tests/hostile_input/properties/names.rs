@@ -46,7 +46,7 @@ const CLUSTERS: [&str; 8] = [
 pub fn names(data: &[u8]) {
     let mut draw = Draw(data);
     let mut world = worlds::empty();
-    world.config.create_namespaces = draw.flip();
+    world.config.max_namespaces = draw.below(4);
     let mut keys = BTreeSet::new();
     let mut mirrors = Vec::new();
     for _ in 0..=draw.below(3) {

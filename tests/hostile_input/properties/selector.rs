@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use linkerd_mc::{api::selector::parse_selector, mirror::Selector};
+use linkerd_mc::{
+    api::selector::parse_selector,
+    mirror::{Selector, allowed_namespaces},
+};
 use serde_json::{Map, Value, json};
 
 use super::draw::{Draw, is_one_line};
@@ -42,10 +45,18 @@ pub fn selector(data: &[u8]) {
         } else {
             (0..draw.below(16)).map(|_| draw.text(&WORDS)).collect()
         };
+        let allowed = allowed_namespaces(&text).map_err(|error| error.to_string());
+        if let Err(error) = &allowed {
+            is_one_line(error);
+        }
         match parse_selector(&text) {
-            Err(error) => is_one_line(&error.to_string()),
+            Err(error) => {
+                is_one_line(&error.to_string());
+                assert!(allowed.is_err(), "{text:?}");
+            }
             Ok(typed) => {
                 let kept = Selector::parse(Some(&typed)).expect("a Link takes what a flag takes");
+                assert_eq!(allowed.ok(), kept, "{text:?}");
                 let empty = text.trim().is_empty();
                 assert_eq!(kept.is_none(), empty, "{text:?}");
                 judge(&mut draw, &serde_json::to_value(&typed).unwrap());

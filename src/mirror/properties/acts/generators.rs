@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::{
-    Act, Addresses, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade, NAMES,
-    NAMESPACES, ServiceMade,
+    Act, Addresses, Allowed, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade,
+    NAMES, NAMESPACES, ServiceMade, TEAMS,
 };
-use crate::mirror::{Liveness, NamespacePhase};
+use crate::mirror::{Federation, Liveness, NamespacePhase};
 
 /// Share of Links that can be worked with.
 const GOOD: f64 = 0.85;
@@ -46,6 +46,23 @@ fn broken_form() -> impl Strategy<Value = Form> {
     ]
 }
 
+fn allowed() -> impl Strategy<Value = Allowed> {
+    prop_oneof![
+        6 => Just(Allowed::All),
+        2 => Just(Allowed::Team),
+        1 => Just(Allowed::NoTeam),
+        1 => Just(Allowed::Name),
+    ]
+}
+
+fn federation() -> impl Strategy<Value = Federation> {
+    prop_oneof![
+        5 => Just(Federation::Any),
+        3 => Just(Federation::LocalMembers),
+        1 => Just(Federation::None),
+    ]
+}
+
 /// `good`: the share of Links that can be read, and of those with a gateway.
 fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
@@ -55,21 +72,24 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
         prop::bool::weighted(good),
         prop::bool::weighted(0.6),
         prop::bool::weighted(0.7),
+        (allowed(), federation()),
     )
         .prop_map(
-            |(cluster, created, (valid, broken), gateway, probe, headless)| LinkMade {
+            |(cluster, created, (valid, broken), gateway, probe, headless, policy)| LinkMade {
                 cluster,
                 created,
                 form: if valid { Form::Valid } else { broken },
                 gateway,
                 probe,
                 headless,
+                allowed: policy.0,
+                federation: policy.1,
             },
         )
 }
 
 fn within() -> impl Strategy<Value = usize> {
-    prop_oneof![8 => Just(0usize), 1 => Just(1usize), 1 => Just(2usize)]
+    prop_oneof![16 => Just(0usize), 1 => Just(1usize), 2 => Just(2usize), 1 => Just(3usize)]
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -107,6 +127,8 @@ fn wish(good: f64) -> impl Strategy<Value = Act> {
             .prop_map(|(c, n, s, i, hosts)| Act::Slice(c, n, s, i, hosts)),
         2 => (within(), 0..NAMES.len(), prop::option::weighted(0.7, service_made()))
             .prop_map(|(n, s, made)| Act::Member(n, s, made)),
+        2 => (within(), prop::option::weighted(0.7, 0..TEAMS.len()))
+            .prop_map(|(n, team)| Act::Label(n, team)),
     ]
 }
 
@@ -200,6 +222,8 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
                 gateway: true,
                 probe: false,
                 headless,
+                allowed: Allowed::All,
+                federation: Federation::Any,
             };
             Act::Link(link, Some(made))
         })

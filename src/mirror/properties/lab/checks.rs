@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     super::{super::fixtures::LINKS, acts::Form, cluster::Cluster},
     Lab, linkerd,
+    policy::is_protected,
     watches::{is_mirror, is_probe},
 };
 use crate::{
@@ -41,14 +42,17 @@ impl Lab {
             if name != federated_name(service) {
                 continue;
             }
+            let namespace = before.namespace.as_deref().unwrap_or_default();
             let Some((target, entry)) = self.world.link(cluster) else {
                 self.may_be_collected(cluster, before);
                 continue;
             };
+            if !self.may_join(cluster, namespace, service) {
+                continue; // whatever is known of the cluster
+            }
             let Some(remote) = &entry.remote else {
                 panic!("{token} lost, its cluster cannot be seen");
             };
-            let namespace = before.namespace.as_deref().unwrap_or_default();
             let known = remote.service(namespace, service);
             assert!(
                 known.is_some() || !remote.may_leave_out(namespace, service),
@@ -69,6 +73,9 @@ impl Lab {
 
     /// What stands for a cluster of which no Link is in charge is removed only when it is known to be no Link's.
     pub(super) fn may_be_collected(&self, cluster: &str, what: &Metadata) {
+        if is_protected(what.namespace()) {
+            return; // whoever's it is
+        }
         for (name, linked) in &self.links {
             let listed = linked.listed.as_deref();
             let named = linked.made.named();
@@ -177,6 +184,7 @@ impl Lab {
     /// At rest, no key there is has anything to write, in the eyes of this controller or of a new one, and
     /// what was said of each Service still holds.
     pub(in crate::mirror::properties) fn is_settled(&self) {
+        self.nothing_stands_where_it_may_not();
         let mut keys: BTreeSet<Key> = self.world.keys().into_iter().collect();
         for (cluster, far) in &self.far {
             for id in far.services.keys().chain(far.slices.keys()) {

@@ -13,6 +13,7 @@ use crate::{
     api::{
         k8s::Service,
         labels as l,
+        map::Map,
         metadata::{Metadata, OwnerReference},
     },
     mirror::{
@@ -37,13 +38,14 @@ fn standing_for(cluster: &str, service: &str, federated: bool) -> Svc {
 
 impl Lab {
     pub(super) fn namespace(&mut self, name: &str, phase: Option<NamespacePhase>) {
-        if name == LINKS || self.cluster.namespaces.get(name).copied() == phase {
+        let known = self.cluster.namespaces.get(name);
+        if name == LINKS || known.map(|known| known.phase) == phase {
             return;
         }
         let changed = if phase == Some(NamespacePhase::Active) {
             // One on its way out never comes back; it goes, and another one comes.
             let mut changed = self.cluster.clear_namespace(name, None);
-            changed.extend(self.cluster.create_namespace(name));
+            changed.extend(self.cluster.create_namespace(name, &Map::default()));
             changed
         } else {
             self.cluster.clear_namespace(name, phase)

@@ -91,13 +91,9 @@ impl Lab {
                 self.mark(keys);
             }
             Event::Namespace(name) => {
-                let known = self.world.namespaces.get_or_insert_default();
-                match self.cluster.namespaces.get(&name) {
-                    Some(phase) => known.insert(name.clone(), *phase),
-                    None => known.remove(&name),
-                };
-                let keys = self.world.keys_of_namespace(&name);
-                self.mark(keys);
+                let now = self.cluster.namespaces.get(&name).cloned();
+                let keys = self.world.change_namespace(&name, now);
+                self.mark(keys.unwrap_or_default());
             }
             Event::Synced(link) => self.synced(&link),
             Event::Listed(link) => self.listed(&link),
@@ -155,7 +151,7 @@ impl Lab {
     pub(super) fn fresh_world(&self) -> World {
         let mut fresh = world();
         fresh.config = self.world.config.clone();
-        fresh.namespaces = Some(self.cluster.namespaces.clone());
+        fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
         for service in self.cluster.services.values() {
             if is_mirror(service) {
                 put(&mut fresh.mirrors, service);

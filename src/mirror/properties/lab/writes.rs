@@ -103,14 +103,17 @@ impl Lab {
 
     fn write(&mut self, write: Write, uids: &mut BTreeMap<String, String>) -> Result<(), Refusal> {
         match write {
-            Write::Create(Object::Namespace { name, .. }) => {
-                let changed = self.cluster.create_namespace(&name);
-                let phase = self.cluster.namespaces[&name];
+            Write::Create(Object::Namespace { name, labels }) => {
+                self.may_be_created(&name, &labels);
+                let changed = self.cluster.create_namespace(&name, &labels);
                 let known = self.world.namespaces.get_or_insert_default();
-                known.entry(name).or_insert(phase);
+                if known.get(&name).is_none() {
+                    known.insert(name.clone(), self.cluster.namespaces[&name].clone());
+                }
                 self.watched(changed);
             }
             Write::Create(Object::Service(service)) => {
+                self.may_stand(&service);
                 let name = service.metadata.name().to_owned();
                 let (service, changed) = self.cluster.create_service(*service)?;
                 uids.insert(

@@ -1,0 +1,123 @@
+//! What the import policy allows, told without the core: by what a Link was made with, and the namespaces as the
+//! controller sees them.
+
+use super::{
+    super::{
+        super::fixtures::{LINKS, NS},
+        acts::{Allowed, PROTECTED, TEAMS},
+    },
+    Lab,
+};
+use crate::{
+    api::{k8s::Service, labels as l, map::Map},
+    mirror::{
+        Federation, Owner,
+        claims::{Claim, Holder},
+        metadata::remote_members,
+        owner,
+    },
+};
+
+/// Label of namespaces.
+const TEAM: &str = "team";
+
+/// Whether nothing but probe Services may stand in a namespace.
+pub(super) fn is_protected(namespace: &str) -> bool {
+    namespace == LINKS || namespace == PROTECTED
+}
+
+impl Lab {
+    /// Somebody gives a namespace to a team, or to none.
+    pub(super) fn label(&mut self, namespace: &str, team: Option<usize>) {
+        let team = team.map(|team| TEAMS[team]);
+        let changed = self.cluster.label_namespace(namespace, TEAM, team);
+        self.watched(changed);
+    }
+
+    /// Whether a target cluster, of which a Link is in charge, may mirror into a namespace.
+    fn may_mirror(&self, cluster: &str, namespace: &str) -> bool {
+        let known = self.world.namespaces.as_ref();
+        let known = known.and_then(|known| known.get(namespace));
+        let team = known.and_then(|known| known.labels.get(TEAM));
+        let Some((target, _)) = self.world.link(cluster) else {
+            return true;
+        };
+        let allows = match self.links[&target.link].made.allowed {
+            Allowed::All => true,
+            Allowed::Team => team == Some(TEAMS[0]),
+            Allowed::NoTeam => team.is_none(),
+            Allowed::Name => namespace == NS,
+        };
+        allows && !is_protected(namespace)
+    }
+
+    /// Whether it may join this federated Service.
+    pub(super) fn may_join(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let Some((target, _)) = self.world.link(cluster) else {
+            return true;
+        };
+        let members = self.world.members.as_ref();
+        let local = members.and_then(|members| members.get(namespace, service));
+        let is_local = |local: &Service| {
+            let spec = &local.spec;
+            let external = spec.type_.as_deref() == Some("ExternalName");
+            !local.is_headless() && !spec.ports.is_empty() && !external
+        };
+        let joins = match self.links[&target.link].made.federation {
+            Federation::Any => true,
+            Federation::LocalMembers => local.is_some_and(|local| is_local(local)),
+            Federation::None => false,
+        };
+        joins && self.may_mirror(cluster, namespace)
+    }
+
+    /// A Service is created.
+    pub(super) fn may_stand(&self, service: &Service) {
+        let metadata = &service.metadata;
+        let namespace = metadata.namespace();
+        match owner(metadata) {
+            Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) => {
+                assert!(self.may_mirror(cluster, namespace), "{metadata:?}");
+            }
+            Owner::Federated => {
+                assert!(!is_protected(namespace), "{metadata:?}");
+                for (member, cluster) in remote_members(metadata) {
+                    assert!(self.may_join(cluster, namespace, member), "{metadata:?}");
+                }
+            }
+            Owner::Probe(_) | Owner::Foreign => {}
+        }
+    }
+
+    /// A namespace is created.
+    pub(super) fn may_be_created(&self, name: &str, labels: &Map) {
+        let cluster = labels.get(l::CLUSTER_NAME).unwrap_or_default();
+        assert!(self.may_mirror(cluster, name), "{name} for {cluster}");
+        let namespaces = self.cluster.namespaces.values();
+        let created = namespaces.filter(|known| known.labels.get(l::CLUSTER_NAME) == Some(cluster));
+        let most = self.world.config.max_namespaces;
+        assert!(created.count() < most, "more than {most} for {cluster}");
+    }
+
+    /// At rest, what stands for a target cluster stands where its Link allows it, and joins what it may join.
+    pub(super) fn nothing_stands_where_it_may_not(&self) {
+        for ((namespace, name), service) in &self.cluster.services {
+            let Holder::Claim(claim) = self.world.holder(service) else {
+                continue;
+            };
+            match claim {
+                Claim::Mirror { cluster, .. } | Claim::Host { cluster, .. } => {
+                    assert!(self.may_mirror(cluster, namespace), "{namespace}/{name}");
+                }
+                Claim::Federated(own) => {
+                    for (member, cluster) in remote_members(&service.metadata) {
+                        let joins = member == own && self.world.link(cluster).is_some();
+                        let may = !joins || self.may_join(cluster, namespace, member);
+                        assert!(may, "{namespace}/{name}: {member}@{cluster}");
+                    }
+                }
+                Claim::Probe(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What a target cluster may do here: into which namespaces it mirrors, how many are created for it, and which federated
+//! Services it joins.
+
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use linkerd_mc::api::{labels as l, link::LinkStatus};
+use serde_json::json;
+
+use crate::{
+    fleet::{Controller, NAMESPACE, SOON, namespace},
+    hub::{alone, hub},
+    links::{
+        condition_is, condition_says, in_step, links, member_is, mirror_is, own_link, said,
+        status_that, unlink,
+    },
+    objects::{annotation, delete, export, gone, label, patch, service, services, web},
+    program::run,
+};
+
+/// A Service that this Link mirrors, and that it makes a member of a federated Service.
+fn both(name: &str, link: &str) -> Service {
+    let mut made = web(name, link);
+    let labels = made.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.to_owned(), link.to_owned());
+    made
+}
+
+/// A member of federated Services, as the Link or the local cluster selects it.
+async fn join(plane: &ControlPlane, namespace: &str, name: &str, group: &str) {
+    let mut made = web(name, "no");
+    let labels = made.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.to_owned(), group.to_owned());
+    services(plane, namespace)
+        .create(&PostParams::default(), &made)
+        .await
+        .unwrap();
+}
+
+/// Sets an annotation of a Link, or removes it.
+async fn annotate(plane: &ControlPlane, link: &str, key: &str, value: Option<&str>) {
+    let change = Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }));
+    links(plane)
+        .patch(link, &PatchParams::default(), &change)
+        .await
+        .unwrap();
+}
+
+/// Sets a label of a namespace, or removes it.
+async fn relabel(plane: &ControlPlane, namespace: &str, key: &str, value: Option<&str>) {
+    let change = Patch::Merge(json!({ "metadata": { "labels": { key: value } } }));
+    Api::<Namespace>::all(plane.client())
+        .patch(namespace, &PatchParams::default(), &change)
+        .await
+        .unwrap();
+}
+
+/// Waits for a federated Service with these members, remote and local.
+async fn members_are(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    (remote, local): (Option<&str>, Option<&str>),
+) {
+    service(plane, namespace, name, |now| {
+        annotation(now, l::REMOTE_DISCOVERY) == remote
+            && annotation(now, l::LOCAL_DISCOVERY) == local
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
+    let (east, west) = hub().await.pair();
+    namespace("open", &[east, west]).await;
+    namespace("closed", &[east, west]).await;
+    let only = "--allowed-namespaces=kubernetes.io/metadata.name in (open)";
+    own_link(west, east, "chosen", &[only]).await;
+    for namespace in ["open", "closed"] {
+        export(east, namespace, &both("web", "chosen")).await;
+    }
+    service(west, "open", "web-chosen", |_| true).await;
+    members_are(west, "open", "web-federated", (Some("web@chosen"), None)).await;
+    let why = "the Link does not allow namespace closed (annotation multicluster.linkerd.io/allowed-namespaces)";
+    let refused = mirror_is(west, "chosen", "closed", "web", "NamespaceNotAllowed").await;
+    assert_eq!((refused.status.as_str(), &*refused.message), ("False", why));
+    let refused = member_is(west, "chosen", "closed", "web", "NamespaceNotAllowed").await;
+    assert_eq!(refused.message, why);
+    for name in ["web-chosen", "web-federated"] {
+        gone(west, "closed", name).await;
+    }
+
+    // All that tells of Links tells it.
+    in_step(west, "chosen", &[]).await;
+    let plan = run(west.kubeconfig(), &["plan", "--link", "chosen"]).data();
+    let line = format!("‼ closed/web: NamespaceNotAllowed: {why}\n");
+    assert_eq!(plan, format!("{line}{line}Nothing to do.\n"));
+    let check = run(west.kubeconfig(), &["check", "--wait", "0s"]);
+    let line = format!("chosen: closed/web: NamespaceNotAllowed ({why})");
+    assert!(check.stdout.contains(&line), "{}", check.stdout);
+    let status = run(west.kubeconfig(), &["status", "--services"]).data();
+    assert!(status.contains("NamespaceNotAllowed"), "{status}");
+
+    // By other labels, which may change.
+    let selector = Some("team=blue,!closed");
+    annotate(west, "chosen", l::ALLOWED_NAMESPACES, selector).await;
+    for name in ["web-chosen", "web-federated"] {
+        gone(west, "open", name).await;
+    }
+    relabel(west, "closed", "team", Some("blue")).await;
+    service(west, "closed", "web-chosen", |_| true).await;
+    members_are(west, "closed", "web-federated", (Some("web@chosen"), None)).await;
+    mirror_is(west, "chosen", "open", "web", "NamespaceNotAllowed").await;
+    mirror_is(west, "chosen", "closed", "web", "Mirrored").await;
+    relabel(west, "closed", "closed", Some("for-good")).await;
+    for name in ["web-chosen", "web-federated"] {
+        gone(west, "closed", name).await;
+    }
+    relabel(west, "closed", "closed", None).await;
+    let stands = service(west, "closed", "web-chosen", |_| true).await;
+
+    // What cannot be read changes nothing but the status.
+    for (key, value, why) in [
+        (
+            l::ALLOWED_NAMESPACES,
+            "team in blue",
+            "needs a list of values",
+        ),
+        (l::ALLOWED_NAMESPACES, "", "it is empty"),
+        (
+            l::FEDERATION,
+            "some",
+            "\"some\" is none of any, local-members, none",
+        ),
+    ] {
+        annotate(west, "chosen", key, Some(value)).await;
+        let said = format!("the annotation {key} is invalid: ");
+        let invalid = ("False", "InvalidLink");
+        let condition = condition_says(west, "chosen", "Ready", invalid, &said).await;
+        assert!(condition.message.contains(why), "{}", condition.message);
+        let original = Some("team=blue").filter(|_| key == l::ALLOWED_NAMESPACES);
+        annotate(west, "chosen", key, original).await;
+        condition_is(west, "chosen", "Ready", "True", "Mirroring").await;
+    }
+    let same = services(west, "closed").get("web-chosen").await.unwrap();
+    assert_eq!(same.uid(), stands.uid());
+
+    annotate(west, "chosen", l::ALLOWED_NAMESPACES, None).await;
+    for namespace in ["open", "closed"] {
+        service(west, namespace, "web-chosen", |_| true).await;
+    }
+    in_step(west, "chosen", &[]).await;
+    unlink(west, "chosen").await;
+    for namespace in ["open", "closed"] {
+        gone(west, namespace, "web-chosen").await;
+        gone(west, namespace, "web-federated").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_demand() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    // The one that a Link names does not help it.
+    let named =
+        "--allowed-namespaces=kubernetes.io/metadata.name in (kube-system,linkerd-multicluster)";
+    own_link(source, far, "shielded", &[named]).await;
+    for namespace in ["kube-system", NAMESPACE] {
+        export(far, namespace, &both("shielded", "shielded")).await;
+    }
+    join(source, "kube-system", "shielded", "member").await;
+    let unprotected = ["--protected-namespaces="];
+    let mut controller = Controller::start(source, &unprotected);
+    let stands = async || {
+        service(source, "kube-system", "shielded-shielded", |_| true).await;
+        let members = (Some("shielded@shielded"), Some("shielded"));
+        members_are(source, "kube-system", "shielded-federated", members).await;
+    };
+    stands().await;
+    // That of the Links has probe Services and nothing else.
+    mirror_is(
+        source,
+        "shielded",
+        NAMESPACE,
+        "shielded",
+        "NamespaceNotAllowed",
+    )
+    .await;
+    service(source, NAMESPACE, "probe-shielded", |_| true).await;
+    in_step(source, "shielded", &unprotected).await;
+    controller.kill();
+
+    // The target cluster has no say in it, and need not be there.
+    far.pause_api_server().unwrap();
+    let mut controller = Controller::start(source, &[]);
+    for name in ["shielded-shielded", "shielded-federated"] {
+        gone(source, "kube-system", name).await;
+    }
+    far.resume_api_server().unwrap();
+    let why = "namespace kube-system is protected from all target clusters";
+    let told = async || {
+        let mirror = mirror_is(
+            source,
+            "shielded",
+            "kube-system",
+            "shielded",
+            "NamespaceNotAllowed",
+        );
+        assert_eq!(mirror.await.message, why);
+        let member = member_is(
+            source,
+            "shielded",
+            "kube-system",
+            "shielded",
+            "NamespaceNotAllowed",
+        );
+        assert_eq!(member.await.message, why);
+    };
+    told().await;
+    in_step(source, "shielded", &[]).await;
+    let since = source.audit().unwrap().len();
+    controller.kill();
+    let mut controller = Controller::start(source, &[]);
+    condition_is(source, "shielded", "Ready", "True", "Mirroring").await;
+    told().await;
+    let written = crate::faults::said(source, "kube-system", since);
+    assert_eq!(written, Vec::<String>::new());
+    controller.kill();
+
+    let _controller = Controller::start(source, &unprotected);
+    stands().await;
+    unlink(source, "shielded").await;
+    gone(source, "kube-system", "shielded-shielded").await;
+    delete(source, "kube-system", "shielded").await;
+    gone(source, "kube-system", "shielded-federated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
+    let (east, west) = hub().await.pair();
+    namespace("consent", &[east, west]).await;
+    own_link(west, east, "guest", &["--federation=local-members"]).await;
+    join(east, "consent", "web", "guest").await;
+    let refused = member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
+    assert_eq!(
+        (refused.status.as_str(), &*refused.message),
+        (
+            "False",
+            "the Link lets its cluster join only members of this cluster, and consent/web is none \
+             (annotation multicluster.linkerd.io/federation)"
+        )
+    );
+    gone(west, "consent", "web-federated").await;
+    in_step(west, "guest", &[]).await;
+
+    // The local cluster's own consent: a member there.
+    join(west, "consent", "web", "member").await;
+    let (remote, local) = (Some("web@guest"), Some("web"));
+    members_are(west, "consent", "web-federated", (remote, local)).await;
+    member_is(west, "guest", "consent", "web", "Mirrored").await;
+    let withdraw = async |group: Option<&str>| {
+        let labels = json!({ "metadata": { "labels": { l::FEDERATED: group } } });
+        patch(west, "consent", "web", labels).await;
+    };
+    withdraw(None).await;
+    gone(west, "consent", "web-federated").await;
+    member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
+    withdraw(Some("member")).await;
+    members_are(west, "consent", "web-federated", (remote, local)).await;
+
+    member_is(west, "guest", "consent", "web", "Mirrored").await;
+
+    annotate(west, "guest", l::FEDERATION, Some("none")).await;
+    members_are(west, "consent", "web-federated", (None, local)).await;
+    let refused = member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
+    assert_eq!(
+        refused.message,
+        "the Link lets its cluster join no federated Service (annotation multicluster.linkerd.io/federation)"
+    );
+    in_step(west, "guest", &[]).await;
+    let plan = run(west.kubeconfig(), &["plan", "--link", "guest"]).data();
+    assert!(
+        plan.contains("‼ consent/web: FederationNotAllowed: "),
+        "{plan}"
+    );
+
+    // As Linkerd does it.
+    annotate(west, "guest", l::FEDERATION, Some("any")).await;
+    members_are(west, "consent", "web-federated", (remote, local)).await;
+    withdraw(None).await;
+    members_are(west, "consent", "web-federated", (remote, None)).await;
+    unlink(west, "guest").await;
+    gone(west, "consent", "web-federated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("hosted", &[source, far]).await;
+    own_link(source, far, "hosted", &["--federation=local-members"]).await;
+    for plane in [source, far] {
+        let group = if std::ptr::eq(plane, source) {
+            "member"
+        } else {
+            "hosted"
+        };
+        join(plane, "hosted", "web", group).await;
+        join(plane, "hosted", "later", group).await;
+    }
+    let mut controller = Controller::start(source, &[]);
+    for (name, member) in [("web-federated", "web"), ("later-federated", "later")] {
+        let remote = format!("{member}@hosted");
+        members_are(source, "hosted", name, (Some(&remote), Some(member))).await;
+    }
+    far.pause_api_server().unwrap();
+    condition_is(source, "hosted", "Connected", "False", "Unreachable").await;
+    delete(source, "hosted", "web").await;
+    gone(source, "hosted", "web-federated").await;
+    // Also while no controller runs.
+    controller.kill();
+    delete(source, "hosted", "later").await;
+    let _controller = Controller::start(source, &[]);
+    gone(source, "hosted", "later-federated").await;
+    far.resume_api_server().unwrap();
+    for name in ["web", "later"] {
+        member_is(source, "hosted", "hosted", name, "FederationNotAllowed").await;
+    }
+    in_step(source, "hosted", &[]).await;
+    unlink(source, "hosted").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    let wanted: Vec<String> = (0..6).map(|n| format!("many-{n}")).collect();
+    own_link(source, far, "many", &[]).await;
+    for name in &wanted {
+        namespace(name, &[far]).await;
+        export(far, name, &web("web", "many")).await;
+        export(far, name, &web("sql", "many")).await;
+    }
+    let creates = [
+        "install",
+        "--set",
+        "enableNamespaceCreation=true,controller.maxNamespacesPerLink=2",
+    ];
+    let printed = run(source.kubeconfig(), &creates).data();
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    let flags = ["--enable-namespace-creation", "--max-namespaces-per-link=2"];
+    let created = async || {
+        let ours = format!("{}=many", l::CLUSTER_NAME);
+        let all = Api::<Namespace>::all(source.client());
+        let found = all
+            .list(&ListParams::default().labels(&ours))
+            .await
+            .unwrap();
+        found
+            .items
+            .iter()
+            .map(kube::ResourceExt::name_any)
+            .collect::<Vec<_>>()
+    };
+    let counted = |status: &LinkStatus, mirrored: i64, refused: usize| {
+        let over = wanted.iter().filter(|name| {
+            let said = said(&status.mirror_services, name, "web");
+            said.is_some_and(|said| said.reason == "LimitExceeded")
+        });
+        status.mirrored == Some(mirrored) && over.count() == refused
+    };
+    let mut controller = Controller::start(source, &flags);
+    status_that(source, "many", |status| counted(status, 4, 4)).await;
+    let first = created().await;
+    assert_eq!(first.len(), 2, "{first:?}");
+    // With the settings of the Deployment.
+    in_step(source, "many", &[]).await;
+
+    controller.kill();
+    let _controller = Controller::start(source, &flags);
+    condition_is(source, "many", "Ready", "True", "Mirroring").await;
+    status_that(source, "many", |status| counted(status, 4, 4)).await;
+    assert_eq!(created().await, first);
+
+    // One that somebody has taken over makes room for another one.
+    relabel(source, &first[0], l::CLUSTER_NAME, None).await;
+    status_that(source, "many", |status| counted(status, 6, 3)).await;
+    let now = created().await;
+    assert_eq!(now.len(), 2, "{now:?}");
+    // So does one that is there for other reasons.
+    let missing = wanted
+        .iter()
+        .find(|name| !now.contains(name) && **name != first[0])
+        .unwrap();
+    namespace(missing, &[source]).await;
+    status_that(source, "many", |status| counted(status, 8, 2)).await;
+    let one = service(source, missing, "web-many", |_| true).await;
+    assert_eq!(label(&one, l::CLUSTER_NAME), Some("many"));
+    in_step(source, "many", &[]).await;
+    unlink(source, "many").await;
+    eventually("all mirrors to be gone", SOON, async || {
+        let ours = ListParams::default().labels(&format!("{}=many", l::CLUSTER_NAME));
+        let left = Api::<Service>::all(source.client()).list(&ours).await?;
+        Ok(left.items.is_empty().then_some(()))
+    })
+    .await
+    .unwrap();
+    let printed = run(source.kubeconfig(), &["install"]).data();
+    source
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+}
