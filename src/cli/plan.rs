@@ -23,7 +23,7 @@ use crate::{
     controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
-    mirror::{self, Namespace, NamespacePhase, Object, Report, World, Write},
+    mirror::{self, Object, Report, World, Write},
 };
 
 /// Examples for the end of the help text.
@@ -179,12 +179,7 @@ fn preview(world: &mut World, link: &str) -> Preview {
             .changes
             .extend(plan.writes.iter().map(|write| change(world, write)));
         if let Some((name, labels)) = plan.creates_namespace() {
-            let created = Namespace {
-                phase: NamespacePhase::Active,
-                labels: labels.clone(),
-            };
-            let known = world.namespaces.get_or_insert_default();
-            known.insert(name.to_owned(), created);
+            world.created_namespace(name, labels.clone());
         }
         for said in plan.report {
             if let Report::Failed(problem) = said.report {

@@ -160,6 +160,17 @@ impl World {
         Some(keys)
     }
 
+    /// Takes in that a namespace was created, with these labels, unless it is known by now. Returns the keys that this
+    /// concerns: others may have waited for it.
+    pub fn created_namespace(&mut self, name: &str, labels: Map) -> Vec<Key> {
+        if self.namespace(name).is_some() {
+            return Vec::new();
+        }
+        let phase = NamespacePhase::Active;
+        let keys = self.change_namespace(name, Some(Namespace { phase, labels }));
+        keys.unwrap_or_default()
+    }
+
     /// Keys of what a target cluster exports in namespaces that do not exist here.
     fn keys_of_missing_namespaces(&self, cluster: &str) -> Vec<Key> {
         let remote = self

@@ -212,3 +212,47 @@ fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
     assert!(lab.cluster.endpoints.is_empty());
     assert_eq!(lab.cluster.slices.len(), 1);
 }
+
+#[test]
+fn a_namespace_that_one_cluster_gets_is_there_for_another_at_its_limit() {
+    let exported = || {
+        Some(ServiceMade {
+            export: 1,
+            member: false,
+            form: 0,
+            ports: 0,
+            label: 0,
+        })
+    };
+    let link = |cluster| {
+        Some(LinkMade {
+            cluster,
+            created: 0,
+            form: Form::Valid,
+            gateway: true,
+            probe: false,
+            headless: false,
+            allowed: Allowed::All,
+            federation: Federation::Any,
+        })
+    };
+    let (first, second) = (0, 2);
+    let mut lab = Lab::new(7, 1);
+    for acts in [
+        vec![Act::Link(0, link(0)), Act::Link(1, link(1))],
+        // The first cluster gets the one namespace that may be created for it, and lacks another one.
+        vec![Act::Namespace(first, None)],
+        vec![Act::Remote(0, first, 0, exported())],
+        vec![Act::Remote(0, second, 0, exported())],
+        // That one is created for the second cluster.
+        vec![Act::Remote(1, second, 0, exported())],
+    ] {
+        for act in &acts {
+            lab.act(act);
+        }
+        lab.drain();
+    }
+    lab.is_settled();
+    let mirrors = lab.cluster.services.len();
+    assert_eq!(mirrors, 3, "{:?}", lab.cluster.services.keys());
+}

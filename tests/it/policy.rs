@@ -402,10 +402,22 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
     status_that(source, "many", |status| counted(status, 8, 2)).await;
     let one = service(source, missing, "web-many", |_| true).await;
     assert_eq!(label(&one, l::CLUSTER_NAME), Some("many"));
-    in_step(source, "many", &[]).await;
-    unlink(source, "many").await;
+    // And one that was created for another Link, which has a limit of its own.
+    let over = wanted
+        .iter()
+        .find(|name| ![&first[0], missing].contains(name) && !now.contains(name));
+    let over = over.unwrap();
+    own_link(source, far, "more", &[]).await;
+    export(far, over, &web("own", "more")).await;
+    service(source, over, "own-more", |_| true).await;
+    status_that(source, "many", |status| counted(status, 10, 1)).await;
+    for link in ["many", "more"] {
+        in_step(source, link, &[]).await;
+        unlink(source, link).await;
+    }
     eventually("all mirrors to be gone", SOON, async || {
-        let ours = ListParams::default().labels(&format!("{}=many", l::CLUSTER_NAME));
+        let ours = format!("{} in (many,more)", l::CLUSTER_NAME);
+        let ours = ListParams::default().labels(&ours);
         let left = Api::<Service>::all(source.client()).list(&ours).await?;
         Ok(left.items.is_empty().then_some(()))
     })

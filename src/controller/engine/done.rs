@@ -16,9 +16,7 @@ use crate::{
         events::{News, What, is_recorded},
         queue,
     },
-    mirror::{
-        Key, Kind, Namespace, NamespacePhase, Owner, Plan, Problem, Reason, Report, Reported, owner,
-    },
+    mirror::{Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner},
 };
 
 /// The API server is left alone for so long at a time, at most.
@@ -186,12 +184,8 @@ impl Engine {
                 }
             }
             Written::Namespace(name, labels) => {
-                if let Some(namespaces) = &mut world.namespaces
-                    && namespaces.get(&name).is_none()
-                {
-                    let phase = NamespacePhase::Active;
-                    namespaces.insert(name, Namespace { phase, labels });
-                }
+                let keys = world.created_namespace(&name, labels);
+                self.mark_all(queue::LOCAL, keys);
             }
             Written::Gone(gone) => {
                 let gone = match gone.kind {

@@ -106,10 +106,8 @@ impl Lab {
             Write::Create(Object::Namespace { name, labels }) => {
                 self.may_be_created(&name, &labels);
                 let changed = self.cluster.create_namespace(&name, &labels);
-                let known = self.world.namespaces.get_or_insert_default();
-                if known.get(&name).is_none() {
-                    known.insert(name.clone(), self.cluster.namespaces[&name].clone());
-                }
+                let keys = self.world.created_namespace(&name, labels);
+                self.mark(keys);
                 self.watched(changed);
             }
             Write::Create(Object::Service(service)) => {
