@@ -299,6 +299,16 @@ fn a_cluster_joins_what_its_link_lets_it_join() {
         assert_eq!(said, [told.as_str()]);
         assert_eq!(made.as_deref(), members, "{told}");
     }
+    // Who may not join wants no name.
+    assert!(!alone("local-members").is_wanted(NS, "web-federated"));
+    assert!(beside("local-members").is_wanted(NS, "web-federated"));
+    // Nothing is said of a Service that is no member, or that cannot be seen.
+    for federation in ["local-members", "none"] {
+        let unseen = alone(federation).with_news("east", |entry| entry.remote = None);
+        assert_eq!(federated(&unseen).0, ["web@east: unknown"]);
+        let without = world().linked(joining("east", federation), &[], &[]);
+        assert_eq!(federated(&without).0, ["web@east: absent"]);
+    }
     // A Service that cannot be a member lets nobody in.
     let headless = alone("local-members").local_member(member().headless());
     assert_eq!(federated(&headless), (vec![no_local], None));
@@ -349,11 +359,16 @@ fn a_protected_namespace_has_no_federated_service() {
         .local_member(member())
         .worked_on(&key);
     stands.config.protected_namespaces = [NS.to_owned()].into();
-    let plan = plan(&stands, &key);
-    assert_eq!(said(&plan.writes), ["delete Service ns/web-federated"]);
-    assert_eq!(plan.confirm, []);
+    let protected = plan(&stands, &key);
+    let gone = ["delete Service ns/web-federated"];
+    assert_eq!(said(&protected.writes), gone);
+    assert_eq!(protected.confirm, []);
     let why = "web@east: NamespaceNotAllowed: namespace ns is protected from all target clusters";
-    assert_eq!(as_told(&plan), [why]);
+    assert_eq!(as_told(&protected), [why]);
+    // Nor has a Link that cannot be read a place in it.
+    let invalid = InvalidLink::Unreadable("x".to_owned());
+    let unreadable = stands.with_news("east", |entry| entry.target = Err(invalid));
+    assert_eq!(said(&plan(&unreadable, &key).writes), gone);
 }
 
 #[test]
@@ -388,9 +403,33 @@ fn namespaces_are_created_up_to_the_limit_of_the_link() {
         let mut world = world.clone();
         let keys = world.change_namespace("two", now).unwrap();
         assert!(keys.contains(&waiting), "{keys:?}");
+        let federated = Key::federated("new", "web");
+        assert!(keys.contains(&federated), "{keys:?}");
         assert!(writes(&world).contains(&"create Namespace /new".to_owned()));
         assert!(!world.may_create_namespace("east", 1));
     }
     let keys = world.change_namespace("other", None).unwrap();
     assert_eq!(keys, []);
+}
+
+#[test]
+fn the_namespace_of_a_federated_service_is_created_for_a_member_that_has_room() {
+    let member = || svc("web").member().within("new");
+    let mut world =
+        world()
+            .linked(target("east"), &[member()], &[])
+            .linked(target("west"), &[member()], &[]);
+    world.config.max_namespaces = 1;
+    let created_for = |world: &World| {
+        let plan = plan(world, &Key::federated("new", "web"));
+        let labels = plan.creates_namespace().map(|(_, labels)| labels.clone());
+        labels.map(|labels| labels.get(l::CLUSTER_NAME).unwrap().to_owned())
+    };
+    for (cluster, next) in [("east", Some("west")), ("west", None)] {
+        assert_eq!(created_for(&world).as_deref(), Some(cluster));
+        let labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)];
+        let full = format!("of-{cluster}");
+        world.created_namespace(&full, labels.into());
+        assert_eq!(created_for(&world).as_deref(), next);
+    }
 }
