@@ -6,6 +6,7 @@
 mod bounds;
 mod credentials;
 mod multiplexed;
+mod networks;
 
 use std::{collections::BTreeSet, error::Error as _, path::PathBuf, time::Duration};
 
@@ -22,6 +23,7 @@ pub use self::credentials::{
     token_claims, token_fingerprint, watcher_from_credentials,
 };
 pub use self::multiplexed::multiplexed;
+pub use self::networks::{Looked, cluster_networks, server_address};
 use crate::hint::{HintExt as _, fail, in_brief};
 
 /// How long a connection may take to open.

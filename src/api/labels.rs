@@ -60,6 +60,8 @@ pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations
 pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";
 /// Annotation on a Link (ours): which federated Services its cluster may join: `any`, `local-members` or `none`.
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
+/// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway have to be in.
+pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
 pub const REMOTE_RESOURCE_VERSION: &str = "mirror.linkerd.io/remote-resource-version";

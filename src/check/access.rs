@@ -17,11 +17,12 @@ const REVIEWS_AT_ONCE: usize = 8;
 ///
 /// As in `templates/controller-access.yaml.hbs` (a test compares), without the creation of namespaces, which is optional.
 #[rustfmt::skip]
-const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 9] = [
+const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 10] = [
     ("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
     ("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
     ("", "endpoints", &["get", "delete"], false),
     ("", "namespaces", &["list", "watch"], false),
+    ("networking.k8s.io", "servicecidrs", &["list"], false),
     ("", "secrets", &["list", "watch"], true),
     ("multicluster.linkerd.io", "links", &["list", "watch"], true),
     ("multicluster.linkerd.io", "links/status", &["patch"], true),

@@ -81,6 +81,14 @@ impl LinkFacts {
         let found = conditions.iter().find(|c| c.type_ == type_)?;
         Some((&found.status, &found.message))
     }
+
+    /// The reason and the message of a condition that the Link has only while there is cause.
+    pub fn trouble(&self, type_: &str) -> Option<(&str, &str)> {
+        let conditions = &self.status()?.conditions;
+        let mut found = conditions.iter().filter(|c| c.type_ == type_);
+        let found = found.find(|c| c.status == "True")?;
+        Some((&found.reason, &found.message))
+    }
 }
 
 /// What is in a credentials Secret, without its secrets.

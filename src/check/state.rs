@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::facts::LinkFacts;
-use crate::api::link::ServiceStatus;
+use crate::{api::link::ServiceStatus, mirror::status::GATEWAY_REFUSED};
 
 /// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -150,13 +150,18 @@ fn holds(link: &LinkFacts, type_: &str) -> Option<bool> {
     }
 }
 
-/// The message of the first condition that does not hold, causes before consequences.
+/// The message of the first condition that does not hold, causes before consequences; then that of addresses that are
+/// not used.
 fn message(link: &LinkFacts) -> Option<String> {
-    ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
+    let mut failing = ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
         .iter()
         .filter_map(|type_| link.condition(type_))
-        .find(|(status, message)| *status != "True" && !message.is_empty())
-        .map(|(_, message)| message.to_owned())
+        .filter(|(status, message)| *status != "True" && !message.is_empty());
+    let failing = failing.next().map(|(_, message)| message.to_owned());
+    failing.or_else(|| {
+        let (_, refused) = link.trouble(GATEWAY_REFUSED)?;
+        Some(format!("addresses of the gateway are not used: {refused}"))
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::{
     progress::spin,
 };
 use crate::{
-    api::{duration::format_go_duration, labels, selector::parse_selector},
+    api::{duration::format_go_duration, labels, link::Link, selector::parse_selector},
     client::Access,
     hint::fail,
     manifests::{
@@ -32,7 +32,10 @@ use crate::{
         kubeconfig::{Context, Secret, is_local_address},
         link::{ClusterName, LinkObjects, Options, Target, link},
     },
-    mirror::{CopiedError, Federation, PolicyError, allowed_namespaces, copied_rules},
+    mirror::{
+        self, ClusterNetworks, CopiedError, Federation, Host, PolicyError, Refused,
+        allowed_namespaces, copied_rules, networks, refusal, refused_message,
+    },
 };
 
 /// Examples for the end of the help text.
@@ -136,6 +139,10 @@ pub(crate) struct LinkArgs {
     /// example.com/*
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     copied_labels: Vec<String>,
+    /// Networks that the addresses of the gateway have to be in, such as 192.0.2.0/24, whatever a name resolves to
+    /// [default: all but loopback, link-local, multicast, and the source cluster's API server and Service range]
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
+    gateway_networks: Vec<String>,
     /// Mirror headless Services as headless
     #[arg(long)]
     enable_headless_services: bool,
@@ -214,6 +221,7 @@ pub(crate) async fn generate(
         exclude_labels: args.exclude_labels.clone(),
         copied_annotations: args.copied_annotations.clone(),
         copied_labels: args.copied_labels.clone(),
+        gateway_networks: args.gateway_networks.clone(),
         headless_services: args.enable_headless_services,
         allowed_namespaces: args.allowed_namespaces.clone(),
         federation: args.federation.into(),
@@ -225,7 +233,36 @@ pub(crate) async fn generate(
             context.cluster.server
         ));
     }
-    Ok(link(&target, &options))
+    let made = link(&target, &options);
+    warn_of_refused(&made.link)?;
+    Ok(made)
+}
+
+/// Says which addresses the controller will not use. What names resolve to, and the networks of the source cluster, only
+/// the controller knows.
+fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
+    let Some(gateway) = mirror::Target::parse(link, false)?.gateway else {
+        return Ok(());
+    };
+    let known = gateway.hosts.iter().filter_map(|host| match host {
+        Host::Ip(address) => Some(*address),
+        Host::Name(_) => None,
+    });
+    let refused: Vec<Refused> = known
+        .filter_map(|address| {
+            let cluster = ClusterNetworks::default();
+            let why = refusal(address, gateway.networks.as_deref(), &cluster)?;
+            Some(Refused { address, why })
+        })
+        .collect();
+    if !refused.is_empty() {
+        output::warning(&format!(
+            "the controller does not use these addresses of the gateway: {}; --gateway-addresses gives others, \
+             --gateway-networks allows networks",
+            refused_message(&refused)
+        ));
+    }
+    Ok(())
 }
 
 /// The context in use, with the address that the source cluster is to use.
@@ -381,6 +418,13 @@ fn copied(text: &str) -> Result<String, CopiedError> {
 /// A selector of namespaces, as it was typed.
 fn allowed(text: &str) -> Result<String, PolicyError> {
     allowed_namespaces(text).map(|_| text.to_owned())
+}
+
+/// A network of gateways.
+fn gateway_network(text: &str) -> Result<String, String> {
+    let read = networks(text).map_err(|error| error.to_string())?;
+    let first = read.first().ok_or("a network is not empty")?;
+    Ok(first.to_string())
 }
 
 /// An IP address or a host name.

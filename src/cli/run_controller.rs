@@ -19,7 +19,7 @@ use super::{
     output,
 };
 use crate::{
-    client::{Size, multiplexed},
+    client::{Size, multiplexed, server_address},
     controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
 };
 
@@ -110,7 +110,9 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
-        let client = multiplexed(access.config().await?, settings.pages.clone())?;
+        let config = access.config().await?;
+        let server = server_address(&config);
+        let client = multiplexed(config, settings.pages.clone())?;
         let lease = args.leader_elect.then(|| LeaseSettings {
             duration: args.lease_duration,
             renew_deadline: args.lease_renew_deadline,
@@ -126,6 +128,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
                 .admin_addr
                 .or_else(|| args.original.admin_addr())
                 .unwrap_or(ADMIN),
+            server,
             lease,
         };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");

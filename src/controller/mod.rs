@@ -10,6 +10,7 @@ mod events;
 pub mod gateway;
 pub mod lease;
 pub mod metrics;
+mod networks;
 pub mod preview;
 pub mod probe;
 mod queue;

@@ -25,7 +25,7 @@ use crate::{
         link::{Link, LinkObject},
         wire::Wire,
     },
-    client::from_credentials,
+    client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
@@ -129,6 +129,9 @@ pub async fn world(
     };
     let there = from_credentials(&kubeconfig, deadline).await?;
     let addresses = addresses(&target).await;
+    let networks = cluster_networks(client).await;
+    let networks = networks.context("cannot look up the networks of the cluster")?;
+    let networks = networks.networks;
     let members = match &config.local_members {
         None => Vec::new(),
         Some(selector) => list(&Api::all(client.clone()), Some(&selector.query())).await?,
@@ -196,6 +199,7 @@ pub async fn world(
         )),
         members: Some(objects(members)),
         links: Some(links),
+        networks: Some(networks),
         foreign: BTreeMap::new(),
         config,
     };

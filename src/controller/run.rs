@@ -1,6 +1,6 @@
 //! Wiring: starts the parts of the controller, and ends them in the right order.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, bail};
 use kube::Client;
@@ -13,6 +13,7 @@ use super::{
     engine::{self, Health, Settings},
     lease::{self, Fence, LeaseSettings},
     metrics::Metrics,
+    networks,
 };
 
 /// What `run-controller` is told.
@@ -21,6 +22,8 @@ pub struct Options {
     pub settings: Settings,
     /// Where `/metrics`, `/ready`, `/live` and `/ping` are served.
     pub admin: SocketAddr,
+    /// Where the client finds the API server, if it goes by an address.
+    pub server: Option<IpAddr>,
     /// The lease to hold before anything is written; `None`: this is the only replica.
     pub lease: Option<LeaseSettings>,
 }
@@ -33,6 +36,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     let Options {
         settings,
         admin,
+        server,
         lease,
     } = options;
     let metrics = Metrics::new();
@@ -48,7 +52,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     ));
     let (outbox, inbox) = engine::local_channel();
     let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox);
-    drop(outbox);
+    watches.spawn(networks::run(client.clone(), server, outbox));
     let (elect, elected) = oneshot::channel();
     let writer = Writer {
         client: client.clone(),

@@ -90,6 +90,8 @@ pub struct Options {
     pub copied_annotations: Vec<String>,
     /// Labels that mirrors get though other tools act on them.
     pub copied_labels: Vec<String>,
+    /// Networks that the addresses of the gateway have to be in; none for all that are not refused anyway.
+    pub gateway_networks: Vec<String>,
     /// Whether headless Services are mirrored as headless; without it the controller's default holds.
     pub headless_services: bool,
     /// Label selector of the source cluster's namespaces that it may mirror into; `None` for all that are not protected.
@@ -194,6 +196,7 @@ fn link_resource(target: &Target, options: &Options) -> Link {
     for (key, rules) in [
         (labels::COPIED_ANNOTATIONS, &options.copied_annotations),
         (labels::COPIED_LABELS, &options.copied_labels),
+        (labels::GATEWAY_NETWORKS, &options.gateway_networks),
     ] {
         if !rules.is_empty() {
             annotations.insert(key.to_owned(), rules.join(","));
@@ -253,6 +256,7 @@ mod tests {
             exclude_labels: Vec::new(),
             copied_annotations: Vec::new(),
             copied_labels: Vec::new(),
+            gateway_networks: Vec::new(),
             headless_services: false,
             allowed_namespaces: None,
             federation: Federation::Any,
@@ -333,6 +337,7 @@ mod tests {
                 exclude_labels: vec!["b".into(), "c".into()],
                 copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
                 copied_labels: vec!["g".into()],
+                gateway_networks: vec!["192.0.2.0/24".into(), "::1".into()],
                 headless_services: true,
                 allowed_namespaces: Some("team in (a,b)".into()),
                 federation: Federation::LocalMembers,
@@ -350,6 +355,7 @@ mod tests {
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
             multicluster.linkerd.io/federation: local-members
+            multicluster.linkerd.io/gateway-networks: 192.0.2.0/24,::1
             multicluster.linkerd.io/headless-services: enabled
           name: east
           namespace: linkerd-multicluster

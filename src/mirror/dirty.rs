@@ -4,7 +4,7 @@
 //! What was and what is count both: for a change of an object, ask with the state before and with the state
 //! after; for a change of a Link, ask before and after the change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     export::member,
@@ -15,6 +15,7 @@ use super::{
     names::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name, without_suffix,
     },
+    networks::{ClusterNetworks, Refused},
     store::{Grouped as _, Objects},
     world::{Remote, World},
 };
@@ -207,6 +208,24 @@ impl World {
         // Who would like the name of its probe Service comes after it, or first again.
         keys.extend(self.claimants(&self.config.namespace, &probe_name(link)));
         once_each(keys)
+    }
+
+    /// Takes in the networks of this cluster. Keys that they concern: of the clusters whose gateways have addresses that
+    /// are refused from now on, or not any more.
+    pub fn change_networks(&mut self, now: ClusterNetworks) -> Vec<Key> {
+        let refused = |world: &Self| -> BTreeMap<String, Vec<Refused>> {
+            let links = world.active();
+            links
+                .map(|(target, _)| (target.cluster.clone(), world.refused(&target.link)))
+                .collect()
+        };
+        let before = refused(self);
+        self.networks = Some(now);
+        let changed = refused(self).into_iter();
+        let keys = changed
+            .filter(|(cluster, refused)| before.get(cluster) != Some(refused))
+            .flat_map(|(cluster, _)| self.keys_of_cluster(&cluster));
+        once_each(keys.collect())
     }
 
     /// Whether a Link may have named any cluster.

@@ -2,14 +2,15 @@
 
 mod hosts;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use serde_json::json;
 
 pub(super) use self::hosts::{Host, by_host};
 use super::{
     metadata::{Dress, sign},
-    plan::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
+    networks::{Refused, refused_message},
+    plan::{Kind, Object, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
     wanted::Wanted,
     world::World,
@@ -181,11 +182,25 @@ pub(super) struct Through<'a> {
     pub(super) port: u16,
     /// Identity that its proxies have; may be empty.
     pub(super) identity: &'a str,
-    pub(super) addresses: &'a [IpAddr],
+    /// May be none, where all are refused.
+    pub(super) addresses: Cow<'a, [IpAddr]>,
+    /// Those that are not used.
+    pub(super) refused: Vec<Refused>,
     /// Whether the gateway takes traffic.
     pub(super) ready: bool,
     /// Whether the remote Service has anything behind it: if not, neither has the mirror.
     pub(super) backed: bool,
+}
+
+impl Through<'_> {
+    /// What is wrong where no address is left.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        self.addresses.is_empty().then(|| {
+            let refused = refused_message(&self.refused);
+            let message = format!("Failed to get gateway address: {refused}");
+            Problem::new(Reason::Error, message)
+        })
+    }
 }
 
 /// The slices of a gateway-mode mirror, one per address family of the gateway.
@@ -209,7 +224,7 @@ pub(super) fn through_gateway<'a>(
         })
         .collect();
     let backed = through.backed && !ports.is_empty();
-    families(through.addresses)
+    families(&through.addresses)
         .map(|(suffix, address_type, addresses)| {
             let endpoints = if backed {
                 addresses

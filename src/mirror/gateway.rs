@@ -2,7 +2,7 @@
 //!
 //! Its slice carries the gateway's identity: that is what makes Linkerd's proxy speak mTLS to it.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
 
 use super::{
     claims::{Claim, Holder},
@@ -10,6 +10,7 @@ use super::{
     metadata::{Dress, is_managed},
     mirrors::stand,
     names::{fits, probe_name},
+    networks::Reach,
     plan::{Plan, Write},
     service::{self, Desired},
     target::{Gateway, Probe, Target},
@@ -26,7 +27,7 @@ pub(super) struct Wish<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
     probe: &'a Probe,
-    addresses: Option<&'a [IpAddr]>,
+    reach: Option<Reach<'a>>,
 }
 
 /// What the probe Service of a Link should be made of, if there should be one.
@@ -38,7 +39,7 @@ pub(super) fn wanted<'a>(world: &'a World, link: &str) -> Option<Wish<'a>> {
         target,
         gateway,
         probe,
-        addresses: entry.gateway.reachable(),
+        reach: world.reach(gateway, &entry.gateway),
     })
 }
 
@@ -96,8 +97,9 @@ impl Wish<'_> {
         let mut desired = service::build(namespace, namespace, &name, dress, &ports, false);
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
         let slices = self
-            .addresses
-            .map(|addresses| self.slices(&desired, addresses));
+            .reach
+            .as_ref()
+            .map(|reach| self.slices(&desired, reach));
         let present = world.local_probe_slices(link);
         stand(
             world,
@@ -132,12 +134,13 @@ impl Wish<'_> {
     fn slices<'s>(
         &'s self,
         service: &'s Desired<'_>,
-        addresses: &'s [IpAddr],
+        reach: &'s Reach<'_>,
     ) -> Vec<DesiredSlice<'s>> {
         let through = Through {
             port: self.probe.port,
             identity: &self.gateway.identity,
-            addresses,
+            addresses: Cow::Borrowed(&reach.addresses),
+            refused: Vec::new(),
             ready: true,
             backed: true,
         };

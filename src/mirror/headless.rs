@@ -79,7 +79,7 @@ pub(super) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Rep
     let hosts = ready_hosts(&slices);
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
-    let mut problems = Vec::new();
+    let mut problems: Vec<Problem> = through.problem().into_iter().collect();
     let mut groups: BTreeMap<&Ports<'_>, Vec<Host<'_>>> = BTreeMap::new();
     for (host, ports) in &hosts {
         match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {

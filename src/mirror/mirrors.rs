@@ -238,6 +238,8 @@ pub(super) fn plain(
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
         Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
+            // What is refused is not kept either.
+            Ok(through) if through.addresses.is_empty() => (Some(Vec::new()), through.problem()),
             // New streams look at its endpoints as soon as it says that it is in this mode.
             Ok(through) if !through.backed && context.turns_to_gateway() => {
                 return Ok(mirrored(None));

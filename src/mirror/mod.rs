@@ -22,6 +22,7 @@ mod metadata;
 mod mirrors;
 mod names;
 mod namespaces;
+mod networks;
 mod plan;
 mod policy;
 mod queries;
@@ -47,6 +48,9 @@ pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Owner, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
 pub use namespaces::{Namespace, NamespacePhase, Namespaces};
+pub use networks::{
+    ClusterNetworks, NetworkError, Reach, Refusal, Refused, networks, refusal, refused_message,
+};
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };

@@ -10,6 +10,7 @@ use self::conditions::conditions;
 use super::{
     key::Key,
     limit::{LeftOut, Limits},
+    networks::Refused,
     plan::{Reason, Report, Reported},
     world::{GatewayState, Liveness, Remote},
 };
@@ -23,6 +24,10 @@ use crate::{
 
 /// Up to so many Services are listed one by one.
 pub const LISTED: usize = 500;
+/// Type of the condition of a Link whose gateway has addresses that are not used.
+pub const GATEWAY_REFUSED: &str = "GatewayAddressRefused";
+/// Reason of that condition where no address is left.
+pub const ALL_REFUSED: &str = "AllRefused";
 /// Beyond [`LISTED`] only Services with problems are, and so many at most.
 pub const LISTED_PROBLEMS: usize = 100;
 
@@ -157,6 +162,8 @@ pub struct GatewayFacts {
     pub unprobed: Option<String>,
     /// Why its address is not known.
     pub unresolved: Option<String>,
+    /// Addresses that are not used.
+    pub refused: Vec<Refused>,
 }
 
 /// The status to write. Times are those of `previous` where nothing has changed since.
@@ -273,6 +280,7 @@ fn gateway(
             .addresses
             .iter()
             .flatten()
+            .filter(|address| !facts.refused.iter().any(|r| r.address == **address))
             .map(ToString::to_string)
             .collect(),
     }

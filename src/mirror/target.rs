@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use ipnet::IpNet;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use thiserror::Error;
@@ -10,6 +11,7 @@ use super::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
     policy::{Federation, PolicyError, allowed_namespaces},
+    networks::{NetworkError, networks},
     selector::{Selector, SelectorError},
 };
 use crate::api::{
@@ -56,6 +58,8 @@ pub struct Gateway {
     pub port: u16,
     /// TLS identity; may be empty.
     pub identity: String,
+    /// The networks that its addresses have to be in, if the Link names any.
+    pub networks: Option<Vec<IpNet>>,
     /// How it is probed; `Ok(None)` when the Link asks for no probe, `Err` says what is wrong with it.
     pub probe: Result<Option<Probe>, String>,
 }
@@ -78,9 +82,9 @@ impl Host {
             .map(str::trim)
             .filter(|item| !item.is_empty());
         let mut hosts: Vec<Self> = items
-            .map(|item| {
-                item.parse()
-                    .map_or_else(|_| Self::Name(item.to_owned()), Self::Ip)
+            .map(|item| match item.parse::<IpAddr>() {
+                Ok(address) => Self::Ip(address.to_canonical()),
+                Err(_) => Self::Name(item.to_owned()),
             })
             .collect();
         hosts.sort();
@@ -128,6 +132,9 @@ pub enum InvalidLink {
     /// An annotation that restricts the cluster is malformed.
     #[error("the annotation {0} is invalid: {1}")]
     Policy(&'static str, PolicyError),
+    /// The networks of gateways are malformed.
+    #[error("the annotation {name} is invalid: {0}", name = l::GATEWAY_NETWORKS)]
+    Networks(NetworkError),
 }
 
 /// The CRD's default for `probeSpec.failureThreshold`.
@@ -238,6 +245,10 @@ pub(super) fn is_dns_label(text: &str) -> bool {
 fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
     let spec = &link.spec;
     let hosts = Host::parse_list(&spec.gateway_address);
+    let networks = match link.annotations().get(l::GATEWAY_NETWORKS) {
+        Some(text) => networks(text).map_err(InvalidLink::Networks)?,
+        None => Vec::new(),
+    };
     if hosts.is_empty() {
         return Ok(None);
     }
@@ -248,6 +259,7 @@ fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
         hosts,
         port,
         identity,
+        networks: (!networks.is_empty()).then_some(networks),
         probe: probe(&link.name_any(), &spec.probe_spec),
     }))
 }

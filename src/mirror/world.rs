@@ -17,6 +17,7 @@ use super::{
     metadata::{Belonging, installation, is_managed},
     names::probe_name,
     namespaces::{Namespace, NamespacePhase, Namespaces},
+    networks::ClusterNetworks,
     queries::Names,
     selector::Selector,
     store::{Grouped, Objects},
@@ -63,6 +64,8 @@ pub struct World {
     pub members: Option<Objects<Service>>,
     /// Links by name; `None` until listed.
     pub links: Option<Links>,
+    /// Networks of this cluster, where no gateway is; `None` until looked up.
+    pub networks: Option<ClusterNetworks>,
     /// Slots, by namespace and name, in which a live look found a Service that is not ours.
     pub foreign: BTreeMap<(String, String), String>,
 }
@@ -85,7 +88,7 @@ pub struct Remote {
 /// What is known of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayState {
-    /// Addresses, sorted; `None` while unresolved.
+    /// Addresses, sorted, as they were resolved: [`World::reach`] says which are used. `None` while unresolved.
     pub addresses: Option<Vec<IpAddr>>,
     /// Whether it answers probes.
     pub liveness: Liveness,
@@ -157,13 +160,6 @@ fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
     left.iter().any(|left| !left.is_empty()) && left.iter().any(|left| left.names(&id()))
 }
 
-impl GatewayState {
-    /// Addresses to send traffic to; `None` while none is known. An empty answer says as little as none.
-    pub(super) fn reachable(&self) -> Option<&[IpAddr]> {
-        self.addresses.as_deref().filter(|known| !known.is_empty())
-    }
-}
-
 impl World {
     /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
     pub fn listed(
@@ -181,6 +177,7 @@ impl World {
             probe_slices: Some(Objects::default()),
             members: Some(Objects::default()),
             links: Some(Links::default()),
+            networks: Some(ClusterNetworks::default()),
             foreign: BTreeMap::new(),
         }
     }
@@ -194,6 +191,7 @@ impl World {
             && self.probe_slices.is_some()
             && self.members.is_some()
             && self.links.is_some()
+            && self.networks.is_some()
     }
 
     /// The Link in charge of a target cluster: the oldest valid one that names it.

@@ -49,6 +49,11 @@ proptest! {
     }
 
     #[test]
+    fn addresses_are_used_only_where_they_may_be(data in bytes()) {
+        properties::networks(&data);
+    }
+
+    #[test]
     fn selectors_mean_what_kubernetes_says(data in bytes()) {
         properties::selector(&data);
     }
@@ -69,11 +74,12 @@ type Holds = fn(&[u8]);
 #[test]
 fn each_seed_of_the_fuzz_targets_holds() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds");
-    let targets: [(&str, Holds); 6] = [
+    let targets: [(&str, Holds); 7] = [
         ("kubeconfig", properties::kubeconfig),
         ("link", properties::link),
         ("exclusions", properties::exclusions),
         ("names", properties::names),
+        ("networks", properties::networks),
         ("selector", properties::selector),
         ("values", properties::values),
     ];

@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use control_plane::{ControlPlane, eventually};
-use kube::ResourceExt as _;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
@@ -12,7 +15,8 @@ use crate::{
     gateways::Gateways,
     hub::{Hub, hub},
     links::{
-        apply, condition_is, condition_says, edit, in_step, mirror_is, objects, status_that, unlink,
+        apply, condition_is, condition_says, edit, in_step, links, mirror_is, objects, status_that,
+        unlink,
     },
     objects::{
         addresses, cluster_ip, delete, endpoints, export, gone, label, ports, readiness, service,
@@ -307,7 +311,13 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
     // The Service stands, so that its name resolves; only its endpoints are missing.
     services(west, "nowhere").get("web-nowhere").await.unwrap();
 
-    // Loopback is no address of an endpoint, says Kubernetes.
+    // Loopback is no address of an endpoint, says Kubernetes where the Link allows it.
+    let allowed =
+        json!({ "metadata": { "annotations": { l::GATEWAY_NETWORKS: "127.0.0.1,::1" } } });
+    links(west)
+        .patch("nowhere", &PatchParams::default(), &Patch::Merge(allowed))
+        .await
+        .unwrap();
     edit(west, "nowhere", json!({ "gatewayAddress": "localhost" })).await;
     let said = eventually("what the API server says", SOON, async || {
         let said = mirror_is(west, "nowhere", "nowhere", "web", "Error").await;
@@ -322,6 +332,11 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
     );
 
     // One that resolves is enough; a name that does not resolve next to it changes nothing.
+    let unset = json!({ "metadata": { "annotations": { l::GATEWAY_NETWORKS: null } } });
+    links(west)
+        .patch("nowhere", &PatchParams::default(), &Patch::Merge(unset))
+        .await
+        .unwrap();
     edit(
         west,
         "nowhere",

@@ -33,6 +33,7 @@ mod link_gen;
 mod links;
 mod liveness;
 mod mirroring;
+mod networks;
 mod objects;
 mod outages;
 mod ownership;

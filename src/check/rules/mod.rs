@@ -146,6 +146,7 @@ const RULES: &[Rule] = &[
     rule("no second service mirror is running for a Link", "", Error, controllers::no_second),
     rule("controller and CLI versions match", "", Warning, controllers::versions),
     rule("Links are ready", "", Error, services::ready).retried(),
+    rule("addresses of gateways are used", "", Error, services::gateway_addresses),
     rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried(),
     rule("Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule("all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints),

@@ -6,11 +6,14 @@ use super::Verdict;
 use crate::{
     api::{
         k8s::Service,
-        labels,
+        labels::{self, GATEWAY_NETWORKS},
         link::{LinkStatus, ServiceStatus},
     },
     check::facts::{Facts, LinkFacts},
-    mirror::Reason,
+    mirror::{
+        Reason,
+        status::{ALL_REFUSED, GATEWAY_REFUSED},
+    },
 };
 
 pub(super) fn ready(facts: &Facts) -> Verdict {
@@ -37,6 +40,33 @@ pub(super) fn ready(facts: &Facts) -> Verdict {
         }
     });
     Verdict::of(problems.collect())
+}
+
+pub(super) fn gateway_addresses(facts: &Facts) -> Verdict {
+    let mut links = facts.links().iter();
+    if links.all(|link| link.link.spec.gateway_address.is_empty()) {
+        return Verdict::Skip;
+    }
+    let (mut none_left, mut some_left) = (Vec::new(), Vec::new());
+    for link in facts.links() {
+        let Some((reason, message)) = link.trouble(GATEWAY_REFUSED) else {
+            continue;
+        };
+        let (problems, what) = if reason == ALL_REFUSED {
+            (&mut none_left, "no address of the gateway is used")
+        } else {
+            (&mut some_left, "some addresses of the gateway are not used")
+        };
+        problems.push(format!(
+            "{}: {what}: {message}; the annotation {GATEWAY_NETWORKS} of the Link allows networks",
+            link.cluster()
+        ));
+    }
+    if none_left.is_empty() && !some_left.is_empty() {
+        return Verdict::Warn(some_left);
+    }
+    none_left.append(&mut some_left);
+    Verdict::of(none_left)
 }
 
 pub(super) fn gateways(facts: &Facts) -> Verdict {

@@ -318,6 +318,8 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("controller and CLI versions match", |f| ours(f).images = vec!["registry.example:5000/controller:v1.2.2".into()], Level::Warning, "the controller's image is v1.2.2, this is 1.2.3"),
     ("Links are ready", |f| status(f, &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": "no answer", "lastTransitionTime": NOW}]})), Level::Error, "east: no answer"),
     ("Links are ready", |f| east(f).link.status = None, Level::Error, "east: no controller has said anything about it yet"),
+    ("addresses of gateways are used", |f| refuse(f, "AllRefused"), Level::Error, "east: no address of the gateway is used: 127.0.0.1 is a loopback address; the annotation multicluster.linkerd.io/gateway-networks of the Link allows networks"),
+    ("addresses of gateways are used", |f| refuse(f, "SomeRefused"), Level::Warning, "east: some addresses of the gateway are not used: 127.0.0.1"),
     ("probe services able to communicate with all gateway mirrors", |f| f.probes = no(), Level::Error, "east: cannot list probe Services: refused"),
     ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: its probe Service is not there"),
     ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "more than one probe Service"),
@@ -365,6 +367,14 @@ fn expire(facts: &mut Facts, at: &str) {
         expiry,
         ..Credentials::default()
     }));
+}
+
+fn refuse(facts: &mut Facts, reason: &str) {
+    let condition = json!({
+        "type": "GatewayAddressRefused", "status": "True", "reason": reason,
+        "message": "127.0.0.1 is a loopback address", "lastTransitionTime": NOW,
+    });
+    status(facts, &json!({ "conditions": [condition] }));
 }
 
 fn permit(facts: &mut Facts, rule: AccessRule) {
@@ -454,6 +464,9 @@ fn what_does_not_apply_is_not_mentioned() {
             "probe services able to communicate with all gateway mirrors",
             |f| east(f).link.spec.gateway_address.clear(),
         ),
+        ("addresses of gateways are used", |f| {
+            east(f).link.spec.gateway_address.clear();
+        }),
         ("multicluster extension proxies are up-to-date", |f| {
             f.pods = no();
         }),

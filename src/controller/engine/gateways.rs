@@ -163,6 +163,7 @@ impl Engine {
             latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
             unprobed: wanted.probe.as_ref().err().cloned(),
             unresolved: None,
+            refused: Vec::new(),
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));

@@ -24,8 +24,8 @@ use crate::{
         watch::{Change, Contact, Listener, Watched, watch},
     },
     mirror::{
-        self, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Namespaces, Objects,
-        Selector,
+        self, ClusterNetworks, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Namespaces,
+        Objects, Selector,
     },
 };
 
@@ -39,6 +39,8 @@ pub(in crate::controller) enum Local {
     Members(Change<Service>),
     Links(Change<LinkObject>),
     Secrets(Change<Secret>),
+    /// The networks of the cluster, where no gateway is.
+    Networks(ClusterNetworks),
     /// A watch that had failed works again.
     Recovered,
 }
@@ -280,6 +282,12 @@ impl Engine {
             }
             Local::Links(change) => self.links_changed(change),
             Local::Recovered => self.queue.hurry(),
+            Local::Networks(networks) => {
+                keys.extend(world.change_networks(networks));
+                for state in self.links.values_mut() {
+                    state.status.touch();
+                }
+            }
             Local::Secrets(change) => {
                 let changed = match &change {
                     Change::List { .. } => None,

@@ -179,6 +179,9 @@ impl Engine {
             }
             let entry = self.world.links.as_ref().and_then(|links| links.get(name));
             state.facts.listed = entry.and_then(|entry| entry.listed.clone());
+            if let Some(gateway) = &mut state.facts.gateway {
+                gateway.refused = self.world.refused(name);
+            }
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
             let wall = clock::now();
             state.look(wall);

@@ -24,7 +24,8 @@ fn through(addresses: &[IpAddr], ready: bool, backed: bool) -> Through<'_> {
     Through {
         port: target("east").gateway.unwrap().port,
         identity: "identity",
-        addresses,
+        addresses: Cow::Borrowed(addresses),
+        refused: Vec::new(),
         ready,
         backed,
     }

@@ -7,6 +7,7 @@ use super::{
         endpoints::{self, Through},
         export::Mode,
         metadata::{Owner, is_managed, owner},
+        networks::Reach,
         plan::{Problem, Reason, Write},
         service::{self, Desired},
         target::Target,
@@ -61,7 +62,7 @@ impl<'a> Context<'a> {
         let Some(gateway) = &self.target.gateway else {
             return error("Failed to get gateway address: the Link has no gateway");
         };
-        let Some(addresses) = self.gateway.reachable() else {
+        let Some(Reach { addresses, refused }) = self.world.reach(gateway, self.gateway) else {
             return error("Failed to get gateway address: no address of the gateway is known");
         };
         let slices = self.remote.slices_of(self.namespace, self.remote_name());
@@ -77,8 +78,9 @@ impl<'a> Context<'a> {
         Ok(Through {
             port: gateway.port,
             identity: &gateway.identity,
+            ready: ready && !addresses.is_empty(),
             addresses,
-            ready,
+            refused,
             backed,
         })
     }

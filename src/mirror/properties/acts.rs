@@ -44,6 +44,8 @@ pub(super) enum Act {
     Link(usize, Option<LinkMade>),
     /// A gateway resolves, or answers, or not.
     Gateway(usize, Addresses, Liveness),
+    /// The usual gateway comes to be in the Service range of the cluster, or not any more.
+    Networks(bool),
     /// The limit leaves Services out, or some of their slices, or neither any more.
     Limit(usize, Limited),
     /// The watches of a target cluster are refused for a while; then they list.
@@ -108,6 +110,9 @@ pub(super) enum Addresses {
     Empty,
     V4,
     Dual,
+    /// One that is refused, and one that may be.
+    Mixed,
+    Refused,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -28,9 +28,11 @@ use crate::{
         k8s::{EndpointSlice, Service},
         map::Map,
     },
-    mirror::{GatewayState, Key, RemoteRef, Report, World},
+    mirror::{ClusterNetworks, GatewayState, Key, RemoteRef, Report, World},
 };
 
+/// An address that is refused.
+const LOOPBACK: &str = "127.0.0.1";
 /// Pieces of work after which a controller that is left alone must have come to rest.
 const PATIENCE: usize = 3_000;
 
@@ -157,10 +159,21 @@ impl Lab {
                         Addresses::Empty => Some(Vec::new()),
                         Addresses::V4 => Some(vec![ip(GATEWAY)]),
                         Addresses::Dual => Some(vec![ip(GATEWAY), ip("2001:db8::1")]),
+                        Addresses::Mixed => Some(vec![ip(LOOPBACK), ip(GATEWAY)]),
+                        Addresses::Refused => Some(vec![ip(LOOPBACK)]),
                     },
                     liveness: *liveness,
                 };
                 self.gateway(LINK_NAMES[*link], state);
+            }
+            Act::Networks(refuses) => {
+                let range = refuses.then(|| ip(GATEWAY).into());
+                let networks = ClusterNetworks {
+                    services: range.into_iter().collect(),
+                    ..ClusterNetworks::default()
+                };
+                let keys = self.world.change_networks(networks);
+                self.mark(keys);
             }
             Act::Limit(link, limited) => self.limit(LINK_NAMES[*link], *limited),
             Act::Refused(link) => self.list_again(LINK_NAMES[*link]),

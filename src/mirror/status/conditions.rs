@@ -5,12 +5,13 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Exceeded, Expiry, Facts};
+use super::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED};
 use crate::{
     hint::in_brief,
     mirror::{
         Liveness,
         expiry::{self, Stage},
+        networks::refused_message,
     },
 };
 
@@ -60,6 +61,16 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
                 unknown.unwrap_or_default(),
             ),
         });
+    }
+    if let Some(gateway) = facts.gateway.as_ref().filter(|g| !g.refused.is_empty()) {
+        let known = gateway.state.addresses.iter().flatten().count();
+        let reason = if gateway.refused.len() < known {
+            "SomeRefused"
+        } else {
+            ALL_REFUSED
+        };
+        let message = refused_message(&gateway.refused);
+        said.push((GATEWAY_REFUSED, "True", reason, message));
     }
     if let Some(exceeded) = facts.exceeded {
         let message = exceeded_message(exceeded);

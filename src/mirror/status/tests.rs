@@ -2,7 +2,7 @@
 
 use super::conditions::ready;
 use super::*;
-use crate::mirror::{Problem, RemoteRef};
+use crate::mirror::{Problem, Refusal, RemoteRef};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 fn said(name: &str, federated: bool, report: Report) -> Reported {
@@ -275,6 +275,44 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
         let mut told = told.conditions.into_iter();
         let told = told.find(|condition| condition.type_ == "LimitExceeded");
         assert_eq!(told.map(|condition| condition.message), message);
+    }
+}
+
+#[test]
+fn addresses_that_are_refused_are_told_and_not_shown() {
+    let (good, bad) = ("192.0.2.1", "127.0.0.1");
+    for (addresses, refused, reason) in [
+        (vec![good], vec![], None),
+        (vec![bad, good], vec![bad], Some("SomeRefused")),
+        (vec![bad], vec![bad], Some("AllRefused")),
+    ] {
+        let ip = |text: &&str| text.parse().unwrap();
+        let shown: Vec<&str> = addresses.iter().copied().filter(|a| *a == good).collect();
+        let facts = Facts {
+            gateway: Some(GatewayFacts {
+                state: GatewayState {
+                    addresses: Some(addresses.iter().map(ip).collect()),
+                    liveness: Liveness::Alive,
+                },
+                refused: refused
+                    .iter()
+                    .map(|address| Refused {
+                        address: ip(address),
+                        why: Refusal::Loopback,
+                    })
+                    .collect(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        assert_eq!(told.gateway.unwrap().addresses, shown, "{addresses:?}");
+        let mut told = told.conditions.into_iter();
+        let told = told.find(|condition| condition.type_ == GATEWAY_REFUSED);
+        assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
+        let message = told.map(|c| c.message).unwrap_or_default();
+        let expected = reason.map_or("", |_| "127.0.0.1 is a loopback address");
+        assert_eq!(message, expected);
     }
 }
 

@@ -263,6 +263,37 @@ fn a_rule_that_says_what_is_copied_can_make_a_link_invalid() {
 }
 
 #[test]
+fn networks_of_gateways_are_read_or_make_a_link_invalid() {
+    let read = |networks: Option<&str>| {
+        let mut made = link("east");
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        let key = l::GATEWAY_NETWORKS.to_owned();
+        annotations.extend(networks.map(|text| (key, text.to_owned())));
+        Target::parse(&made, false).map(|target| target.gateway.unwrap().networks)
+    };
+    let two = vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+    for (networks, expected) in [
+        (None, None),
+        (Some(""), None),
+        (Some(" , "), None),
+        (Some("10.0.0.0/8, ::1"), Some(two)),
+    ] {
+        assert_eq!(read(networks), Ok(expected), "{networks:?}");
+    }
+    let error = read(Some("10.0.0.0/8,east")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the annotation multicluster.linkerd.io/gateway-networks is invalid: \"east\" is neither an address nor a \
+         network such as 192.0.2.0/24"
+    );
+    // Addresses are those that they mean.
+    assert_eq!(
+        Host::parse_list("::ffff:192.0.2.1,192.0.2.1"),
+        [Host::Ip("192.0.2.1".parse().unwrap())]
+    );
+}
+
+#[test]
 fn services_are_watched_with_as_few_selectors_as_can_be() {
     let queries = |change| {
         let target = Target::parse(&changed(change), false).unwrap();

@@ -152,13 +152,16 @@ fn news() -> impl Strategy<Value = Act> {
         Just(Addresses::Unresolved),
         Just(Addresses::Empty),
         Just(Addresses::V4),
-        Just(Addresses::Dual)
+        Just(Addresses::Dual),
+        Just(Addresses::Mixed),
+        Just(Addresses::Refused)
     ];
     prop_oneof![
         3 => (0..LINK_NAMES.len(), addresses, liveness)
             .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
         2 => (0..LINK_NAMES.len(), limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => (0..LINK_NAMES.len()).prop_map(Act::Refused),
+        1 => any::<bool>().prop_map(Act::Networks),
     ]
 }
 

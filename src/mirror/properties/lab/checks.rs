@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{super::fixtures::LINKS, acts::Form, cluster::Cluster},
-    Lab, linkerd,
+    LOOPBACK, Lab, linkerd,
     policy::is_protected,
     watches::{is_mirror, is_probe},
 };
@@ -235,6 +235,10 @@ impl Lab {
         }
         for (about, report) in said {
             assert_eq!(self.said.get(&about), Some(&report), "of {about:?}");
+        }
+        for slice in self.cluster.slices.values() {
+            let mut addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);
+            assert!(addresses.all(|a| **a != *LOOPBACK), "{slice:?}");
         }
         let mut known = self.linkerd.clone();
         known.retain(|_, endpoints| !endpoints.is_empty());

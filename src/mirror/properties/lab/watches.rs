@@ -152,6 +152,7 @@ impl Lab {
         let mut fresh = world();
         fresh.config = self.world.config.clone();
         fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
+        fresh.networks.clone_from(&self.world.networks);
         for service in self.cluster.services.values() {
             if is_mirror(service) {
                 put(&mut fresh.mirrors, service);

@@ -1,0 +1,50 @@
+//! Looks up the networks of the local cluster, again and again: gateways may not be in them.
+
+use std::{net::IpAddr, time::Duration};
+
+use kube::Client;
+use tokio::{sync::mpsc, time::sleep};
+
+use super::{clock::jitter, engine::Local, trouble::Trouble};
+use crate::{
+    client::{cluster_networks, explain},
+    mirror::ClusterNetworks,
+};
+
+/// Time between two looks. Service ranges hardly ever change, addresses of API servers seldom.
+const EVERY: Duration = Duration::from_secs(60);
+/// Time until the next look after one that brought no answer. Until the first answer no gateway is used.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells the networks, and each change of them, until nobody listens. `server` is where the client finds the API server.
+pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<Local>) {
+    let mut told: Option<ClusterNetworks> = None;
+    let mut trouble = Trouble::new("look up the networks of the local cluster");
+    let mut refusal = Trouble::new("read ServiceCIDRs and the Service of the API server");
+    loop {
+        let looked = cluster_networks(&client).await;
+        let pause = match looked {
+            Err(error) => {
+                trouble.set(&explain(&error));
+                AGAIN
+            }
+            Ok(looked) => {
+                trouble.clear();
+                match &looked.refused {
+                    Some(error) => refusal.set(&explain(error)),
+                    None => refusal.clear(),
+                };
+                let mut networks = looked.networks;
+                networks.api_servers.extend(server);
+                if told.as_ref() != Some(&networks) {
+                    told = Some(networks.clone());
+                    if outbox.send(Local::Networks(networks)).await.is_err() {
+                        return;
+                    }
+                }
+                EVERY
+            }
+        };
+        sleep(pause + jitter(pause / 10)).await;
+    }
+}

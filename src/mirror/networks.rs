@@ -1,0 +1,231 @@
+//! Which addresses a gateway may have. Whoever writes a Link, or owns a name in it, must not lead the traffic of mirrors
+//! into this cluster's own machinery: to a Pod's own loopback, a cloud's metadata server, the API server.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use thiserror::Error;
+
+use super::{
+    selector::short,
+    target::Gateway,
+    world::{GatewayState, World},
+};
+
+/// Networks of this cluster that no gateway may be in, unless its Link names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterNetworks {
+    /// Addresses of the API server.
+    pub api_servers: BTreeSet<IpAddr>,
+    /// Where the `ClusterIP`s of Services come from, as far as that is known.
+    pub services: Vec<IpNet>,
+}
+
+/// Why an address is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// It means no machine, or this one.
+    Unspecified,
+    /// It means the machine that uses it.
+    Loopback,
+    /// It is only good on one network, such as a cloud's metadata server.
+    LinkLocal,
+    /// It means many machines.
+    Multicast,
+    /// It is this cluster's API server.
+    ApiServer,
+    /// It may be a Service of this cluster.
+    ServiceRange,
+    /// The Link allows other networks.
+    NotAllowed,
+}
+
+/// An address of a gateway that is not used, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// The address.
+    pub address: IpAddr,
+    /// Why it is not used.
+    pub why: Refusal,
+}
+
+/// The addresses of a gateway, judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach<'a> {
+    /// Those that are used. None are where all are refused.
+    pub addresses: Cow<'a, [IpAddr]>,
+    /// Those that are not.
+    pub refused: Vec<Refused>,
+}
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// It is neither an address nor a network.
+    #[error("{0:?} is neither an address nor a network such as 192.0.2.0/24")]
+    NoNetwork(String),
+    /// It has bits beyond its prefix.
+    #[error("{0} is not the first address of its network, which is {1}")]
+    HostBits(IpNet, IpNet),
+}
+
+/// What is refused in every cluster.
+const RESERVED: [(Refusal, IpNet); 9] = [
+    (Refusal::Unspecified, v4([0, 0, 0, 0], 8)),
+    (Refusal::Unspecified, v6(Ipv6Addr::UNSPECIFIED, 128)),
+    (Refusal::Loopback, v4([127, 0, 0, 0], 8)),
+    (Refusal::Loopback, v6(Ipv6Addr::LOCALHOST, 128)),
+    (Refusal::LinkLocal, v4([169, 254, 0, 0], 16)),
+    (Refusal::LinkLocal, v6(segment(0xfe80), 10)),
+    (Refusal::Multicast, v4([224, 0, 0, 0], 4)),
+    (Refusal::Multicast, v6(segment(0xff00), 8)),
+    (Refusal::Multicast, v4([255, 255, 255, 255], 32)),
+];
+
+const fn v4(first: [u8; 4], prefix: u8) -> IpNet {
+    let [a, b, c, d] = first;
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
+}
+
+const fn v6(first: Ipv6Addr, prefix: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(first, prefix))
+}
+
+const fn segment(first: u16) -> Ipv6Addr {
+    Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)
+}
+
+/// Addresses that a translator makes IPv4 of (RFC 6052).
+const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+
+/// Reads networks that are joined by commas. Blank ones are dropped; an address is a network of its own.
+pub fn networks(text: &str) -> Result<Vec<IpNet>, NetworkError> {
+    let items = text.split(',').map(str::trim);
+    items.filter(|item| !item.is_empty()).map(network).collect()
+}
+
+fn network(text: &str) -> Result<IpNet, NetworkError> {
+    let network: IpNet = text
+        .parse()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| NetworkError::NoNetwork(short(text)))?;
+    if network == network.trunc() {
+        Ok(network)
+    } else {
+        Err(NetworkError::HostBits(network, network.trunc()))
+    }
+}
+
+/// Why a gateway may not have this address; `None` if it may. `allowed` are the networks that the Link names, if it names
+/// any: then it is within these. What is refused otherwise needs one that has nothing else: `0.0.0.0/0` allows no loopback.
+pub fn refusal(
+    address: IpAddr,
+    allowed: Option<&[IpNet]>,
+    cluster: &ClusterNetworks,
+) -> Option<Refusal> {
+    let address = address.to_canonical();
+    let within: Vec<&IpNet> = allowed.map_or_else(Vec::new, |allowed| {
+        allowed
+            .iter()
+            .filter(|net| net.contains(&address))
+            .collect()
+    });
+    if allowed.is_some() && within.is_empty() {
+        return Some(Refusal::NotAllowed);
+    }
+    let meant = translated(address).unwrap_or(address);
+    let api_servers = cluster.api_servers.iter();
+    let api_servers = api_servers.map(|own| (Refusal::ApiServer, IpNet::from(own.to_canonical())));
+    let services = cluster.services.iter();
+    let services = services.map(|range| (Refusal::ServiceRange, *range));
+    let mut refused = (RESERVED.into_iter().chain(api_servers).chain(services))
+        .filter(|(_, range)| range.contains(&meant) || range.contains(&address))
+        .filter(|(_, range)| !within.iter().any(|net| range.contains(*net)));
+    refused.next().map(|(why, _)| why)
+}
+
+/// The IPv4 address that a translator makes of an IPv6 one.
+fn translated(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address else {
+        return None;
+    };
+    let [start @ .., high, low] = address.segments();
+    let [a, b] = high.to_be_bytes();
+    let [c, d] = low.to_be_bytes();
+    (start == TRANSLATED).then(|| IpAddr::from([a, b, c, d]))
+}
+
+impl Refusal {
+    /// Ends a sentence that begins with the address.
+    fn because(self) -> &'static str {
+        match self {
+            Self::Unspecified => "is no address of a machine",
+            Self::Loopback => "is a loopback address",
+            Self::LinkLocal => "is a link-local address",
+            Self::Multicast => "is a multicast or broadcast address",
+            Self::ApiServer => "is this cluster's API server",
+            Self::ServiceRange => "is in this cluster's Service range",
+            Self::NotAllowed => "is in none of the networks that the Link allows",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.address, self.why.because())
+    }
+}
+
+/// What is said of refused addresses; a name may have many.
+pub fn refused_message(refused: &[Refused]) -> String {
+    const TOLD: usize = 5;
+    let mut told: Vec<String> = refused.iter().take(TOLD).map(ToString::to_string).collect();
+    if refused.len() > TOLD {
+        told.push(format!("and {} more", refused.len() - TOLD));
+    }
+    told.join("; ")
+}
+
+impl World {
+    /// The addresses of a gateway, judged; `None` while none is known.
+    pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
+        let known = state.addresses.as_deref();
+        let known = known.filter(|known| !known.is_empty())?; // an empty answer says as little as none
+        let none = ClusterNetworks::default();
+        let cluster = self.networks.as_ref().unwrap_or(&none);
+        let why = |address: &IpAddr| refusal(*address, gateway.networks.as_deref(), cluster);
+        let refused: Vec<Refused> = known
+            .iter()
+            .filter_map(|address| {
+                why(address).map(|why| Refused {
+                    address: *address,
+                    why,
+                })
+            })
+            .collect();
+        let addresses = if refused.is_empty() {
+            Cow::Borrowed(known)
+        } else {
+            let used = known.iter().filter(|address| why(address).is_none());
+            Cow::Owned(used.copied().collect())
+        };
+        Some(Reach { addresses, refused })
+    }
+
+    /// The addresses of a Link's gateway that are refused.
+    pub fn refused(&self, link: &str) -> Vec<Refused> {
+        let reach = self.probe_link(link).and_then(|(target, entry)| {
+            let gateway = target.gateway.as_ref()?;
+            self.reach(gateway, &entry.gateway)
+        });
+        reach.map(|reach| reach.refused).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

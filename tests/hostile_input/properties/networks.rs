@@ -1,0 +1,148 @@
+//! Addresses of gateways, and the networks that a Link allows.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use linkerd_mc::{
+    api::labels as l,
+    mirror::{
+        ClusterNetworks, Key, Object, Refused, Target, Write, networks as read, plan,
+        refused_message,
+    },
+};
+use serde_json::{Map, json};
+
+use super::{
+    draw::{Draw, is_one_line},
+    worlds::{self, NS},
+};
+
+const ADDRESSES: [&str; 17] = [
+    "192.0.2.1",
+    "10.0.0.1",
+    "10.96.0.1",
+    "10.96.7.7",
+    "127.0.0.1",
+    "127.9.9.9",
+    "0.0.0.0",
+    "169.254.169.254",
+    "224.0.0.1",
+    "255.255.255.255",
+    "2001:db8::1",
+    "::1",
+    "::",
+    "fe80::1",
+    "ff02::1",
+    "::ffff:127.0.0.1",
+    "64:ff9b::7f00:1",
+];
+const NETWORKS: [&str; 16] = [
+    "",
+    " ",
+    "0.0.0.0/0",
+    "::/0",
+    "192.0.2.0/24",
+    "10.0.0.0/8",
+    "10.96.0.0/12",
+    "10.96.0.1",
+    "127.0.0.0/8",
+    "127.0.0.1",
+    "126.0.0.0/7",
+    "::1",
+    "::ffff:0:0/96",
+    "10.0.0.1/8",
+    "east",
+    ",",
+];
+
+/// No slice has an address that is refused; one that is not refused is in the slices; and all that are left out are told.
+pub fn networks(data: &[u8]) {
+    let mut draw = Draw(data);
+    let allowed: Vec<String> = (0..draw.below(4)).map(|_| draw.text(&NETWORKS)).collect();
+    let known: Vec<IpAddr> = (0..draw.below(4)).map(|_| address(&mut draw)).collect();
+    let cluster = ClusterNetworks {
+        api_servers: [IpAddr::from([10, 96, 0, 1])].into(),
+        services: read("10.96.0.0/12").unwrap(),
+    };
+    let mut link = worlds::link("east", &json!({}));
+    link["metadata"]["annotations"] = json!({ l::GATEWAY_NETWORKS: allowed.join(",") });
+    let target = match Target::parse(&serde_json::from_value(link).unwrap(), false) {
+        Ok(target) => target,
+        Err(error) => {
+            is_one_line(&error.to_string());
+            assert!(read(&allowed.join(",")).is_err(), "{allowed:?}");
+            return;
+        }
+    };
+    let allows = target.gateway.as_ref().unwrap().networks.is_some();
+
+    let mut world = worlds::empty();
+    world.networks = Some(cluster);
+    let labels = Map::from_iter([(l::EXPORTED.to_owned(), "true".into())]);
+    let service = worlds::service(NS, "web", false, &labels, &Map::new());
+    worlds::add(
+        &mut world,
+        target,
+        vec![service],
+        vec![worlds::slice(NS, "web", None)],
+    );
+    let links = world.links.as_mut().unwrap();
+    links.get_mut("east").unwrap().gateway.addresses = Some(known.clone());
+
+    let refused = world.refused("east");
+    for key in [Key::mirror("east", NS, "web"), Key::probe("east")] {
+        let mut used = Vec::new();
+        for write in plan(&world, &key).writes {
+            if let Write::Create(Object::EndpointSlice(slice)) = write {
+                let endpoints = slice.endpoints.iter().flat_map(|e| &e.addresses);
+                used.extend(endpoints.map(|text| text.parse::<IpAddr>().unwrap()));
+            }
+        }
+        for address in &used {
+            assert!(!refused.iter().any(|r| r.address == *address), "{address}");
+            assert!(allows || !is_special(*address), "{address}");
+        }
+        let left = |address: &&IpAddr| refused.iter().any(|r| r.address == **address);
+        let expected = known.iter().filter(|address| !left(address)).count();
+        assert_eq!(used.len(), expected, "{known:?} {refused:?}");
+    }
+    for address in refused.iter().map(|Refused { address, .. }| address) {
+        assert!(allows || is_special(*address), "{address} is refused");
+    }
+    if !refused.is_empty() {
+        is_one_line(&refused_message(&refused));
+    }
+}
+
+/// One of the usual ones, or any.
+fn address(draw: &mut Draw<'_>) -> IpAddr {
+    match draw.below(4) {
+        0 => IpAddr::from([(); 4].map(|()| draw.byte())),
+        1 => IpAddr::from([(); 16].map(|()| draw.byte())),
+        _ => draw.pick(&ADDRESSES).parse().unwrap(),
+    }
+}
+
+/// What is refused where a Link allows nothing by name, in the words of the standard library.
+fn is_special(address: IpAddr) -> bool {
+    let special = |v4: Ipv4Addr| {
+        let [a, b, ..] = v4.octets();
+        v4.is_loopback()
+            || v4.is_link_local()
+            || v4.is_multicast()
+            || v4.is_broadcast()
+            || a == 0
+            || (a == 10 && (96..112).contains(&b))
+    };
+    match address.to_canonical() {
+        IpAddr::V4(v4) => special(v4),
+        IpAddr::V6(v6) => {
+            let translated = v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
+            let [.., high, low] = v6.segments();
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+                || (Ipv6Addr::is_unicast_link_local(&v6))
+                || (translated && special((u32::from(high) << 16 | u32::from(low)).into()))
+        }
+    }
+}
