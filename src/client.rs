@@ -20,7 +20,7 @@ use kube::{
 pub use self::bounds::Size;
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, fingerprint, from_credentials,
-    token_claims, token_fingerprint, watcher_from_credentials,
+    insecure_tls, token_claims, token_fingerprint, watcher_from_credentials,
 };
 pub use self::multiplexed::multiplexed;
 pub use self::networks::{Looked, cluster_networks, server_address};

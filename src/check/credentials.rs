@@ -5,7 +5,10 @@
 use jiff::Timestamp;
 
 use super::facts::{Credentials, Destination, Known, LinkFacts};
-use crate::mirror::expiry;
+use crate::mirror::{
+    expiry,
+    tls::{INSECURE_TLS, InsecureTls},
+};
 
 /// Everything that is wrong, with what helps. The remedy of the first helps against what follows, too.
 ///
@@ -18,6 +21,7 @@ pub fn problems(
     let (own, theirs) = (own(link), destination.as_ref().ok());
     let told = || expiring_condition(link);
     let mut found = Vec::new();
+    found.extend(insecure(link));
     found.extend(theirs.and_then(|theirs| missing(link, theirs)));
     found.extend(own.map_or_else(told, |own| expiring(link, own, now)));
     if let Some(theirs) = theirs {
@@ -32,6 +36,14 @@ pub fn problems(
 /// What the Link's own Secret holds, as far as that is known.
 pub(super) fn own(link: &LinkFacts) -> Option<&Credentials> {
     link.credentials.as_ref()?.as_ref().ok()
+}
+
+/// The connection is not safe. Those who may not read Secrets go by the words of the controller.
+pub(super) fn insecure(link: &LinkFacts) -> Option<String> {
+    match own(link) {
+        Some(own) => own.insecure.map(InsecureTls::problem),
+        None => Some(link.trouble(INSECURE_TLS)?.1.to_owned()),
+    }
 }
 
 /// The token of the Link's own Secret is about to expire, or has.
@@ -156,6 +168,33 @@ mod tests {
     fn nothing_is_said_of_credentials_that_are_well() {
         let (link, theirs) = with(Some("a"), "a");
         assert_eq!(found(&link, &Ok(theirs)), Some(vec![]));
+    }
+
+    #[test]
+    fn connection_that_is_not_safe_is_told_first_also_to_those_who_may_not_read_secrets() {
+        let (mut link, theirs) = with(Some("a"), "b");
+        let theirs = Ok(theirs);
+        let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
+        own.insecure = Some(InsecureTls::Unverified);
+        let told = problems(&link, &theirs, time(NOW)).unwrap();
+        assert_eq!(told[0], InsecureTls::Unverified.problem());
+        assert_eq!(told.len(), 2);
+        // What the Secret says is newer than what the controller said.
+        let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
+        let told = |status: &serde_json::Value, credentials| {
+            let mut link = super::super::state::tests::link("east", status);
+            link.credentials = credentials;
+            insecure(&link)
+        };
+        let safe = || Some(Ok(Credentials::default()));
+        let refused = || Some(Err("forbidden".to_owned()));
+        assert_eq!(told(&status("True"), safe()), None);
+        assert_eq!(
+            told(&status("True"), refused()).as_deref(),
+            Some("not safe")
+        );
+        assert_eq!(told(&status("True"), None).as_deref(), Some("not safe"));
+        assert_eq!(told(&status("False"), None), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
     },
     client::Identity,
+    mirror::tls::InsecureTls,
 };
 
 /// Something that was asked for: found out, or why not.
@@ -100,6 +101,8 @@ pub struct Credentials {
     pub expiry: Option<Timestamp>,
     /// The start of the SHA-256 of its token.
     pub token: Option<String>,
+    /// Why the connection that it leads to is not safe, if it is not.
+    pub insecure: Option<InsecureTls>,
 }
 
 /// What Linkerd's destination controller knows of target clusters: it reads credentials when it starts.

@@ -20,7 +20,7 @@ use crate::{
         link::{Link, LinkObject, LinkerdConfig},
     },
     client::{
-        Access, Identity, build, credentials_expiry, credentials_identity, explain,
+        Access, Identity, build, credentials_expiry, credentials_identity, explain, insecure_tls,
         token_fingerprint,
     },
     manifests::yaml,
@@ -132,12 +132,14 @@ async fn link_facts(source: &Source, depth: Depth, object: LinkObject) -> LinkFa
             let identity = credentials_identity(&kubeconfig).await;
             let expiry = credentials_expiry(&kubeconfig);
             let token = token_fingerprint(&kubeconfig);
+            let insecure = insecure_tls(&kubeconfig);
             facts.credentials = Some(
                 identity
                     .map(|identity| Credentials {
                         identity,
                         expiry,
                         token,
+                        insecure,
                     })
                     .map_err(|error| error.to_string()),
             );

@@ -229,8 +229,7 @@ pub(crate) mod tests {
             unreadable: None,
             credentials: Some(Ok(Credentials {
                 identity,
-                expiry: None,
-                token: None,
+                ..Credentials::default()
             })),
             ..link(cluster, &status)
         }

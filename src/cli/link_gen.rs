@@ -83,6 +83,10 @@ pub(crate) struct LinkArgs {
     /// Address of the target's API server as the source cluster reaches it [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = server_address)]
     api_server_address: Option<String>,
+    /// Link although the target's API server is not spoken to by verified TLS: http://, or insecure-skip-tls-verify in
+    /// the kubeconfig. Who is on the way can take the token, and say what is mirrored
+    #[arg(long)]
+    insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
@@ -273,7 +277,20 @@ fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
     if let Some(address) = &args.api_server_address {
         context.cluster.server.clone_from(address);
     }
-    Ok(context)
+    match context.cluster.insecure_tls() {
+        Some(insecure) if !args.insecure_target_tls => Err(fail(
+            insecure.what(),
+            format!("{}; --insecure-target-tls links anyway", insecure.remedy()),
+        )),
+        Some(insecure) => {
+            output::warning(&format!(
+                "{}: who is on the way can take the token, and say what is mirrored; `check` fails for this link",
+                insecure.what()
+            ));
+            Ok(context)
+        }
+        None => Ok(context),
+    }
 }
 
 async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {

@@ -12,6 +12,7 @@ use kube::{
 };
 
 use super::{Identity, Size, build, check, multiplexed, token};
+use crate::mirror::tls::InsecureTls;
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -80,6 +81,14 @@ async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
 pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
+}
+
+/// Why the connection that a credentials Secret leads to is not safe; `None` if it is, or there is none.
+pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
+    let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
+    let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
+    let skips = cluster.insecure_skip_tls_verify == Some(true);
+    InsecureTls::of(cluster.server.as_deref().unwrap_or_default(), skips)
 }
 
 /// What a token says of itself: the claims of a JWT, which is not verified.
@@ -363,6 +372,27 @@ users:
                 .map(drop);
             assert_eq!(client, Ok(()), "{fields}");
         }
+    }
+
+    #[test]
+    fn connection_is_judged_by_what_the_current_context_says() {
+        for (cluster, expected) in [
+            (SERVER.to_owned(), None),
+            (
+                format!("{SERVER}, insecure-skip-tls-verify: true"),
+                Some(InsecureTls::Unverified),
+            ),
+            (format!("{SERVER}, insecure-skip-tls-verify: false"), None),
+            (
+                "server: 'http://192.0.2.1'".to_owned(),
+                Some(InsecureTls::Plain),
+            ),
+            (String::new(), None),
+        ] {
+            let found = insecure_tls(kubeconfig(&cluster, "token: s3cret").as_bytes());
+            assert_eq!(found, expected, "{cluster}");
+        }
+        assert_eq!(insecure_tls(b"no kubeconfig"), None);
     }
 
     #[tokio::test]

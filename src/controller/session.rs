@@ -26,8 +26,8 @@ use crate::{
         map::Map,
         wire::{Kept, Wire},
     },
-    client::{Size, credentials_expiry, watcher_from_credentials},
-    mirror::{Budget, Grouped as _, LeftOut, Limit, Limits, Names},
+    client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
+    mirror::{Budget, Grouped as _, LeftOut, Limit, Limits, Names, tls::InsecureTls},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -54,8 +54,9 @@ pub(super) struct Shared {
 
 /// What a session reports.
 pub(super) enum Report {
-    /// The credentials are good for a client, until their token expires, if it does. Says nothing about the cluster.
-    Client(Client, Option<Timestamp>),
+    /// The credentials are good for a client, until their token expires, if it does; and whether the connection is safe.
+    /// Says nothing about the cluster.
+    Client(Client, Option<Timestamp>, Option<InsecureTls>),
     /// The credentials are good for nothing.
     Unusable(String),
     /// One of the things that the session does meets the cluster, or trouble.
@@ -81,6 +82,8 @@ pub(super) struct Session {
     pub(super) expires: Option<Timestamp>,
     /// Bytes of what it has taken in.
     pub(super) bytes: Budget,
+    /// Why the connection is not safe, once that is known, and if it is not.
+    pub(super) insecure: Option<InsecureTls>,
     stop: CancellationToken,
     custom: latest::Sender<Followed>,
 }
@@ -137,6 +140,7 @@ impl Session {
             client: None,
             expires: None,
             bytes,
+            insecure: None,
             stop,
             custom,
         }
@@ -191,7 +195,9 @@ async fn run(
         }
     };
     let expires = credentials_expiry(&spec.kubeconfig);
-    reporter.tell(Report::Client(client.clone(), expires)).await;
+    let insecure = insecure_tls(&spec.kubeconfig);
+    let usable = Report::Client(client.clone(), expires, insecure);
+    reporter.tell(usable).await;
     let (recovered, seen) = latest::channel(0);
     let limits = spec.limits;
     let services = spec.services.iter().enumerate().map(|(index, selector)| {

@@ -7,7 +7,10 @@ use kube::config::Kubeconfig;
 use serde::Serialize;
 
 use super::yaml;
-use crate::hint::{HintExt as _, fail};
+use crate::{
+    hint::{HintExt as _, fail},
+    mirror::tls::InsecureTls,
+};
 
 /// Text that no log, error or `Debug` shows: a token, or a kubeconfig that holds one.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,6 +52,13 @@ pub struct ClusterEntry {
     /// Proxy on the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_url: Option<String>,
+}
+
+impl ClusterEntry {
+    /// Why a connection to it is not safe; `None` if it is.
+    pub fn insecure_tls(&self) -> Option<InsecureTls> {
+        InsecureTls::of(&self.server, self.insecure_skip_tls_verify == Some(true))
+    }
 }
 
 /// One context of a kubeconfig, with all that it refers to.

@@ -31,6 +31,7 @@ mod service;
 pub mod status;
 mod store;
 mod target;
+pub mod tls;
 mod wanted;
 mod world;
 

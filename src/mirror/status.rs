@@ -12,6 +12,7 @@ use super::{
     limit::{LeftOut, Limits},
     networks::Refused,
     plan::{Reason, Report, Reported},
+    tls::InsecureTls,
     world::{GatewayState, Liveness, Remote},
 };
 use crate::{
@@ -99,6 +100,8 @@ pub struct Facts {
     pub credentials_in_use: Option<String>,
     /// When the token of the Link expires, if ever.
     pub expiry: Option<Expiry>,
+    /// Why the connection in use is not safe, if it is not.
+    pub insecure: Option<InsecureTls>,
     /// The target cluster that was listed last.
     pub listed: Option<String>,
     /// Whether all that the target cluster exports was listed and written.

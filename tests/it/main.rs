@@ -48,6 +48,7 @@ mod secrets;
 mod soak;
 mod stalls;
 mod status;
+mod tls;
 mod tools;
 mod unlink;
 mod unreadable;

@@ -136,6 +136,7 @@ const RULES: &[Rule] = &[
     rule("Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
     rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, remote::access),
     rule("remote cluster access credentials are not about to expire", "", Warning, remote::expiry),
+    rule("connections to remote clusters are encrypted and verified", "", Error, remote::tls),
     rule("remote cluster access credentials permit only what is needed", "", Warning, remote::excess),
     rule("Linkerd has the credentials of each Link", "", Error, remote::destination),
     rule("Linkerd uses the credentials that it has", "", Warning, remote::destination_is_current),

@@ -79,6 +79,14 @@ pub(super) fn expiry(facts: &Facts) -> Verdict {
     })
 }
 
+pub(super) fn tls(facts: &Facts) -> Verdict {
+    per_link(facts, |link| {
+        let known = credentials::own(link).is_some();
+        let insecure = credentials::insecure(link);
+        (known || insecure.is_some()).then(|| insecure.into_iter().collect())
+    })
+}
+
 pub(super) fn excess(facts: &Facts) -> Verdict {
     per_link(facts, |link| {
         let remote = link.remote.as_ref()?.as_ref().ok()?;

@@ -14,6 +14,7 @@ use crate::{
             LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
         },
     },
+    mirror::tls::InsecureTls,
 };
 
 const NOW: &str = "2026-11-21T12:00:00Z";
@@ -284,6 +285,9 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires on 2026-11-21 15:30 UTC; `linkerd-mc rotate"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token expired on 2026-11-21 12:00 UTC; `linkerd-mc rotate"),
     ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
+    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Level::Error, "east: requests to the target's API server are not encrypted (http://): who is on the way can take the token, and say what is mirrored; make the link again with `linkerd-mc link-gen`: --api-server-address takes one that begins with https://"),
+    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Level::Error, "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
+    ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: also permitted: secrets (get list)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Level::Warning, "also permitted: services (delete)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Level::Warning, "also permitted: configmaps (get)"),
@@ -365,6 +369,13 @@ fn expire(facts: &mut Facts, at: &str) {
     let expiry = Some(at.parse().unwrap());
     east(facts).credentials = Some(Ok(Credentials {
         expiry,
+        ..Credentials::default()
+    }));
+}
+
+fn insecure(facts: &mut Facts, insecure: InsecureTls) {
+    east(facts).credentials = Some(Ok(Credentials {
+        insecure: Some(insecure),
         ..Credentials::default()
     }));
 }

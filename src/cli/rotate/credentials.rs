@@ -83,7 +83,7 @@ mod tests {
 
     fn kubeconfig(token: &str) -> String {
         format!(
-            "apiVersion: v1\nclusters:\n- {{name: c, cluster: {{server: 'https://192.0.2.1', tls-server-name: east}}}}\n\
+            "apiVersion: v1\nclusters:\n- {{name: c, cluster: {{server: 'https://192.0.2.1', tls-server-name: east, insecure-skip-tls-verify: true}}}}\n\
              users:\n- {{name: u, user: {{token: '{token}'}}}}\n"
         )
     }

@@ -91,6 +91,7 @@ impl LinkState {
         self.facts.credentials = None;
         self.facts.credentials_in_use = None;
         self.facts.expiry = None;
+        self.facts.insecure = None;
         self.facts.settled = false;
     }
 
@@ -98,20 +99,23 @@ impl LinkState {
     pub(super) fn withdraw(&mut self, metrics: &Metrics) {
         self.pending = None;
         self.rejected = None;
-        self.note_expiry(metrics);
+        self.note_credentials(metrics);
     }
 
-    /// Takes down when the token in use expires; while none is in use, the one that is tried.
-    pub(super) fn note_expiry(&mut self, metrics: &Metrics) {
+    /// Takes down when the token in use expires, and whether its connection is safe; while none is in use, of the one that
+    /// is tried.
+    pub(super) fn note_credentials(&mut self, metrics: &Metrics) {
         let tried = self.pending.as_ref().map(|pending| &pending.session);
-        let expires = self.current.as_ref().or(tried).and_then(|s| s.expires);
+        let session = self.current.as_ref().or(tried);
+        let insecure = session.and_then(|session| session.insecure);
+        let expires = session.and_then(|session| session.expires);
         metrics.credentials_expire(&self.link.name_any(), expires);
         let expiry = expires.map(|at| Expiry {
             at,
             cluster: self.link.spec.target_cluster_name.clone(),
         });
-        if self.facts.expiry != expiry {
-            self.facts.expiry = expiry;
+        if (&self.facts.expiry, self.facts.insecure) != (&expiry, insecure) {
+            (self.facts.expiry, self.facts.insecure) = (expiry, insecure);
             self.status.touch();
         }
     }

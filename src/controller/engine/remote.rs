@@ -38,13 +38,14 @@ impl Engine {
             return;
         }
         match report {
-            Report::Client(client, expires) => {
+            Report::Client(client, expires, insecure) => {
                 if let Some(pending) = &mut state.pending {
                     pending.session.client = Some(client);
                     pending.session.expires = expires;
+                    pending.session.insecure = insecure;
                 }
                 state.set_credentials(Some(Ok(())));
-                state.note_expiry(&self.metrics);
+                state.note_credentials(&self.metrics);
             }
             Report::Unusable(message) => {
                 state.set_credentials(Some(Err(("CredentialsUnusable", message))));
@@ -52,7 +53,7 @@ impl Engine {
                     .pending
                     .take()
                     .map(|pending| pending.session.spec.clone());
-                state.note_expiry(&self.metrics);
+                state.note_credentials(&self.metrics);
             }
             Report::Contact(source, contact) => {
                 let cluster = self.cluster(link);
@@ -173,7 +174,7 @@ impl Engine {
         state.current = state.pending.take().map(|pending| pending.session);
         let in_use = state.current.as_ref().map(|session| &session.spec);
         state.facts.credentials_in_use = in_use.map(|spec| fingerprint(&spec.kubeconfig));
-        state.note_expiry(&self.metrics);
+        state.note_credentials(&self.metrics);
         state.set_credentials(Some(Ok(())));
         state.take_troubles(troubles.unwrap_or_default());
         if !state.facts.settled {

@@ -12,6 +12,7 @@ use crate::{
         Liveness,
         expiry::{self, Stage},
         networks::refused_message,
+        tls::INSECURE_TLS,
     },
 };
 
@@ -30,6 +31,9 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
         let expired = Stage::of(*at, now) == Stage::Expired;
         let reason = if expired { "Expired" } else { "ExpiresSoon" };
         said.push(("CredentialsExpiring", "True", reason, problem));
+    }
+    if let Some(insecure) = facts.insecure {
+        said.push((INSECURE_TLS, "True", insecure.reason(), insecure.problem()));
     }
     match &facts.connected {
         None => said.push(("Connected", "Unknown", "NotTried", String::new())),

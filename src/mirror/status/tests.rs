@@ -279,6 +279,33 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
 }
 
 #[test]
+fn connection_that_is_not_safe_is_told() {
+    for (insecure, reason) in [
+        (None, None),
+        (Some(InsecureTls::Plain), Some("NotEncrypted")),
+        (
+            Some(InsecureTls::Unverified),
+            Some("CertificateNotVerified"),
+        ),
+    ] {
+        let facts = Facts {
+            insecure,
+            ..Facts::default()
+        };
+        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        let mut told = told.conditions.into_iter();
+        let told = told.find(|condition| condition.type_ == "InsecureTLS");
+        assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
+        // None of it is cut off.
+        let message = told.map(|c| c.message).unwrap_or_default();
+        assert_eq!(
+            message,
+            insecure.map(InsecureTls::problem).unwrap_or_default()
+        );
+    }
+}
+
+#[test]
 fn addresses_that_are_refused_are_told_and_not_shown() {
     let (good, bad) = ("192.0.2.1", "127.0.0.1");
     for (addresses, refused, reason) in [

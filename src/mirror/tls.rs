@@ -1,0 +1,95 @@
+//! Whether the connection to a target cluster is safe from whoever is on the way. One rule for the controller and the
+//! commands.
+
+/// Type of the condition of a Link whose connection is not safe.
+pub const INSECURE_TLS: &str = "InsecureTLS";
+
+/// Why a connection to an API server is not safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsecureTls {
+    /// Nothing is encrypted.
+    Plain,
+    /// Any certificate is taken for the API server's.
+    Unverified,
+}
+
+impl InsecureTls {
+    /// What a kubeconfig has: the address of the API server, and `insecure-skip-tls-verify`. `None`: it is safe.
+    pub fn of(server: &str, skips_verification: bool) -> Option<Self> {
+        let scheme = server
+            .trim_start()
+            .split_once("://")
+            .map(|(scheme, _)| scheme);
+        if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) {
+            Some(Self::Plain)
+        } else {
+            skips_verification.then_some(Self::Unverified)
+        }
+    }
+
+    /// One word.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Plain => "NotEncrypted",
+            Self::Unverified => "CertificateNotVerified",
+        }
+    }
+
+    /// What is wrong.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Plain => "requests to the target's API server are not encrypted (http://)",
+            Self::Unverified => {
+                "the certificate of the target's API server is not verified (insecure-skip-tls-verify)"
+            }
+        }
+    }
+
+    /// What helps.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Plain => "--api-server-address takes one that begins with https://",
+            Self::Unverified => {
+                "a kubeconfig with the certificate-authority of the cluster, in place of insecure-skip-tls-verify, is \
+                 verified"
+            }
+        }
+    }
+
+    /// What is wrong with a Link, and what helps.
+    pub fn problem(self) -> String {
+        format!(
+            "{}: who is on the way can take the token, and say what is mirrored; make the link again with `linkerd-mc \
+             link-gen`: {}",
+            self.what(),
+            self.remedy()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_is_safe_with_tls_and_a_certificate_that_is_verified() {
+        use InsecureTls::{Plain, Unverified};
+        for (server, skips, expected) in [
+            ("https://192.0.2.1:6443", false, None),
+            ("https://192.0.2.1:6443", true, Some(Unverified)),
+            ("HTTPS://192.0.2.1", false, None),
+            ("http://192.0.2.1:8080", false, Some(Plain)),
+            ("http://192.0.2.1:8080", true, Some(Plain)),
+            ("HTTP://192.0.2.1", false, Some(Plain)),
+            (" http://192.0.2.1", false, Some(Plain)),
+            ("https://http.example", false, None),
+            ("", false, None),
+        ] {
+            assert_eq!(
+                InsecureTls::of(server, skips),
+                expected,
+                "{server:?} {skips}"
+            );
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Links whose connection is not safe: made only where that is asked for, told, and not taken away.
+
+use std::path::PathBuf;
+
+use control_plane::ControlPlane;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use linkerd_mc::api::labels as l;
+use serde_json::Value;
+
+use crate::{
+    fleet::{NAMESPACE, namespace},
+    hub::hub,
+    links::{
+        apply, condition, condition_is, condition_says, in_step, mirror_is, objects, status_that,
+        unlink,
+    },
+    objects::{export, gone, web},
+    program::run,
+};
+
+const INSECURE: &str = "InsecureTLS";
+const UNVERIFIED: &str = "insecure-skip-tls-verify: true\n";
+
+/// A kubeconfig of this control plane that has its certificate verified by nobody.
+fn unverified(plane: &ControlPlane) -> PathBuf {
+    let good = std::fs::read_to_string(plane.kubeconfig()).unwrap();
+    let lines = good.lines().map(|line| {
+        if line.contains("certificate-authority-data: ") {
+            format!("    {UNVERIFIED}")
+        } else {
+            format!("{line}\n")
+        }
+    });
+    let path = plane.folder().join("unverified.kubeconfig");
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    path
+}
+
+/// The kubeconfig in the Secret of a Link.
+async fn kubeconfig_of(plane: &ControlPlane, cluster: &str) -> String {
+    let name = format!("{}{cluster}", l::CREDENTIALS_PREFIX);
+    let secrets = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
+    let data = secrets.get(&name).await.unwrap().data.unwrap();
+    String::from_utf8(data[l::KUBECONFIG_KEY].0.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
+    let (east, west) = hub().await.pair();
+    namespace("unsafe", &[east, west]).await;
+    export(east, "unsafe", &web("web", "unsafe")).await;
+    let config = unverified(east);
+    let link_gen = |flags: &[&str]| {
+        let selector = "--selector=mirror.linkerd.io/exported=unsafe";
+        let own = ["link-gen", "--cluster-name=unsafe", selector];
+        run(&config, &[&own[..], flags].concat())
+    };
+    let plain = "--api-server-address=http://192.0.2.1:8080";
+    for (flags, what) in [
+        (
+            &[][..],
+            "the certificate of the target's API server is not verified",
+        ),
+        (
+            &[plain],
+            "requests to the target's API server are not encrypted",
+        ),
+    ] {
+        let refused = link_gen(flags);
+        assert_eq!(
+            (refused.code, refused.stdout.as_str()),
+            (1, ""),
+            "{flags:?}"
+        );
+        assert!(
+            refused.stderr.contains(&format!("error: {what}")),
+            "{}",
+            refused.stderr
+        );
+        assert!(
+            refused
+                .stderr
+                .contains("--insecure-target-tls links anyway"),
+            "{}",
+            refused.stderr
+        );
+        let printed = link_gen(&[flags, &["--insecure-target-tls"]].concat());
+        assert_eq!(printed.code, 0, "{}", printed.stderr);
+        assert!(
+            printed.stderr.contains(&format!("warning: {what}")),
+            "{}",
+            printed.stderr
+        );
+    }
+
+    let printed = link_gen(&["--insecure-target-tls"]).stdout;
+    west.kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+    let reason = ("True", "CertificateNotVerified");
+    condition_says(west, "unsafe", INSECURE, reason, "link-gen").await;
+    condition_is(west, "unsafe", "Ready", "True", "Mirroring").await;
+    mirror_is(west, "unsafe", "unsafe", "web", "Mirrored").await;
+    assert!(kubeconfig_of(west, "unsafe").await.contains(UNVERIFIED));
+
+    let report = run(west.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
+    assert_eq!(report.code, 1);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let mut checks = report["categories"][0]["checks"].as_array().unwrap().iter();
+    let name = "connections to remote clusters are encrypted and verified";
+    let found = checks.find(|check| check["description"] == name).unwrap();
+    assert_eq!(found["result"], "error");
+    let told = "unsafe: the certificate of the target's API server is not verified";
+    let error = found["error"].as_str().unwrap();
+    assert!(error.starts_with(told), "{error}");
+    let status = run(west.kubeconfig(), &["status"]).data();
+    assert!(status.contains(&format!("\n{told}")), "{status}");
+
+    // New credentials are used in the same way.
+    let both = west.folder().join("unsafe.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &both).unwrap();
+    let before = kubeconfig_of(west, "unsafe").await;
+    let rotate = ["rotate", "--cluster-name=unsafe", "--no-restart", "--from"];
+    let rotate = [&rotate[..], &[east.name(), "--to", west.name()]].concat();
+    let rotated = run(&both, &rotate);
+    assert_eq!(rotated.code, 0, "{}", rotated.stderr);
+    let after = kubeconfig_of(west, "unsafe").await;
+    assert!(after != before && after.contains(UNVERIFIED));
+    in_step(west, "unsafe", &[]).await;
+
+    // Made again as it should be.
+    apply(west, &objects(east, "unsafe", &[])).await;
+    status_that(west, "unsafe", |status| {
+        condition(status, INSECURE).is_none()
+    })
+    .await;
+    condition_is(west, "unsafe", "Ready", "True", "Mirroring").await;
+    unlink(west, "unsafe").await;
+    gone(west, "unsafe", "web-unsafe").await;
+}
