@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::foreign::Foreign;
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -178,6 +179,8 @@ pub struct Facts {
     pub probes: Known<Vec<Service>>,
     /// EndpointSlices of mirrors and probe Services, by namespace and Service.
     pub endpoints: Known<Endpoints>,
+    /// Endpoints of mirrors and probe Services that no service mirror has made.
+    pub foreign: Known<Vec<Foreign>>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
     /// What Linkerd's destination controller knows of target clusters.

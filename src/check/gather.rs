@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -15,6 +16,7 @@ use serde_json::Value;
 use super::{
     access::{controller_denied, is_permitted},
     facts::{Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
+    foreign::{self, Foreign},
     survey::{Depth, Source, list, survey},
     workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
@@ -25,6 +27,7 @@ use crate::{
         wire::Wire,
     },
     client::explain,
+    mirror::slices_of,
 };
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
@@ -33,6 +36,8 @@ const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
 const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
 /// ConfigMap with the trust anchors that proxies are given.
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
+/// Lists of slices that are asked for at the same time.
+const LISTS_AT_ONCE: usize = 8;
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
@@ -77,7 +82,8 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         .find(|w| w.is_ours())
         .map(|w| w.namespace.clone())
         .or_else(|| namespaces.first().cloned());
-    let (pods, controller_denied) = futures::join!(
+    let (foreign, pods, controller_denied) = futures::join!(
+        foreign(client, &mirrors, &probes, &slices),
         // When even that failed, the next requests would only wait as long again.
         async {
             match &extension_namespaces {
@@ -105,6 +111,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         mirrors,
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),
+        foreign,
         pods,
         destination,
         trust_roots,
@@ -174,6 +181,30 @@ async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     let slices = list(&api, labels::CLUSTER_NAME).await;
     let slices = slices.map_err(|error| explain(&error))?;
     Ok(slices.into_iter().map(EndpointSlice::from).collect())
+}
+
+/// Endpoints of mirrors that somebody else has made. Slices that name a cluster have been listed.
+async fn foreign(
+    client: &Client,
+    mirrors: &Known<Vec<Service>>,
+    probes: &Known<Vec<Service>>,
+    slices: &Known<Vec<EndpointSlice>>,
+) -> Known<Vec<Foreign>> {
+    let (mirrors, probes) = (mirrors.clone()?, probes.clone()?);
+    let all = || mirrors.iter().chain(&probes);
+    let queries = slices_of(&foreign::names(all())).into_iter();
+    let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
+        .map(async |query| {
+            let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
+            let found = list(&api, &format!("{query},!{}", labels::CLUSTER_NAME)).await;
+            let found = found.map_err(|error| explain(&error))?;
+            Ok::<_, String>(found.into_iter().map(EndpointSlice::from).collect())
+        })
+        .buffered(LISTS_AT_ONCE)
+        .try_collect()
+        .await?;
+    let slices = [slices.clone()?, lists.concat()].concat();
+    Ok(foreign::find(all(), &slices))
 }
 
 async fn serves_links(client: &Client) -> Known<bool> {

@@ -8,6 +8,7 @@ mod access;
 pub mod anchors;
 pub mod credentials;
 pub mod facts;
+pub mod foreign;
 pub mod gather;
 mod remote;
 pub mod report;

@@ -166,7 +166,10 @@ fn slice(namespace: &str, service: &str, ready: bool) -> Value {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {
             "name": format!("{service}-ipv4"), "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": service, "mirror.linkerd.io/cluster-name": "east"},
+            "labels": {
+                "kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": "linkerd-mc",
+                "mirror.linkerd.io/cluster-name": "east", "mirror.linkerd.io/mirrored-service": "true",
+            },
         },
         "addressType": "IPv4",
         "endpoints": [{"addresses": ["192.0.2.10"], "conditions": {"ready": ready}}],
@@ -290,7 +293,9 @@ async fn all_is_checked(planes: &Planes) {
         3,
         "mirrors in two pages, probes in one"
     );
-    assert_eq!(of("list", "endpointslices"), 2);
+    // And by name for slices that do not say that they are a mirror's, 50 names each; probe and federated included.
+    let by_name = (MIRRORS + 2).div_ceil(50);
+    assert_eq!(of("list", "endpointslices"), 2 + by_name);
 
     // What the credentials may do beyond their need is found in the target cluster.
     let bind = [

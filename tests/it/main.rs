@@ -17,6 +17,7 @@ mod examples;
 mod faults;
 mod federated;
 mod fleet;
+mod foreign;
 mod gateways;
 mod hand_back;
 mod headless;

@@ -151,6 +151,7 @@ const RULES: &[Rule] = &[
     rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried(),
     rule("Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule("all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints),
+    rule("no mirror service has endpoints of others", "", Error, services::foreign_endpoints).retried(),
     rule("all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
     rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),

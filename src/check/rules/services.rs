@@ -9,7 +9,10 @@ use crate::{
         labels::{self, GATEWAY_NETWORKS},
         link::{LinkStatus, ServiceStatus},
     },
-    check::facts::{Facts, LinkFacts},
+    check::{
+        facts::{Facts, LinkFacts},
+        foreign::Foreign,
+    },
     mirror::{
         Reason,
         status::{ALL_REFUSED, GATEWAY_REFUSED},
@@ -146,6 +149,14 @@ fn is_federated(mirror: &Service) -> bool {
     [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
         .iter()
         .any(|key| !mirror.metadata.annotation(key).is_empty())
+}
+
+pub(super) fn foreign_endpoints(facts: &Facts) -> Verdict {
+    match &facts.foreign {
+        _ if facts.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
+        Err(why) => Verdict::warn(format!("cannot tell: {why}")),
+        Ok(found) => Verdict::of(found.iter().map(Foreign::problem).collect()),
+    }
 }
 
 pub(super) fn orphans(facts: &Facts) -> Verdict {

@@ -13,6 +13,7 @@ use crate::{
             AccessRule, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
             LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
         },
+        foreign::{By, Foreign},
     },
     mirror::tls::InsecureTls,
 };
@@ -184,6 +185,7 @@ fn well() -> Facts {
         ]),
         probes: Ok(vec![service("probe-east", &of_east, &[])]),
         endpoints: Ok(endpoints(&["web-east", "probe-east"])),
+        foreign: Ok(vec![]),
         pods: Ok(vec![MeshedPod {
             namespace: "linkerd-multicluster".into(),
             name: "controller-1".into(),
@@ -337,6 +339,10 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("all mirror services have endpoints", |f| f.mirrors = no(), Level::Error, "cannot list mirror services: refused"),
     ("all mirror services have endpoints", |f| f.endpoints = no(), Level::Error, "cannot list EndpointSlices: refused"),
     ("all mirror services have endpoints", |f| f.endpoints = Ok(Endpoints::default()), Level::Error, "Service shop/web-east has no endpoints"),
+    ("no mirror service has endpoints of others", |f| f.foreign = no(), Level::Warning, "cannot tell: refused"),
+    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Endpoints)]), Level::Error, "Service shop/web-east: a share of its traffic goes to Endpoints of its name, which no service mirror made; find out who did, then `kubectl -n shop delete endpoints web-east`"),
+    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: a share of its traffic goes to EndpointSlice mine (managed by me), which no service mirror made; find out who did, then `kubectl -n shop delete endpointslice mine`"),
+    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is mirrored from north, which has no Link"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
     ("no mirror service's name is taken", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
@@ -371,6 +377,14 @@ fn expire(facts: &mut Facts, at: &str) {
         expiry,
         ..Credentials::default()
     }));
+}
+
+fn foreign(by: By) -> Foreign {
+    Foreign {
+        namespace: "shop".into(),
+        service: "web-east".into(),
+        by,
+    }
 }
 
 fn insecure(facts: &mut Facts, insecure: InsecureTls) {

@@ -1,0 +1,249 @@
+//! Endpoints under the name of a mirror that no service mirror has made: they take a share of its traffic, and nobody sees
+//! it. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        metadata::Metadata,
+    },
+    mirror::Names,
+};
+
+/// Endpoints of a mirror that are somebody else's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Foreign {
+    /// Namespace.
+    pub namespace: String,
+    /// Name of the mirror.
+    pub service: String,
+    /// What gives it the endpoints.
+    pub by: By,
+}
+
+/// What gives a Service endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// Endpoints of the Service's name, of which Kubernetes makes slices.
+    Endpoints,
+    /// A slice.
+    Slice {
+        /// Its name.
+        name: String,
+        /// Who manages it, as its label says; may be empty.
+        manager: String,
+    },
+}
+
+/// Names of mirrors, to ask for slices that do not say that they are a mirror's.
+pub(super) fn names<'a>(mirrors: impl Iterator<Item = &'a Service>) -> Names {
+    mirrors.map(|mirror| mirror.metadata.id()).collect()
+}
+
+/// Finds the slices with endpoints of these mirrors that neither our controller has made, nor Kubernetes of the Endpoints
+/// of Linkerd's own service mirror. That one keeps Endpoints for the mirrors that are its own: we sign ours.
+pub(super) fn find<'a>(
+    mirrors: impl Iterator<Item = &'a Service>,
+    slices: &[EndpointSlice],
+) -> Vec<Foreign> {
+    let signed: BTreeMap<(String, String), bool> = mirrors
+        .map(|mirror| (mirror.metadata.id(), is_signed(&mirror.metadata)))
+        .collect();
+    let mut found: Vec<Foreign> = slices
+        .iter()
+        .filter(|slice| slice.endpoints.iter().any(|e| !e.addresses.is_empty()))
+        .filter_map(|slice| {
+            let Metadata { labels, .. } = &slice.metadata;
+            let service = labels.get(l::SLICE_SERVICE)?.to_owned();
+            let namespace = slice.metadata.namespace().to_owned();
+            let id = (namespace, service);
+            let is_ours = *signed.get(&id)?;
+            let (namespace, service) = id;
+            let manager = labels.get(l::SLICE_MANAGED_BY).unwrap_or_default();
+            let by = match manager {
+                l::ENDPOINTS_MIRRORING => is_ours.then_some(By::Endpoints)?,
+                _ if is_made_by_us(&slice.metadata) => return None,
+                manager => By::Slice {
+                    name: slice.metadata.name().to_owned(),
+                    manager: manager.to_owned(),
+                },
+            };
+            Some(Foreign {
+                namespace,
+                service,
+                by,
+            })
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn is_signed(metadata: &Metadata) -> bool {
+    metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
+}
+
+/// Whether the controller has made a slice, and sees it: anybody may write the name of a manager.
+fn is_made_by_us(metadata: &Metadata) -> bool {
+    let label = |key| metadata.labels.get(key);
+    let seen = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
+    let is_seen = seen.into_iter().any(|key| label(key) == Some("true"));
+    is_seen && (label(l::SLICE_MANAGED_BY) == Some(l::MANAGER) || is_signed(metadata))
+}
+
+impl Foreign {
+    /// What is wrong, and what helps.
+    pub(super) fn problem(&self) -> String {
+        let Self {
+            namespace,
+            service,
+            by,
+        } = self;
+        let (what, kind, name) = match by {
+            By::Endpoints => ("Endpoints of its name".to_owned(), "endpoints", service),
+            By::Slice { name, manager } => {
+                let by = match manager.as_str() {
+                    "" => String::new(),
+                    manager => format!(" (managed by {manager})"),
+                };
+                (format!("EndpointSlice {name}{by}"), "endpointslice", name)
+            }
+        };
+        format!(
+            "Service {namespace}/{service}: a share of its traffic goes to {what}, which no service mirror made; find out \
+             who did, then `kubectl -n {namespace} delete {kind} {name}`"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn mirror(name: &str, signed: bool) -> Service {
+        let annotations = if signed {
+            json!({ l::MANAGED_BY: l::MANAGER })
+        } else {
+            json!({})
+        };
+        serde_json::from_value(json!({
+            "metadata": { "namespace": "shop", "name": name, "annotations": annotations }, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn slice(namespace: &str, service: &str, labels: &Value, endpoints: usize) -> EndpointSlice {
+        let mut labels = labels.clone();
+        labels[l::SLICE_SERVICE] = json!(service);
+        let endpoint = json!({ "addresses": ["192.0.2.1"] });
+        serde_json::from_value(json!({
+            "metadata": { "namespace": namespace, "name": format!("{service}-x"), "labels": labels },
+            "addressType": "IPv4", "endpoints": vec![endpoint; endpoints],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn endpoints_of_a_mirror_are_those_of_its_service_mirror() {
+        let seen =
+            |manager: &str| json!({ l::MIRRORED_SERVICE: "true", l::SLICE_MANAGED_BY: manager });
+        let by = |manager: &str| json!({ l::SLICE_MANAGED_BY: manager });
+        let (ours, mirroring) = (l::MANAGER, l::ENDPOINTS_MIRRORING);
+        let of = |manager: &str| {
+            let (name, manager) = ("web-east-x".to_owned(), manager.to_owned());
+            Some(By::Slice { name, manager })
+        };
+        let probe = json!({ l::MIRRORED_GATEWAY: "true", l::SLICE_MANAGED_BY: ours });
+        for (what, signed, slice, expected) in [
+            (
+                "ours",
+                true,
+                slice("shop", "web-east", &seen(ours), 1),
+                None,
+            ),
+            (
+                "that of a probe Service",
+                true,
+                slice("shop", "web-east", &probe, 1),
+                None,
+            ),
+            (
+                "one that says so, and that the controller does not see",
+                true,
+                slice("shop", "web-east", &by(ours), 1),
+                of(ours),
+            ),
+            (
+                "of others",
+                true,
+                slice("shop", "web-east", &by("me"), 1),
+                of("me"),
+            ),
+            (
+                "of nobody",
+                true,
+                slice("shop", "web-east", &json!({}), 1),
+                of(""),
+            ),
+            (
+                "as the controller sees them",
+                true,
+                slice("shop", "web-east", &seen("me"), 1),
+                of("me"),
+            ),
+            (
+                "without endpoints",
+                true,
+                slice("shop", "web-east", &by("me"), 0),
+                None,
+            ),
+            (
+                "of Endpoints, on a mirror of ours",
+                true,
+                slice("shop", "web-east", &seen(mirroring), 1),
+                Some(By::Endpoints),
+            ),
+            (
+                "of Endpoints, on a mirror of Linkerd's own service mirror",
+                false,
+                slice("shop", "web-east", &seen(mirroring), 1),
+                None,
+            ),
+            (
+                "of others, on such a mirror",
+                false,
+                slice("shop", "web-east", &by("me"), 1),
+                of("me"),
+            ),
+            (
+                "in another namespace",
+                true,
+                slice("other", "web-east", &by("me"), 1),
+                None,
+            ),
+            (
+                "of another Service",
+                true,
+                slice("shop", "web", &by("me"), 1),
+                None,
+            ),
+        ] {
+            let mirrors = [mirror("web-east", signed), mirror("api-east", true)];
+            let found = find(mirrors.iter(), &[slice.clone(), slice]);
+            let expected: Vec<Foreign> = expected
+                .into_iter()
+                .map(|by| Foreign {
+                    namespace: "shop".into(),
+                    service: "web-east".into(),
+                    by,
+                })
+                .collect();
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Endpoints of mirrors that no service mirror has made: `check` finds them.
+
+use control_plane::{ControlPlane, eventually};
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{SOON, namespace},
+    hub::hub,
+    links::{in_step, own_link, unlink},
+    objects::{addresses, export, gone, slices, slices_of, slices_that, web},
+    program::run,
+};
+
+/// What `check` says of endpoints of others in this namespace.
+fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let mut checks = report["categories"][0]["checks"].as_array().unwrap().iter();
+    let name = "no mirror service has endpoints of others";
+    let found = checks.find(|check| check["description"] == name).unwrap();
+    let error = found["error"].as_str().unwrap_or_default();
+    let begin = format!("Service {namespace}/");
+    let lines = error.lines().filter(|line| line.starts_with(&begin));
+    lines.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() {
+    let (east, west) = hub().await.pair();
+    namespace("shared", &[east, west]).await;
+    own_link(west, east, "shared", &[]).await;
+    for name in ["slice", "legacy", "well"] {
+        export(east, "shared", &web(name, "shared")).await;
+        slices_that(west, "shared", &format!("{name}-shared"), |s| {
+            addresses(s) == ["192.0.2.10"]
+        })
+        .await;
+    }
+    assert_eq!(foreign(west, "shared"), [""; 0]);
+
+    // Neither has a label that any watch of the controller asks for.
+    let slice = json!({
+        "metadata": { "name": "mine", "labels": {
+            "kubernetes.io/service-name": "slice-shared",
+            "endpointslice.kubernetes.io/managed-by": "linkerd-mc",
+        } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["192.0.2.66"] }],
+        "ports": [{ "name": "http", "port": 80 }],
+    });
+    let slice = serde_json::from_value(slice).unwrap();
+    slices(west, "shared")
+        .create(&PostParams::default(), &slice)
+        .await
+        .unwrap();
+    let legacy = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": "legacy-shared", "namespace": "shared" },
+        "subsets": [{ "addresses": [{ "ip": "192.0.2.67" }], "ports": [{ "name": "http", "port": 80 }] }],
+    });
+    west.kubectl_stdin(&["create", "-f", "-"], &legacy.to_string())
+        .await
+        .unwrap();
+    // Kubernetes makes a slice of them.
+    slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
+    let found = foreign(west, "shared");
+    let begin =
+        |service: &str| format!("Service shared/{service}: a share of its traffic goes to ");
+    assert_eq!(
+        found,
+        [
+            format!(
+                "{}Endpoints of its name, which no service mirror made; find out who did, then \
+                 `kubectl -n shared delete endpoints legacy-shared`",
+                begin("legacy-shared")
+            ),
+            format!(
+                "{}EndpointSlice mine (managed by linkerd-mc), which no service mirror made; find out who did, then \
+                 `kubectl -n shared delete endpointslice mine`",
+                begin("slice-shared")
+            ),
+        ]
+    );
+
+    // What it says helps.
+    slices(west, "shared")
+        .delete("mine", &DeleteParams::default())
+        .await
+        .unwrap();
+    west.kubectl(&["-n", "shared", "delete", "endpoints", "legacy-shared"])
+        .await
+        .unwrap();
+    eventually("the slice of the Endpoints to go", SOON, async || {
+        let left = slices_of(west, "shared", "legacy-shared").await?;
+        Ok((left.len() == 1).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(foreign(west, "shared"), [""; 0]);
+    in_step(west, "shared", &[]).await;
+    unlink(west, "shared").await;
+    for name in ["slice", "legacy", "well"] {
+        gone(west, "shared", &format!("{name}-shared")).await;
+    }
+}
