@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::foreign::Foreign;
+use super::{foreign::Foreign, range::ServiceRange};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -181,6 +181,8 @@ pub struct Facts {
     pub endpoints: Known<Endpoints>,
     /// Endpoints of mirrors and probe Services that no service mirror has made.
     pub foreign: Known<Vec<Foreign>>,
+    /// Where `ClusterIP`s come from; `None` when no object tells it, or nothing waits for one.
+    pub range: Known<Option<ServiceRange>>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
     /// What Linkerd's destination controller knows of target clusters.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Namespace, Pod, Secret},
+    networking::v1::{IPAddress, ServiceCIDR},
 };
 use kube::{Api, Client, api::PartialObjectMeta};
 use serde_json::Value;
@@ -17,6 +18,7 @@ use super::{
     access::{controller_denied, is_permitted},
     facts::{Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
     foreign::{self, Foreign},
+    range::{self, ServiceRange},
     survey::{Depth, Source, list, survey},
     workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
@@ -38,6 +40,8 @@ const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Lists of slices that are asked for at the same time.
 const LISTS_AT_ONCE: usize = 8;
+/// Label of the objects that Kubernetes keeps for each `ClusterIP`.
+const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
@@ -82,8 +86,11 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         .find(|w| w.is_ours())
         .map(|w| w.namespace.clone())
         .or_else(|| namespaces.first().cloned());
-    let (foreign, pods, controller_denied) = futures::join!(
+    let known = mirrors.as_deref().unwrap_or_default();
+    let waiting = links.iter().map(|link| range::waiting(link, known)).sum();
+    let (foreign, range, pods, controller_denied) = futures::join!(
         foreign(client, &mirrors, &probes, &slices),
+        service_range(client, waiting),
         // When even that failed, the next requests would only wait as long again.
         async {
             match &extension_namespaces {
@@ -112,6 +119,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),
         foreign,
+        range,
         pods,
         destination,
         trust_roots,
@@ -205,6 +213,26 @@ async fn foreign(
         .await?;
     let slices = [slices.clone()?, lists.concat()].concat();
     Ok(foreign::find(all(), &slices))
+}
+
+/// Where `ClusterIP`s come from, if Services wait for some, and the API server tells it.
+async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceRange>> {
+    if waiting == 0 {
+        return Ok(None);
+    }
+    let ranges: Vec<ServiceCIDR> = match list(&Api::all(client.clone()), "").await {
+        Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return Ok(None),
+        answer => answer.map_err(|error| explain(&error))?,
+    };
+    let networks = range::networks(&ranges);
+    let Some(first) = networks.first() else {
+        return Ok(None);
+    };
+    let family = if range::is_v4(first) { "IPv4" } else { "IPv6" };
+    let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
+    let used = list(&api, &format!("{IP_FAMILY}={family}")).await;
+    let used = used.map_err(|error| explain(&error))?.len();
+    Ok(Some(ServiceRange { networks, used }))
 }
 
 async fn serves_links(client: &Client) -> Known<bool> {

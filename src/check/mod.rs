@@ -10,6 +10,7 @@ pub mod credentials;
 pub mod facts;
 pub mod foreign;
 pub mod gather;
+pub mod range;
 mod remote;
 pub mod report;
 pub mod rules;

@@ -297,6 +297,8 @@ async fn all_is_checked(planes: &Planes) {
     let by_name = (MIRRORS + 2).div_ceil(50);
     assert_eq!(of("list", "endpointslices"), 2 + by_name);
 
+    what_does_not_fit_the_service_range_is_told(planes).await;
+
     // What the credentials may do beyond their need is found in the target cluster.
     let bind = [
         "create",
@@ -383,6 +385,36 @@ async fn all_is_checked(planes: &Planes) {
         .kubectl_stdin(&["apply", "-f", "-"], &printed)
         .await
         .unwrap();
+}
+
+/// The range is that of the control plane, which is smaller than what the Link's status counts.
+async fn what_does_not_fit_the_service_range_is_told(planes: &Planes) {
+    let fits = "exported services fit the Service range";
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[fits]["result"], "success");
+    let links = Api::<Link>::namespaced(planes.west.client(), NAMESPACE);
+    let crowd = Patch::Merge(json!({ "status": { "unhealthy": 20_000_000 } }));
+    links
+        .patch_status("east", &PatchParams::default(), &crowd)
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[fits]["result"], "warning");
+    let error = results[fits]["error"].as_str().unwrap();
+    let (left, rest) = error
+        .split_once(" ClusterIPs are left of the Service range ")
+        .unwrap();
+    let (range, rest) = rest.split_once(", and up to ").unwrap();
+    assert!(rest.contains(" of east)"), "{error}");
+    // All mirrors, and the Services that Kubernetes and Linkerd have.
+    let (_, prefix) = range.split_once('/').unwrap();
+    let all = (1_usize << (32 - prefix.parse::<u32>().unwrap())) - 2;
+    let left: usize = left.parse().unwrap();
+    assert!(
+        (all - MIRRORS - 30..all - MIRRORS).contains(&left),
+        "{error}"
+    );
+    planes.set_status(true).await;
 }
 
 /// As `linkerd check` finds and calls an extension: by the name of the executable, with these arguments.

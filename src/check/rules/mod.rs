@@ -155,6 +155,7 @@ const RULES: &[Rule] = &[
     rule("all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
     rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),
+    rule("exported services fit the Service range", "", Warning, services::service_range),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
     rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),

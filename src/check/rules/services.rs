@@ -12,6 +12,7 @@ use crate::{
     check::{
         facts::{Facts, LinkFacts},
         foreign::Foreign,
+        range,
     },
     mirror::{
         Reason,
@@ -226,6 +227,23 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
         );
         problems
     })
+}
+
+pub(super) fn service_range(facts: &Facts) -> Verdict {
+    let (links, Ok(mirrors)) = (facts.links(), &facts.mirrors) else {
+        return Verdict::Skip;
+    };
+    let waiting = links
+        .iter()
+        .map(|link| (link.cluster(), range::waiting(link, mirrors)));
+    let waiting: Vec<_> = waiting.filter(|(_, count)| *count > 0).collect();
+    match &facts.range {
+        _ if links.is_empty() => Verdict::Skip,
+        _ if waiting.is_empty() => Verdict::Pass,
+        Err(why) => Verdict::warn(format!("cannot tell: {why}")),
+        Ok(None) => Verdict::Skip,
+        Ok(Some(range)) => Verdict::of(range::problem(range, &waiting).into_iter().collect()),
+    }
 }
 
 /// Services that should be mirrored or federated and are not: why, in one word and in one sentence.

@@ -14,6 +14,7 @@ use crate::{
             LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
         },
         foreign::{By, Foreign},
+        range::ServiceRange,
     },
     mirror::tls::InsecureTls,
 };
@@ -186,6 +187,7 @@ fn well() -> Facts {
         probes: Ok(vec![service("probe-east", &of_east, &[])]),
         endpoints: Ok(endpoints(&["web-east", "probe-east"])),
         foreign: Ok(vec![]),
+        range: Ok(None),
         pods: Ok(vec![MeshedPod {
             namespace: "linkerd-multicluster".into(),
             name: "controller-1".into(),
@@ -350,6 +352,9 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which the Link's status has no room for"),
     ("all exported services are mirrored", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", ""))], "unhealthy": 1})), Level::Success, ""),
     ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "LimitExceeded", "status": "True", "reason": "x", "message": "more than 5 Services", "lastTransitionTime": NOW}]})), Level::Warning, "east: more than 5 Services"),
+    ("exported services fit the Service range", |f| crowd(f, 5, no()), Level::Warning, "cannot tell: refused"),
+    ("exported services fit the Service range", |f| crowd(f, 4, Ok(Some(range()))), Level::Success, ""),
+    ("exported services fit the Service range", |f| crowd(f, 5, Ok(Some(range()))), Level::Warning, "4 ClusterIPs are left of the Service range 10.96.0.0/29, and up to 5 Services wait to be mirrored (5 of east); one more ServiceCIDR gives more"),
     ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Level::Warning, "east: shop/web: ports differ"),
     ("multicluster extension proxies are healthy", |f| f.pods = no(), Level::Warning, "cannot list pods: refused"),
     ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Level::Warning, "no pod of the extension has a proxy"),
@@ -385,6 +390,22 @@ fn foreign(by: By) -> Foreign {
         service: "web-east".into(),
         by,
     }
+}
+
+fn range() -> ServiceRange {
+    ServiceRange {
+        networks: vec!["10.96.0.0/29".parse().unwrap()],
+        used: 2,
+    }
+}
+
+/// So many Services wait to be mirrored.
+fn crowd(facts: &mut Facts, waiting: i64, range: Result<Option<ServiceRange>, String>) {
+    status(
+        facts,
+        &json!({"mirrored": 2, "federated": 1, "unhealthy": waiting}),
+    );
+    facts.range = range;
 }
 
 fn insecure(facts: &mut Facts, insecure: InsecureTls) {
@@ -489,6 +510,9 @@ fn what_does_not_apply_is_not_mentioned() {
             "probe services able to communicate with all gateway mirrors",
             |f| east(f).link.spec.gateway_address.clear(),
         ),
+        ("exported services fit the Service range", |f| {
+            crowd(f, 5, Ok(None));
+        }),
         ("addresses of gateways are used", |f| {
             east(f).link.spec.gateway_address.clear();
         }),

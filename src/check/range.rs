@@ -1,0 +1,279 @@
+//! Whether what target clusters export fits what is left of the Service range. Pure.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use k8s_openapi::api::networking::v1::ServiceCIDR;
+
+use super::{facts::LinkFacts, state::LinkState};
+use crate::{
+    api::{k8s::Service, labels as l, link::ServiceStatus},
+    mirror::Reason,
+};
+
+/// Name of the `ServiceCIDR` that the API server makes.
+const DEFAULT: &str = "kubernetes";
+
+/// Where the `ClusterIP`s of mirrors come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceRange {
+    /// Networks of the address family that Services have unless they ask for another.
+    pub networks: Vec<IpNet>,
+    /// Addresses of that family that are taken.
+    pub used: usize,
+}
+
+/// The networks of a cluster's first address family: that of the first network of the default range.
+pub(super) fn networks(ranges: &[ServiceCIDR]) -> Vec<IpNet> {
+    let of = |range: &ServiceCIDR| -> Vec<IpNet> {
+        let cidrs = range
+            .spec
+            .iter()
+            .flat_map(|spec| spec.cidrs.iter().flatten());
+        cidrs.filter_map(|text| text.parse().ok()).collect()
+    };
+    let is_default = |range: &&ServiceCIDR| range.metadata.name.as_deref() == Some(DEFAULT);
+    let first = ranges.iter().find(is_default).or_else(|| ranges.first());
+    let Some(first) = first.and_then(|range| of(range).first().copied()) else {
+        return Vec::new();
+    };
+    let all = ranges.iter().flat_map(of);
+    let own: BTreeSet<IpNet> = all.filter(|net| is_v4(net) == is_v4(&first)).collect();
+    // Ranges may overlap.
+    let outer = |net: &&IpNet| {
+        !own.iter()
+            .any(|other| other != *net && other.contains(*net))
+    };
+    own.iter().filter(outer).copied().collect()
+}
+
+pub(super) fn is_v4(net: &IpNet) -> bool {
+    matches!(net, IpNet::V4(_))
+}
+
+/// How many `ClusterIP`s are left, if Services that wait need more than that.
+fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
+    let all: u128 = range
+        .networks
+        .iter()
+        .map(size)
+        .fold(0, u128::saturating_add);
+    let left = all.saturating_sub(range.used as u128);
+    (waiting as u128 > left).then_some(left)
+}
+
+/// Kubernetes gives out neither the first address of a network, nor the last of an IPv4 one.
+fn size(net: &IpNet) -> u128 {
+    let bits = u32::from(net.max_prefix_len() - net.prefix_len());
+    let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+    all.saturating_sub(if is_v4(net) { 2 } else { 1 })
+}
+
+/// Services of the target cluster of a Link that are not mirrored, or no members, and may become so: as its status counts
+/// them, without those that stand.
+pub(super) fn waiting(link: &LinkFacts, mirrors: &[Service]) -> usize {
+    let cluster = link.cluster();
+    let state = LinkState::of(link);
+    let count = |n: i64| usize::try_from(n).unwrap_or_default();
+    let wanted = count(state.mirrored) + count(state.federated) + count(state.unhealthy);
+    let stands = |mirror: &&Service| {
+        let labels = &mirror.metadata.labels;
+        let members = mirror.metadata.annotation(l::REMOTE_DISCOVERY).split(',');
+        let mut members = members.filter_map(|member| member.split_once('@'));
+        let is_mirror = labels.get(l::CLUSTER_NAME) == Some(cluster);
+        (is_mirror && !labels.contains_key(l::HEADLESS_MIRROR))
+            || members.any(|(_, of)| of == cluster)
+    };
+    let standing = mirrors.iter().filter(stands).count();
+    let status = link.status();
+    let lists = status.map(|status| [&status.mirror_services, &status.federated_services]);
+    let listed = lists.into_iter().flatten().flatten();
+    let never = listed.filter(|service| will_not_be(service)).count();
+    wanted.saturating_sub(standing).saturating_sub(never)
+}
+
+/// Whether something else than a missing address is in the way of a Service that does not stand.
+fn will_not_be(service: &ServiceStatus) -> bool {
+    let wait = [Reason::Error, Reason::MissingNamespace].map(Reason::as_str);
+    let condition = service.conditions.first().filter(|c| c.status != "True");
+    condition.is_some_and(|condition| !wait.contains(&condition.reason.as_str()))
+}
+
+/// What is wrong where Services wait, by target cluster, for more addresses than there are; and what helps.
+pub(super) fn problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<String> {
+    let all = waiting.iter().map(|(_, count)| count).sum();
+    let left = shortage(range, all)?;
+    let of: Vec<String> = waiting
+        .iter()
+        .map(|(cluster, count)| format!("{count} of {cluster}"))
+        .collect();
+    let networks: Vec<String> = range.networks.iter().map(ToString::to_string).collect();
+    Some(format!(
+        "{left} ClusterIPs are left of the Service range {}, and up to {all} Services wait to be mirrored ({}); one more \
+         ServiceCIDR gives more, narrower selectors of the Links need fewer",
+        networks.join(", "),
+        of.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::check::state::tests::link;
+
+    fn ranges(all: &[(&str, &[&str])]) -> Vec<ServiceCIDR> {
+        let range = |(name, cidrs): &(&str, &[&str])| json!({ "metadata": { "name": name }, "spec": { "cidrs": cidrs } });
+        let all = all.iter().map(range);
+        all.map(|range| serde_json::from_value(range).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn networks_of_services_are_those_of_the_first_family_once() {
+        for (all, expected) in [
+            (&[][..], &[][..]),
+            (&[("kubernetes", &["10.96.0.0/16"][..])], &["10.96.0.0/16"]),
+            (
+                &[("kubernetes", &["10.96.0.0/16", "fd00::/112"])],
+                &["10.96.0.0/16"],
+            ),
+            (
+                &[
+                    ("a", &["10.97.0.0/24"]),
+                    ("kubernetes", &["fd00::/112", "10.96.0.0/16"]),
+                ],
+                &["fd00::/112"],
+            ),
+            (
+                &[
+                    ("a", &["10.97.0.0/24", "fd00::/120"]),
+                    ("b", &["10.96.7.0/24"]),
+                    ("c", &["10.97.0.0/24", "nonsense"]),
+                    ("kubernetes", &["10.96.0.0/16"]),
+                ],
+                &["10.96.0.0/16", "10.97.0.0/24"],
+            ),
+            (&[("a", &["10.97.0.0/24"])], &["10.97.0.0/24"]),
+        ] {
+            let found: Vec<String> = networks(&ranges(all))
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(found, expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_exported_fits_or_what_is_left_is_told() {
+        for (networks, used, waiting, expected) in [
+            (&["10.96.0.0/24"][..], 10, 244, None),
+            (&["10.96.0.0/24"], 10, 245, Some(244)),
+            (&["10.96.0.0/24"], 254, 0, None),
+            (&["10.96.0.0/24"], 254, 1, Some(0)),
+            (&["10.96.0.0/24"], 300, 1, Some(0)),
+            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 254, None),
+            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 255, Some(254)),
+            (&["10.96.0.0/12"], 5, 1_000_000, None),
+            (&["10.96.0.0/12"], 5, 1_048_570, Some(1_048_569)),
+            (&["0.0.0.0/0"], 0, usize::MAX, Some(4_294_967_294)),
+            (&["10.96.0.1/32"], 0, 1, Some(0)),
+            (&["fd00::/120"], 0, 255, None),
+            (&["fd00::/120"], 0, 256, Some(255)),
+            (&["fd00::/64"], 100_000, 10_000_000, None),
+            (&["::/0", "::/0"], 0, usize::MAX, None),
+            (&[], 0, 1, Some(0)),
+        ] {
+            let range = ServiceRange {
+                networks: networks.iter().map(|net| net.parse().unwrap()).collect(),
+                used,
+            };
+            let left = shortage(&range, waiting);
+            assert_eq!(left, expected, "{networks:?} {used} {waiting}");
+        }
+    }
+
+    #[test]
+    fn services_wait_that_do_not_stand_and_may() {
+        let service = |labels: Value, annotations: Value| -> Service {
+            let metadata = json!({ "name": "x", "labels": labels, "annotations": annotations });
+            serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap()
+        };
+        let of = |cluster: &str| service(json!({ l::CLUSTER_NAME: cluster }), json!({}));
+        let host = service(
+            json!({ l::CLUSTER_NAME: "east", l::HEADLESS_MIRROR: "db-east" }),
+            json!({}),
+        );
+        let federated = |members: &str| service(json!({}), json!({ l::REMOTE_DISCOVERY: members }));
+        let entry = |reason: &str| {
+            json!({
+                "controllerName": "linkerd.io/service-mirror", "remoteRef": { "name": "web", "namespace": "shop" },
+                "conditions": [{
+                    "type": "Mirrored", "status": "False", "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            })
+        };
+        let counts = |mirrored: i64, federated: i64, unhealthy: i64, entries: Value| {
+            json!({
+                "mirrored": mirrored, "federated": federated, "unhealthy": unhealthy, "mirrorServices": entries,
+            })
+        };
+        for (what, status, mirrors, expected) in [
+            ("nothing is known", json!({}), vec![], 0),
+            (
+                "all stand",
+                counts(1, 1, 0, json!([])),
+                vec![of("east"), federated("a@east")],
+                0,
+            ),
+            ("none stand", counts(0, 0, 7, json!([])), vec![], 7),
+            (
+                "some stand with an error",
+                counts(1, 0, 2, json!([])),
+                vec![of("east"), of("east")],
+                1,
+            ),
+            (
+                "those of others do not count",
+                counts(0, 0, 2, json!([])),
+                vec![of("west"), federated("a@west")],
+                2,
+            ),
+            (
+                "hosts are no Services",
+                counts(1, 0, 1, json!([])),
+                vec![of("east"), host],
+                1,
+            ),
+            (
+                "a member of two",
+                counts(0, 1, 1, json!([])),
+                vec![federated("a@west,a@east")],
+                1,
+            ),
+            (
+                "what is in the way of some",
+                counts(
+                    0,
+                    0,
+                    3,
+                    json!([
+                        entry("NameConflict"),
+                        entry("Error"),
+                        entry("MissingNamespace")
+                    ]),
+                ),
+                vec![],
+                2,
+            ),
+        ] {
+            assert_eq!(
+                waiting(&link("east", &status), &mirrors),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}
