@@ -321,7 +321,7 @@ impl<'s> Members<'_, 's> {
         annotations
     }
 
-    /// Changes the list of members and nothing else.
+    /// Changes the list of members, and nothing else but a label that somebody has taken away.
     fn rename_members(&self, world: &World, actual: &Service, writes: &mut Vec<Write>) {
         let wanted = self.annotations();
         let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
@@ -331,6 +331,8 @@ impl<'s> Members<'_, 's> {
             return;
         }
         let mut dress = Dress::of(&actual.metadata);
+        // By it the Service is found, and the admission policy knows it for ours.
+        dress.labels.insert(l::MIRRORED_SERVICE, "true".into());
         let annotations = &mut dress.annotations;
         annotations.remove(l::REMOTE_DISCOVERY);
         annotations.remove(l::LOCAL_DISCOVERY);

@@ -275,6 +275,19 @@ fn while_the_oldest_member_cannot_be_seen_only_the_list_of_members_changes() {
 }
 
 #[test]
+fn change_of_members_brings_the_label_back_that_somebody_took_away() {
+    let before = both(&[web()], &[]).worked_on(&key());
+    let now = linked(before, &[web()], &[web()])
+        .edited("ns", "web-federated", |service| {
+            service.metadata.labels.remove(l::MIRRORED_SERVICE);
+        })
+        .with_news("east", |entry| entry.remote = None);
+    let body = body(&plan(&now, &key()).writes, "web-federated");
+    assert_eq!(body["metadata"]["labels"][l::MIRRORED_SERVICE], "true");
+    assert_eq!(body.get("spec"), None);
+}
+
+#[test]
 fn a_deleted_link_takes_its_members_along() {
     let mut world = stands();
     world.links.get_or_insert_default().remove("west"); // W-20
