@@ -13,21 +13,50 @@ use crate::{api::labels, client::explain};
 /// Reviews of access that run at the same time.
 const REVIEWS_AT_ONCE: usize = 8;
 
-/// What our controller does: API group, resource, verbs, and whether only in its own namespace.
+/// Something that our controller does.
+#[derive(Clone, Copy)]
+struct Need {
+    group: &'static str,
+    /// With its subresource, if it is about one.
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    /// Name of the object, where it is one; else empty.
+    name: &'static str,
+    /// Whether only in its own namespace.
+    own: bool,
+}
+
+const fn need(
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    own: bool,
+) -> Need {
+    Need {
+        group,
+        resource,
+        verbs,
+        name: "",
+        own,
+    }
+}
+
+/// What our controller does.
 ///
 /// As in `templates/controller-access.yaml.hbs` (a test compares), without the creation of namespaces, which is optional.
 #[rustfmt::skip]
-const CONTROLLER_NEEDS: [(&str, &str, &[&str], bool); 10] = [
-    ("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
-    ("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
-    ("", "endpoints", &["get", "delete"], false),
-    ("", "namespaces", &["list", "watch"], false),
-    ("networking.k8s.io", "servicecidrs", &["list"], false),
-    ("", "secrets", &["list", "watch"], true),
-    ("multicluster.linkerd.io", "links", &["list", "watch"], true),
-    ("multicluster.linkerd.io", "links/status", &["patch"], true),
-    ("", "events", &["create"], true),
-    ("coordination.k8s.io", "leases", &["get", "create", "update"], true),
+const CONTROLLER_NEEDS: [Need; 11] = [
+    need("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
+    need("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
+    need("", "endpoints", &["get", "delete"], false),
+    need("", "namespaces", &["list", "watch"], false),
+    need("networking.k8s.io", "servicecidrs", &["list"], false),
+    need("", "secrets", &["list", "watch"], true),
+    need("multicluster.linkerd.io", "links", &["list", "watch"], true),
+    need("multicluster.linkerd.io", "links/status", &["patch"], true),
+    need("", "events", &["create"], true),
+    Need { name: "service-mirror-write", ..need("coordination.k8s.io", "leases", &["get", "update"], true) },
+    need("coordination.k8s.io", "leases", &["create"], true),
 ];
 
 /// Whether the user of `client` may do something in all namespaces.
@@ -60,17 +89,11 @@ pub(super) async fn is_permitted(
 pub(super) async fn controller_denied(client: &Client, namespace: &str) -> Known<Vec<String>> {
     let needs = CONTROLLER_NEEDS
         .iter()
-        .flat_map(|(group, resource, verbs, own)| {
-            verbs
-                .iter()
-                .map(move |verb| (*group, *resource, *verb, *own))
-        });
+        .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
     let denied: Vec<Option<String>> = stream::iter(needs)
-        .map(|(group, resource, verb, own)| async move {
-            let place = own.then_some(namespace);
-            let permitted =
-                may_controller(client, namespace, (group, resource, verb), place).await?;
-            Ok::<_, String>((!permitted).then(|| format!("{verb} {resource}")))
+        .map(|(need, verb)| async move {
+            let permitted = may_controller(client, namespace, need, verb).await?;
+            Ok::<_, String>((!permitted).then(|| format!("{verb} {}", need.resource)))
         })
         .buffered(REVIEWS_AT_ONCE)
         .try_collect()
@@ -81,12 +104,12 @@ pub(super) async fn controller_denied(client: &Client, namespace: &str) -> Known
 async fn may_controller(
     client: &Client,
     controller_namespace: &str,
-    (group, resource, verb): (&str, &str, &str),
-    place: Option<&str>,
+    need: &Need,
+    verb: &str,
 ) -> Known<bool> {
-    let (resource, subresource) = match resource.split_once('/') {
+    let (resource, subresource) = match need.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource)),
-        None => (resource, None),
+        None => (need.resource, None),
     };
     let accounts = "system:serviceaccounts";
     let account = labels::CONTROLLER_NAME;
@@ -101,11 +124,12 @@ async fn may_controller(
                 "system:authenticated".to_owned(),
             ]),
             resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
+                group: Some(need.group.to_owned()),
                 resource: Some(resource.to_owned()),
                 subresource: subresource.map(str::to_owned),
+                name: Some(need.name.to_owned()).filter(|name| !name.is_empty()),
                 verb: Some(verb.to_owned()),
-                namespace: place.map(str::to_owned),
+                namespace: need.own.then(|| controller_namespace.to_owned()),
                 ..Default::default()
             }),
             ..Default::default()
@@ -144,13 +168,15 @@ mod tests {
                     text(&rule["apiGroups"][0]),
                     text(&rule["resources"][0]),
                     verbs,
+                    text(&rule["resourceNames"][0]),
                     own,
                 ));
             }
         }
-        let needed = CONTROLLER_NEEDS.map(|(group, resource, verbs, own)| {
-            let verbs = verbs.iter().map(|&verb| verb.to_owned()).collect();
-            (group.to_owned(), resource.to_owned(), verbs, own)
+        let needed = CONTROLLER_NEEDS.map(|need| {
+            let verbs = need.verbs.iter().map(|&verb| verb.to_owned()).collect();
+            let (group, resource) = (need.group.to_owned(), need.resource.to_owned());
+            (group, resource, verbs, need.name.to_owned(), need.own)
         });
         assert_eq!(permitted, needed);
     }

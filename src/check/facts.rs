@@ -173,6 +173,8 @@ pub struct Facts {
     pub deployments: Known<Vec<Workload>>,
     /// What our controller needs and is not permitted, such as `list namespaces`.
     pub controller_denied: Known<Vec<String>>,
+    /// Whether an admission policy holds our controller's account to what it does.
+    pub confinement: Known<Confinement>,
     /// Mirrors, endpoint mirrors and federated Services, in all namespaces.
     pub mirrors: Known<Vec<Service>>,
     /// Probe Services, in all namespaces.
@@ -196,6 +198,20 @@ impl Facts {
     pub fn links(&self) -> &[LinkFacts] {
         self.survey.links.as_deref().unwrap_or_default()
     }
+}
+
+/// The admission policies that hold our controller's account to what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// The API server knows no such policies.
+    Unavailable,
+    /// It knows them.
+    Installed {
+        /// Policies and bindings that are not there, by kind and name.
+        missing: Vec<String>,
+        /// Policies and bindings that are not as this version prints them.
+        differing: Vec<String>,
+    },
 }
 
 /// What the Link CRD declares in v1alpha3.

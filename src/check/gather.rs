@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::{
     access::{controller_denied, is_permitted},
+    confinement::confined,
     facts::{Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
     foreign::{self, Foreign},
     range::{self, ServiceRange},
@@ -88,7 +89,9 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         .or_else(|| namespaces.first().cloned());
     let known = mirrors.as_deref().unwrap_or_default();
     let waiting = links.iter().map(|link| range::waiting(link, known)).sum();
-    let (foreign, range, pods, controller_denied) = futures::join!(
+    let no_namespace = || "the extension has no namespace".to_owned();
+    let controller_namespace = controller_namespace.as_deref();
+    let (foreign, range, pods, controller_denied, confinement) = futures::join!(
         foreign(client, &mirrors, &probes, &slices),
         service_range(client, waiting),
         // When even that failed, the next requests would only wait as long again.
@@ -100,8 +103,14 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         },
         async {
             match controller_namespace {
-                Some(namespace) => controller_denied(client, &namespace).await,
-                None => Err("the extension has no namespace".to_owned()),
+                Some(namespace) => controller_denied(client, namespace).await,
+                None => Err(no_namespace()),
+            }
+        },
+        async {
+            match controller_namespace {
+                Some(namespace) => confined(client, namespace).await,
+                None => Err(no_namespace()),
             }
         }
     );
@@ -115,6 +124,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         crd,
         deployments,
         controller_denied,
+        confinement,
         mirrors,
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),

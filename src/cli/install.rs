@@ -8,7 +8,9 @@ use clap_complete::ArgValueCompleter;
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
-    complete, output,
+    complete,
+    inventory::ADMISSION_POLICY,
+    output,
     values::ValueArgs,
 };
 use crate::{
@@ -21,6 +23,9 @@ use crate::{
 
 /// Time between two looks at a control plane that is waited for.
 const RETRY: Duration = Duration::from_secs(2);
+
+const NO_POLICIES: &str = "the cluster has no ValidatingAdmissionPolicy, as before Kubernetes 1.30: RBAC alone says what \
+    the controller may write; install again when the cluster has been upgraded";
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -106,10 +111,11 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
         let values = args.values.over(&values(global, args, None))?;
         return output::data(&values.documented()?);
     }
-    let config = if args.ignore_cluster {
-        None
+    let (config, has_policies) = if args.ignore_cluster {
+        (None, true)
     } else {
-        Some(block_on(linkerd_config(global, args.wait))?)
+        let (config, has_policies) = block_on(ask(global, args.wait))?;
+        (Some(config), has_policies)
     };
     if config
         .as_ref()
@@ -123,6 +129,10 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     }
     // What the cluster says of itself is true whatever a values file says.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
+    if values.controller.admission_policy && !has_policies {
+        output::warning(NO_POLICIES);
+        values.controller.admission_policy = false;
+    }
     output::data(&args.output.format(&install(&args.namespace, &values)?))
 }
 
@@ -151,8 +161,18 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
     values
 }
 
-async fn linkerd_config(global: &Global, wait: Duration) -> anyhow::Result<LinkerdConfig> {
+/// What the cluster has: Linkerd's configuration, and whether it knows admission policies.
+async fn ask(global: &Global, wait: Duration) -> anyhow::Result<(LinkerdConfig, bool)> {
     let cluster = Cluster::connect(&global.access()).await?;
+    let config = linkerd_config(&cluster, global, wait).await?;
+    Ok((config, ADMISSION_POLICY.is_served(&cluster).await?))
+}
+
+async fn linkerd_config(
+    cluster: &Cluster,
+    global: &Global,
+    wait: Duration,
+) -> anyhow::Result<LinkerdConfig> {
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         match cluster.linkerd_config(&global.linkerd_namespace).await {

@@ -74,8 +74,21 @@ pub(crate) const VALIDATING_WEBHOOK: Kind = kind(
     "validatingwebhookconfigurations",
 );
 
+pub(crate) const ADMISSION_POLICY: Kind = kind(
+    ADMISSION,
+    "v1",
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+);
+pub(crate) const ADMISSION_POLICY_BINDING: Kind = kind(
+    ADMISSION,
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+);
+
 /// All kinds, to find the one of an [`Identity`].
-const ALL: [Kind; 16] = [
+const ALL: [Kind; 18] = [
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     ROLE,
@@ -92,6 +105,8 @@ const ALL: [Kind; 16] = [
     API_SERVICE,
     MUTATING_WEBHOOK,
     VALIDATING_WEBHOOK,
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
 ];
 
 impl Kind {
@@ -117,6 +132,17 @@ impl Kind {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         }
+    }
+
+    /// Whether the API server knows this kind.
+    pub(crate) async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
+        let version = self.named(None, String::new()).api_version;
+        let list = cluster.client.list_api_group_resources(&version);
+        let list = cluster
+            .request_opt("ask which resources there are", list)
+            .await?;
+        let mut kinds = list.into_iter().flat_map(|list| list.resources);
+        Ok(kinds.any(|resource| resource.kind == self.name))
     }
 
     /// The objects of this kind that have certain labels; in all namespaces if none is given.

@@ -21,7 +21,7 @@ Examples:
   linkerd-mc uninstall | kubectl delete -f -";
 
 /// Kinds of what is installed; what is in a Namespace goes with it.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 11] = [
     objects::CLUSTER_ROLE,
     objects::CLUSTER_ROLE_BINDING,
     objects::ROLE,
@@ -30,6 +30,8 @@ const KINDS: [Kind; 9] = [
     objects::API_SERVICE,
     objects::MUTATING_WEBHOOK,
     objects::VALIDATING_WEBHOOK,
+    objects::ADMISSION_POLICY_BINDING,
+    objects::ADMISSION_POLICY,
     objects::NAMESPACE,
 ];
 

@@ -1,8 +1,12 @@
 //! The objects of `install`, from its values. Templates say what is in them; this says which and with what.
 
+mod confinement;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::confinement::Confinement;
+pub use self::confinement::{ADMISSION, SETTINGS, confinement};
 use super::{
     identity::{self, Identity},
     render::{Manifest, Template, render},
@@ -36,6 +40,14 @@ const REMOTE_ACCESS: Template = (
 const ADMIN_POLICY: Template = (
     "admin-policy.yaml",
     include_str!("../../templates/admin-policy.yaml.hbs"),
+);
+const ADMISSION_POLICY: Template = (
+    "admission-policy.yaml",
+    include_str!("../../templates/admission-policy.yaml.hbs"),
+);
+const NETWORK_POLICY: Template = (
+    "network-policy.yaml",
+    include_str!("../../templates/network-policy.yaml.hbs"),
 );
 const CONTROLLER_ACCESS: Template = (
     "controller-access.yaml",
@@ -104,6 +116,7 @@ struct Context<'a> {
     controller_affinity: Value,
     controller_args: Vec<String>,
     controller_resources: Resources,
+    confinement: Confinement,
     pull_policy: &'a str,
 }
 
@@ -124,7 +137,15 @@ pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     if values.remote_mirror_service_account {
         templates.push(REMOTE_ACCESS);
     }
-    templates.extend([ADMIN_POLICY, CONTROLLER_ACCESS, CONTROLLER]);
+    templates.push(ADMIN_POLICY);
+    if values.controller.admission_policy {
+        templates.push(ADMISSION_POLICY);
+    }
+    templates.push(CONTROLLER_ACCESS);
+    if values.controller.network_policy.enabled {
+        templates.push(NETWORK_POLICY);
+    }
+    templates.push(CONTROLLER);
     let context = context(
         namespace,
         values,
@@ -195,6 +216,7 @@ fn context<'a>(
         controller_affinity: affinity(values, crate::api::labels::CONTROLLER_NAME),
         controller_args: controller_args(namespace, values),
         controller_resources: controller_resources(values),
+        confinement: Confinement::new(namespace, values),
         pull_policy: [
             &values.controller.image.pull_policy,
             &values.image_pull_policy,

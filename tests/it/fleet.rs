@@ -54,10 +54,31 @@ pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
         )
         .await
         .unwrap();
+    confined(plane, NAMESPACE).await;
     let tokens = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
     eventually("the token Secret to be filled", SOON, async || {
         let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
         Ok(secret.data.and_then(|data| data.get("token").cloned()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Whom the API server takes the controller of the installation in a namespace for.
+pub(crate) fn account(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:linkerd-multicluster-controller")
+}
+
+/// Waits until the API server refuses what the admission policy of an installation refuses. It reads policies each second.
+pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
+    let account = account(namespace);
+    let foreign = ["create", "service", "clusterip", "foreign", "--tcp=80"];
+    let args = [&["--as", &account, "--dry-run=server"], &foreign[..]].concat();
+    eventually("the admission policy", SOON, async || {
+        let refused = plane.kubectl(&args).await.err();
+        let refused =
+            refused.is_some_and(|why| format!("{why:#}").contains("ValidatingAdmissionPolicy"));
+        Ok(refused.then_some(()))
     })
     .await
     .unwrap();

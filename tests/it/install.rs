@@ -1,6 +1,6 @@
 //! What `install` prints, put to a real API server.
 
-use control_plane::{ControlPlane, LinkerdOptions};
+use control_plane::{ControlPlane, LinkerdOptions, Verdict};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api,
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::program::run;
 
 /// Variants of the installation that must all be good objects.
-const VARIANTS: [&[&str]; 7] = [
+const VARIANTS: [&[&str]; 8] = [
     &["-o", "json"],
     &["--gateway=false", "--service-mirror-credentials=false"],
     &[
@@ -33,6 +33,10 @@ const VARIANTS: [&[&str]; 7] = [
         "--ha",
         "--set",
         "enableNamespaceCreation=true,controller.enableHeadlessServices=true",
+    ],
+    &[
+        "--set",
+        "controller.networkPolicy.enabled=true,controller.networkPolicy.egressNetworks={192.0.2.0/24}",
     ],
     &[
         "--set",
@@ -86,6 +90,41 @@ async fn every_object_is_accepted_and_applying_it_again_changes_nothing() {
     }
 
     the_link_type_and_the_crd_agree(&plane).await;
+    policies_are_left_out_where_there_are_none(&plane);
+}
+
+/// As with an API server before Kubernetes 1.30.
+fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
+    let old = plane
+        .intercept(Some(("admin", &["system:masters"])))
+        .unwrap();
+    old.judge(|asked| match asked.uri.path() {
+        "/apis/admissionregistration.k8s.io/v1" => {
+            let list = json!({
+                "kind": "APIResourceList", "apiVersion": "v1",
+                "groupVersion": "admissionregistration.k8s.io/v1",
+                "resources": [{
+                    "name": "validatingwebhookconfigurations", "singularName": "", "namespaced": false,
+                    "kind": "ValidatingWebhookConfiguration", "verbs": ["get"],
+                }],
+            });
+            let headers = vec![("content-type", "application/json".to_owned())];
+            Verdict::Answer(200, headers, list.to_string())
+        }
+        _ => Verdict::Forward,
+    });
+    let url = old.url();
+    let args = ["--api-addr", url.trim_start_matches("https://"), "install"];
+    let outcome = run(plane.kubeconfig(), &args);
+    insta::assert_snapshot!(outcome.stderr, @"warning: the cluster has no ValidatingAdmissionPolicy, as before Kubernetes 1.30: RBAC alone says what the controller may write; install again when the cluster has been upgraded");
+    assert_eq!(outcome.code, 0);
+    assert!(!outcome.stdout.contains("ValidatingAdmissionPolicy"));
+    let off = ["--set", "controller.admissionPolicy=false"];
+    let outcome = run(plane.kubeconfig(), &[&args[..], &off].concat());
+    assert_eq!(
+        outcome.data().matches("ValidatingAdmissionPolicy").count(),
+        0
+    );
 }
 
 /// Applies objects, and again, which changes nothing. Returns what kubectl said at first.

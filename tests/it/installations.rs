@@ -7,22 +7,47 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    fleet::{
+        CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, account, confined, namespace,
+    },
     hub::alone,
     links::{apply, objects, own_link, status_that, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, patch, service, services,
         slices_that, web,
     },
+    program::run,
 };
 
-/// Whom the API server takes the other installation's controller for.
-const OTHER: &str = "other-controller";
+/// Makes a second installation, in another namespace: what `install` prints for its controller's account. The names of
+/// objects without a namespace are changed, so that those of the first one stay.
+async fn install(plane: &ControlPlane, namespace: &str, flags: &[&str]) {
+    let args = ["install", "-o", "json", "--namespace", namespace];
+    let printed = run(plane.kubeconfig(), &[&args, flags].concat()).data();
+    let objects = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let of_account = |object: &Value| {
+        object["metadata"]["labels"]["component"] == "controller" && object["kind"] != "Deployment"
+    };
+    let mut objects: Vec<Value> = objects.filter(of_account).collect();
+    for object in &mut objects {
+        if object["metadata"]["namespace"].is_null() {
+            for name in ["/metadata/name", "/spec/policyName", "/roleRef/name"] {
+                if let Some(name) = object.pointer_mut(name) {
+                    *name = json!(format!("{}.{namespace}", name.as_str().unwrap()));
+                }
+            }
+        }
+    }
+    apply(plane, &objects).await;
+    confined(plane, namespace).await;
+}
 
 /// Starts a controller of the installation in another namespace.
 fn other(plane: &ControlPlane, namespace: &str, flags: &[&str]) -> Controller {
     let kubeconfig = plane
-        .kubeconfig_through(plane.url(), OTHER, &["system:masters"])
+        .kubeconfig_through(plane.url(), &account(namespace), &CONTROLLER_GROUPS)
         .unwrap();
     let own = ["--leader-elect=false", "--namespace", namespace];
     Controller::start_as(&kubeconfig, &[&own, flags].concat())
@@ -86,6 +111,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     namespace("two-shared", &[source, far]).await;
     namespace("two-theirs", &[source, far]).await;
     namespace("two-mc", &[source]).await;
+    install(source, "two-mc", &[]).await;
     furnish(source, far, "two-shared").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     let before = identities(source, "two-shared").await;
@@ -97,7 +123,10 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     let second = other(source, "two-mc", &["--federated-service-selector=no=one"]);
     second.in_step_within(SOON).await;
     service(source, "two-theirs", "web-second", |_| true).await;
-    assert_eq!(writes(source, OTHER, "two-shared", since), [""; 0]);
+    assert_eq!(
+        writes(source, &account("two-mc"), "two-shared", since),
+        [""; 0]
+    );
     assert_eq!(identities(source, "two-shared").await, before);
 
     // Nor does the first one collect what the second has made, also after a restart.
@@ -127,6 +156,7 @@ async fn two_links_to_one_name_from_two_installations_do_not_fight() {
     let (source, far) = (&alone.source, &alone.far);
     namespace("same-shared", &[source, far]).await;
     namespace("same-mc", &[source]).await;
+    install(source, "same-mc", &[]).await;
     furnish(source, far, "same-shared").await;
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     let before = identities(source, "same-shared").await;
@@ -146,7 +176,10 @@ async fn two_links_to_one_name_from_two_installations_do_not_fight() {
         said.contains("installation in namespace linkerd-multicluster"),
         "{said}"
     );
-    assert_eq!(writes(source, OTHER, "same-shared", since), [""; 0]);
+    assert_eq!(
+        writes(source, &account("same-mc"), "same-shared", since),
+        [""; 0]
+    );
     assert_eq!(identities(source, "same-shared").await, before);
     unlink(source, "first").await;
     gone(source, "same-shared", "web-first").await;
@@ -165,6 +198,7 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
     let (source, far) = (&alone.source, &alone.far);
     namespace("unnamed", &[source, far]).await;
     namespace("unnamed-mc", &[source]).await;
+    install(source, "unnamed-mc", &[]).await;
     namespace("unnamed-theirs", &[source, far]).await;
     furnish(source, far, "unnamed").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
@@ -183,7 +217,10 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
         &["--federated-service-selector=no=one"],
     );
     second.in_step_within(SOON).await;
-    assert_eq!(writes(source, OTHER, "unnamed", since), [""; 0]);
+    assert_eq!(
+        writes(source, &account("unnamed-mc"), "unnamed", since),
+        [""; 0]
+    );
     drop(second);
     // A Link of this one does.
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
@@ -203,6 +240,8 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let (source, far) = (&alone.source, &alone.far);
     namespace("moves", &[source, far]).await;
     namespace("moves-mc", &[source]).await;
+    let take_over = format!("controller.takeOverFrom={NAMESPACE}");
+    install(source, "moves-mc", &["--set", &take_over]).await;
     furnish(source, far, "moves").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     status_that(source, "first", |s| {

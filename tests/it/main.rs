@@ -10,6 +10,7 @@
 
 mod allow;
 mod check;
+mod confined;
 mod corners;
 mod crashes;
 mod credentials;

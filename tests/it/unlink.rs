@@ -242,6 +242,10 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     Role linkerd-multicluster/linkerd-multicluster-controller
     RoleBinding linkerd-multicluster/linkerd-multicluster-controller
     CustomResourceDefinition /links.multicluster.linkerd.io
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-slices
+    ValidatingAdmissionPolicy /linkerd-multicluster-controller
+    ValidatingAdmissionPolicy /linkerd-multicluster-controller-slices
     Namespace /linkerd-multicluster
     ");
     plane

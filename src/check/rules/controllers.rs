@@ -3,7 +3,7 @@
 use super::Verdict;
 use crate::{
     api::labels,
-    check::facts::{Facts, Workload},
+    check::facts::{Confinement, Facts, Workload},
 };
 
 /// Label `component` of a controller that the original's `link` made.
@@ -21,6 +21,31 @@ pub(super) fn permissions(facts: &Facts) -> Verdict {
         Ok(denied) if denied.is_empty() => Verdict::Pass,
         Ok(denied) => Verdict::fail(format!("not permitted: {}", denied.join(", "))),
     }
+}
+
+pub(super) fn confined(facts: &Facts) -> Verdict {
+    let Ok(deployments) = deployments(facts) else {
+        return Verdict::Skip;
+    };
+    if !deployments.iter().any(Workload::is_ours) {
+        return Verdict::Skip;
+    }
+    let (missing, differing) = match &facts.confinement {
+        Err(why) => return Verdict::warn(format!("cannot tell: {why}")),
+        Ok(Confinement::Unavailable) => return Verdict::Skip,
+        Ok(Confinement::Installed { missing, differing }) => (missing, differing),
+    };
+    let missing = missing.iter().map(|what| {
+        format!("{what} is not there: who has the controller's token may write any Service")
+    });
+    let differing = differing
+        .iter()
+        .map(|what| format!("{what} is not what this version installs"));
+    let mut problems: Vec<String> = missing.chain(differing).collect();
+    if !problems.is_empty() {
+        problems.push("`linkerd-mc install`, with your values, prints it".to_owned());
+    }
+    Verdict::of(problems)
 }
 
 pub(super) fn running(facts: &Facts) -> Verdict {

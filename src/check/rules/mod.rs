@@ -142,6 +142,7 @@ const RULES: &[Rule] = &[
     rule("Linkerd uses the credentials that it has", "", Warning, remote::destination_is_current),
     rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, remote::trust_anchors),
     rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
+    rule("service mirror controller is held to what it does", "", Warning, controllers::confined),
     rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),
     rule("extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
     rule("no second service mirror is running for a Link", "", Error, controllers::no_second),

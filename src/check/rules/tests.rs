@@ -10,7 +10,7 @@ use crate::{
     check::{
         anchors::tests::{A, B},
         facts::{
-            AccessRule, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
+            AccessRule, Confinement, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
             LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
         },
         foreign::{By, Foreign},
@@ -136,6 +136,14 @@ fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
     }
 }
 
+fn confinement(missing: &[&str], differing: &[&str]) -> Confinement {
+    let owned = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+    Confinement::Installed {
+        missing: owned(missing),
+        differing: owned(differing),
+    }
+}
+
 /// A cluster that links to one other, and is well.
 fn well() -> Facts {
     let of_east = [(labels::CLUSTER_NAME, "east")];
@@ -171,6 +179,7 @@ fn well() -> Facts {
             None,
         )]),
         controller_denied: Ok(vec![]),
+        confinement: Ok(confinement(&[], &[])),
         mirrors: Ok(vec![
             service("web-east", &of_east, &[]),
             service(
@@ -314,6 +323,9 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("clusters share trust anchors", |f| east(f).remote = Some(no()), Level::Warning, "east: not known"),
     ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot tell: refused"),
     ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services"),
+    ("service mirror controller is held to what it does", |f| f.confinement = no(), Level::Warning, "cannot tell: refused"),
+    ("service mirror controller is held to what it does", |f| f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[])), Level::Warning, "ValidatingAdmissionPolicy x is not there: who has the controller's token may write any Service\n`linkerd-mc install`, with your values, prints it"),
+    ("service mirror controller is held to what it does", |f| f.confinement = Ok(confinement(&[], &["ValidatingAdmissionPolicy x"])), Level::Warning, "ValidatingAdmissionPolicy x is not what this version installs"),
     ("service mirror controllers are running", |f| f.deployments = no(), Level::Error, "cannot list Deployments: refused"),
     ("service mirror controllers are running", |f| f.deployments = Ok(vec![]), Level::Error, "Deployment linkerd-multicluster-controller is not there"),
     ("service mirror controllers are running", |f| ours(f).available = 0, Level::Error, "linkerd-multicluster-controller has 0/1 replicas available"),
@@ -490,6 +502,7 @@ fn what_does_not_apply_is_not_mentioned() {
             "multicluster extension Namespace exists",
             "Link CRD exists",
             "Link CRD is up to date",
+            "service mirror controller is held to what it does",
             "extension is managing controllers",
             "controller and CLI versions match",
             "Linkerd reads EndpointSlices",
@@ -502,6 +515,12 @@ fn what_does_not_apply_is_not_mentioned() {
             "extension is managing controllers",
             (|f| f.deployments = Ok(vec![])) as Change,
         ),
+        ("service mirror controller is held to what it does", |f| {
+            f.deployments = Ok(vec![]);
+        }),
+        ("service mirror controller is held to what it does", |f| {
+            f.confinement = Ok(Confinement::Unavailable);
+        }),
         ("controller and CLI versions match", |f| {
             ours(f).images = vec!["controller@sha256:00".into()];
         }),

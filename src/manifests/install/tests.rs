@@ -1,6 +1,7 @@
 //! What values become.
 
 use super::*;
+use crate::api::labels as l;
 
 fn rendered(change: impl FnOnce(&mut Values)) -> Manifest {
     let mut values = Values::default();
@@ -80,6 +81,101 @@ fn values_reach_the_objects() {
             .unwrap()
             .contains(&json!("--enable-namespace-creation"))
     );
+}
+
+#[test]
+fn policy_follows_the_values_and_can_be_left_out() {
+    let variables = |change: fn(&mut Values)| {
+        let manifest = rendered(change);
+        let policy = find(&manifest, "ValidatingAdmissionPolicy", l::CONTROLLER_NAME).unwrap();
+        let all = policy["spec"]["variables"].as_array().unwrap().iter();
+        all.filter(|variable| SETTINGS.contains(&variable["name"].as_str().unwrap()))
+            .map(|variable| format!("{} {}", variable["name"], variable["expression"]))
+            .map(|text| text.replace(['"', '\\'], ""))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        variables(|_| ()),
+        [
+            "protectedNamespaces [kube-system,kube-public,kube-node-lease,linkerd,linkerd-multicluster]",
+            "installations [linkerd-multicluster]",
+            "createsNamespaces false",
+        ]
+    );
+    let changed = variables(|values| {
+        values.protected_namespaces = Some(vec!["db".into()]);
+        values.controller.take_over_from = "old".into();
+        values.enable_namespace_creation = true;
+    });
+    assert_eq!(
+        changed,
+        [
+            "protectedNamespaces [db,linkerd-multicluster]",
+            "installations [linkerd-multicluster,old]",
+            "createsNamespaces true",
+        ]
+    );
+    let odd = "a\"]; 'b'\n\\ {{c}} ü\u{7f}";
+    let manifest = rendered(|values| values.controller.take_over_from = odd.to_owned());
+    let policy = find(&manifest, "ValidatingAdmissionPolicy", l::CONTROLLER_NAME).unwrap();
+    let text = policy["spec"]["variables"][2]["expression"]
+        .as_str()
+        .unwrap();
+    let list: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(list, json!(["linkerd-multicluster", odd]));
+    let without = rendered(|values| values.controller.admission_policy = false);
+    assert!(!without.to_yaml().contains("ValidatingAdmissionPolicy"));
+}
+
+/// The policy goes by the labels and annotations that the controller writes.
+#[test]
+fn policy_names_what_the_controller_writes() {
+    let policy = confinement("mc", &Values::default()).unwrap().to_yaml();
+    for name in [
+        l::MIRRORED_SERVICE,
+        l::MIRRORED_GATEWAY,
+        l::CLUSTER_NAME,
+        l::MANAGED_BY,
+        l::INSTALLATION,
+        l::SLICE_SERVICE,
+        l::SLICE_MANAGED_BY,
+        l::MANAGER,
+        "service-mirror-write",
+        "-federated",
+        "probe-",
+    ] {
+        assert!(policy.contains(&format!("\"{name}\"")), "{name}");
+    }
+    let username = format!("\"system:serviceaccount:mc:{}\"", l::CONTROLLER_NAME);
+    assert_eq!(policy.matches(&username).count(), 2);
+}
+
+#[test]
+fn network_policy_is_what_the_snapshot_says() {
+    let default = rendered(|_| ());
+    assert!(find(&default, "NetworkPolicy", l::CONTROLLER_NAME).is_none());
+    let spec = |change: fn(&mut Values)| {
+        let manifest = rendered(|values| {
+            values.controller.network_policy.enabled = true;
+            change(values);
+        });
+        let policy = find(&manifest, "NetworkPolicy", l::CONTROLLER_NAME).unwrap();
+        super::super::yaml::to_yaml(&policy["spec"]).unwrap()
+    };
+    insta::assert_snapshot!("network-policy", spec(|_| ()));
+    insta::assert_snapshot!(
+        "network-policy-of-values",
+        spec(|values| {
+            values.linkerd_namespace = "l5d".into();
+            values.controller.metrics_port = 9000;
+            let policy = &mut values.controller.network_policy;
+            policy.metrics_namespaces.clear();
+            policy.egress_ports.retain(|port| port.get() == 443);
+            policy.egress_networks = vec!["192.0.2.0/24".into(), "2001:db8::/32".into()];
+        })
+    );
+    let none = spec(|values| values.controller.network_policy.egress_ports.clear());
+    assert!(!none.contains("443"), "{none}");
 }
 
 #[test]

@@ -225,6 +225,11 @@ mod tests {
             ("gateway.port", json!(65535), json!(65536)),
             ("gateway.nodePort", json!(0), json!("30000")),
             ("gateway.name", json!("gw"), json!("GW")),
+            (
+                "controller.networkPolicy.egressPorts",
+                json!([443]),
+                json!([0]),
+            ),
             ("gateway.probe.path", json!("/r"), json!("r")),
             (
                 "gateway.serviceType",

@@ -9,7 +9,7 @@ mod obsolete;
 mod schema;
 mod set;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU16};
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -167,6 +167,10 @@ pub struct Controller {
     pub max_mib: u32,
     /// Namespaces that are created for one target cluster, at most.
     pub max_namespaces_per_link: u32,
+    /// Whether an admission policy holds its account to what it does.
+    pub admission_policy: bool,
+    /// What its pods may exchange with others.
+    pub network_policy: NetworkPolicy,
     /// Resource requests and limits.
     pub resources: Resources,
     /// Node selector of its pods.
@@ -181,6 +185,22 @@ pub struct Controller {
     /// Group of its container.
     #[serde(rename = "GID")]
     pub gid: u32,
+}
+
+/// What the controller's pods may exchange with others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkPolicy {
+    /// Whether to install it.
+    pub enabled: bool,
+    /// Namespaces whose pods may read metrics.
+    #[serde(deserialize_with = "text_or_list")]
+    pub metrics_namespaces: Vec<String>,
+    /// Ports of API servers and of gateways' probes.
+    pub egress_ports: Vec<NonZeroU16>,
+    /// Networks in which API servers and gateways are; none: any.
+    #[serde(deserialize_with = "text_or_list")]
+    pub egress_networks: Vec<String>,
 }
 
 /// A container image.
@@ -340,12 +360,28 @@ impl Default for Controller {
             max_mib_per_link: 32,
             max_mib: 128,
             max_namespaces_per_link: 100,
+            admission_policy: true,
+            network_policy: NetworkPolicy::default(),
             resources: Resources::default(),
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
             additional_env: Vec::new(),
             uid: 2103,
             gid: 2103,
+        }
+    }
+}
+
+impl Default for NetworkPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            metrics_namespaces: vec!["linkerd-viz".to_owned()],
+            egress_ports: [443, 6443, 4191]
+                .into_iter()
+                .filter_map(NonZeroU16::new)
+                .collect(),
+            egress_networks: Vec::new(),
         }
     }
 }

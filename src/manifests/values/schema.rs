@@ -2,6 +2,8 @@
 //!
 //! Defaults are not here but in [`Values`]. A test holds that both name the same keys.
 
+use std::num::NonZeroU16;
+
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
 use serde_json::Map;
 
@@ -27,7 +29,7 @@ const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
 }
 
 /// Keys that only hold other keys.
-const GROUPS: [(&str, &str); 5] = [
+const GROUPS: [(&str, &str); 6] = [
     ("gateway", "The gateway that other clusters send traffic to"),
     (
         "gateway.probe",
@@ -38,6 +40,10 @@ const GROUPS: [(&str, &str); 5] = [
         "The controller that mirrors Services from other clusters",
     ),
     ("controller.image", "Its image"),
+    (
+        "controller.networkPolicy",
+        "A NetworkPolicy: what its pods may exchange with others",
+    ),
     (
         "federation",
         "Services of this cluster that are members of federated Services",
@@ -87,6 +93,11 @@ pub(super) const KEYS: &[Key] = &[
     key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Memory for what one target cluster exports, at most, in MiB"),
     key("controller.maxMiB", Kind::Range(1, 65_535), "Memory for what all target clusters export, at most, in MiB; the controller's memory follows from it"),
     key("controller.maxNamespacesPerLink", Kind::Number(1), "Namespaces that are created for one target cluster, at most"),
+    key("controller.admissionPolicy", Kind::Bool, "Whether a ValidatingAdmissionPolicy holds its account to what it does; left out where the cluster has none, before Kubernetes 1.30"),
+    key("controller.networkPolicy.enabled", Kind::Bool, "Whether to install it"),
+    key("controller.networkPolicy.metricsNamespaces", Kind::TextOrList, "Namespaces whose pods may read its metrics"),
+    key("controller.networkPolicy.egressPorts", Kind::Kubernetes("a list of ports", fits::<Vec<NonZeroU16>>), "TCP ports of API servers and of gateways' probes"),
+    key("controller.networkPolicy.egressNetworks", Kind::TextOrList, "Networks in which these are, such as 192.0.2.0/24; empty for any"),
     key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Resources, as requests and limits; memory, where it is not given, follows from controller.maxMiB"),
     key("controller.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
     key("controller.tolerations", TOLERATIONS, "Tolerations of its pods"),

@@ -1,0 +1,186 @@
+//! What the controller's account may not do, tried with its own token: the admission policy of `install` refuses it,
+//! also where RBAC does not. That all modes of mirroring work under the policy is what the other tests show: they run
+//! controllers under the same account, on control planes that have the policy.
+
+mod writes;
+
+use control_plane::{ControlPlane, eventually};
+use http::{Method, Request};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use self::writes::{EITHER, NAMESPACES, OF_NO_MIRROR, Try, forbidden, furniture, named, permitted};
+use crate::{
+    fleet::{CONTROLLER, NAMESPACE, SOON, account, installed},
+    objects::services,
+    program::run,
+};
+
+/// The words of a refusal by the policy of this name.
+fn refusal(policy: &str, why: &str) -> String {
+    format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {why}")
+}
+
+/// A client with a token of the controller's ServiceAccount, and nothing else.
+async fn own_client(plane: &ControlPlane) -> Client {
+    let create = ["create", "token", l::CONTROLLER_NAME, "-n", NAMESPACE];
+    let token = plane.kubectl(&create).await.unwrap();
+    let authority = plane.folder().join("confined.crt");
+    std::fs::write(&authority, plane.ca_pem()).unwrap();
+    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+        "clusters": [{ "name": "c", "cluster": {
+            "server": plane.url(), "certificate-authority": authority,
+        } }],
+        "users": [{ "name": "u", "user": { "token": token.trim() } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "current-context": "c",
+    }))
+    .unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    Client::try_from(config.unwrap()).unwrap()
+}
+
+/// Sends a request that changes nothing. Returns why it was refused, if it was.
+async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> {
+    let content = match body {
+        Value::Null => Vec::new(), // options in a body would be heeded in place of those in the query
+        body => body.to_string().into_bytes(),
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("{path}?dryRun=All"))
+        .header(
+            "content-type",
+            match *method {
+                Method::PATCH => "application/merge-patch+json",
+                _ => "application/json",
+            },
+        )
+        .body(content)
+        .unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => None,
+        Err(kube::Error::Api(status)) => Some(status.message.clone()),
+        Err(error) => panic!("no answer: {error}"),
+    }
+}
+
+async fn install(plane: &ControlPlane, flags: &[&str]) {
+    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
+    let apply = ["apply", "-f", "-"];
+    plane.kubectl_stdin(&apply, &printed).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
+    let plane = installed("confined", "192.0.2.70").await;
+    assert_eq!(account(NAMESPACE), CONTROLLER);
+    plane
+        .kubectl(&["create", "namespace", "shop"])
+        .await
+        .unwrap();
+    for (namespace, mut object) in furniture() {
+        if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {
+            let name = owner["name"].as_str().unwrap();
+            let service = services(&plane, namespace).get(name).await.unwrap();
+            owner["uid"] = json!(service.metadata.uid);
+        }
+        let create = ["create", "-n", namespace, "-f", "-"];
+        plane
+            .kubectl_stdin(&create, &object.to_string())
+            .await
+            .unwrap();
+    }
+    // RBAC permits everything, so that it is the policy that refuses.
+    let everything = ["--clusterrole=cluster-admin", "--user", CONTROLLER];
+    let bind = [
+        &["create", "clusterrolebinding", "everything"],
+        &everything[..],
+    ]
+    .concat();
+    plane.kubectl(&bind).await.unwrap();
+    let client = own_client(&plane).await;
+
+    // A namespace is created where that is enabled.
+    let namespace = (Method::POST, "/api/v1/namespaces".to_owned(), named("new"));
+    let why = refused(&client, &namespace).await.unwrap();
+    assert!(
+        why.contains(&refusal(l::CONTROLLER_NAME, NAMESPACES)),
+        "{why}"
+    );
+    install(&plane, &["--set", "enableNamespaceCreation=true"]).await;
+    eventually("the policy to change", SOON, async || {
+        Ok(refused(&client, &namespace).await.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+
+    let slices = format!("{}-slices", l::CONTROLLER_NAME);
+    let mut wrong = Vec::new();
+    for (request, why) in forbidden() {
+        let expected = match why {
+            EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),
+            OF_NO_MIRROR => refusal(&slices, why),
+            _ => refusal(l::CONTROLLER_NAME, why),
+        };
+        let said = refused(&client, &request).await;
+        if !said.as_ref().is_some_and(|said| said.contains(&expected)) {
+            wrong.push(format!(
+                "{request:?}\n  must be refused: {expected}\n  but: {said:?}"
+            ));
+        }
+        // Others are not looked at: a person may do what Kubernetes and RBAC let them.
+        let said = refused(&plane.client(), &request).await.unwrap_or_default();
+        if said.contains("ValidatingAdmissionPolicy") {
+            wrong.push(format!(
+                "{request:?}\n  must not be refused to others: {said}"
+            ));
+        }
+    }
+    for request in permitted() {
+        if let Some(said) = refused(&client, &request).await {
+            wrong.push(format!("{request:?}\n  must be permitted: {said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_tells_what_is_missing(&plane).await;
+}
+
+async fn check_tells_what_is_missing(plane: &ControlPlane) {
+    let check = || {
+        let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o", "json"]);
+        let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        let checks = report["categories"][0]["checks"].as_array().unwrap();
+        let title = "service mirror controller is held to what it does";
+        let found = checks.iter().find(|check| check["description"] == title);
+        let found = found.unwrap_or_else(|| panic!("{report:#}"));
+        let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+        (text("result"), text("error"))
+    };
+    let (name, policy) = (l::CONTROLLER_NAME, "ValidatingAdmissionPolicy");
+    assert_eq!(check(), ("success".into(), String::new()));
+
+    let ignore = r#"{ "spec": { "failurePolicy": "Ignore" } }"#;
+    let change = ["patch", policy, name, "--type=merge", "--patch", ignore];
+    plane.kubectl(&change).await.unwrap();
+    let binding = format!("{policy}Binding");
+    plane.kubectl(&["delete", &binding, name]).await.unwrap();
+    let (result, error) = check();
+    assert_eq!(result, "warning");
+    let expected = [
+        format!(
+            "{binding} {name} is not there: who has the controller's token may write any Service"
+        ),
+        format!("{policy} {name} is not what this version installs"),
+        "`linkerd-mc install`, with your values, prints it".to_owned(),
+    ];
+    assert_eq!(error.lines().collect::<Vec<_>>(), expected);
+
+    install(plane, &["--set", "protectedNamespaces={kube-system}"]).await;
+    assert_eq!(check(), ("success".into(), String::new()));
+}

@@ -1,0 +1,317 @@
+//! Writes to try: those that the controller does not make, and why each is refused; and those that it makes.
+
+use http::Method;
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::fleet::NAMESPACE;
+
+/// A request: method, path of the object or of its kind, body.
+pub(super) type Try = (Method, String, Value);
+
+/// Path of the objects of a kind, by plural name, in a namespace.
+fn path(kind: &str, namespace: &str) -> String {
+    let group = match kind {
+        "endpointslices" => "/apis/discovery.k8s.io/v1",
+        "leases" => "/apis/coordination.k8s.io/v1",
+        _ => "/api/v1",
+    };
+    format!("{group}/namespaces/{namespace}/{kind}")
+}
+
+fn create(kind: &str, namespace: &str, object: Value) -> Try {
+    (Method::POST, path(kind, namespace), object)
+}
+
+fn change(kind: &str, namespace: &str, name: &str, patch: Value) -> Try {
+    let path = path(kind, namespace);
+    (Method::PATCH, format!("{path}/{name}"), patch)
+}
+
+fn delete(kind: &str, namespace: &str, name: &str) -> Try {
+    let path = path(kind, namespace);
+    (Method::DELETE, format!("{path}/{name}"), Value::Null)
+}
+
+/// The object with other fields, as a merge patch says them.
+fn with(mut object: Value, patch: Value) -> Value {
+    match patch {
+        Value::Object(patch) => {
+            for (key, value) in patch {
+                object[&key] = with(object[&key].take(), value);
+            }
+            object
+        }
+        value => value,
+    }
+}
+
+/// Labels of what is mirrored from `cluster`.
+fn of(cluster: &str) -> Value {
+    json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster })
+}
+
+fn labels(labels: Value) -> Value {
+    let mut object = json!({ "metadata": {} });
+    object["metadata"]["labels"] = labels;
+    object
+}
+
+fn spec(spec: Value) -> Value {
+    let mut object = json!({});
+    object["spec"] = spec;
+    object
+}
+
+/// The annotations of what the installation in this namespace has written.
+fn signed(namespace: &str) -> Value {
+    json!({ "metadata": { "annotations": {
+        l::MANAGED_BY: l::MANAGER, l::INSTALLATION: namespace, l::DESIRED_STATE: "0123456789abcdef",
+    } } })
+}
+
+/// A Service that is nobody's mirror.
+fn plain(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
+        "spec": { "type": "ClusterIP", "ports": [{ "name": "http", "port": 80 }] },
+    })
+}
+
+/// A mirror from the cluster east.
+fn mirror(name: &str) -> Value {
+    with(with(plain(name), labels(of("east"))), signed(NAMESPACE))
+}
+
+fn probe(name: &str) -> Value {
+    let of_probe = json!({ l::MIRRORED_GATEWAY: "true", l::CLUSTER_NAME: "east" });
+    with(with(plain(name), labels(of_probe)), signed(NAMESPACE))
+}
+
+/// A slice of a Service; `uid` is that of its owner.
+fn slice(service: &str, cluster: &str) -> Value {
+    let of_service = json!({ l::SLICE_SERVICE: service, l::SLICE_MANAGED_BY: l::MANAGER });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "name": format!("{service}-new"), "ownerReferences": [
+            { "apiVersion": "v1", "kind": "Service", "name": service, "uid": "u" },
+        ] },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["192.0.2.66"] }],
+        "ports": [{ "name": "http", "port": 4143 }],
+    });
+    let slice = with(slice, labels(of_service));
+    with(with(slice, labels(of(cluster))), signed(NAMESPACE))
+}
+
+/// Whose slice it is by its label.
+fn managed_by(manager: &str) -> Value {
+    labels(json!({ l::SLICE_MANAGED_BY: manager }))
+}
+
+fn endpoints(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": name } })
+}
+
+pub(super) fn named(name: &str) -> Value {
+    json!({ "metadata": { "name": name } })
+}
+
+/// What stands before: each in its namespace.
+pub(super) fn furniture() -> Vec<(&'static str, Value)> {
+    let selects = || spec(json!({ "selector": { "app": "web" } }));
+    let bare = |object: Value| {
+        with(
+            object,
+            labels(json!({ l::MIRRORED_SERVICE: null, l::CLUSTER_NAME: null })),
+        )
+    };
+    let mut all = vec![
+        ("kube-system", with(plain("kube-dns"), selects())),
+        ("kube-system", mirror("old-east")),
+        ("shop", with(plain("my-app"), selects())),
+        ("shop", mirror("web-east")),
+        ("shop", bare(mirror("bare-east"))),
+        ("shop", with(mirror("theirs-east"), signed("elsewhere"))),
+        (
+            "shop",
+            with(
+                mirror("shown-east"),
+                spec(json!({ "externalIPs": ["192.0.2.7"] })),
+            ),
+        ),
+        ("shop", with(plain("adopted-east"), labels(of("east")))),
+        (NAMESPACE, probe("probe-east")),
+        ("shop", with(endpoints("adopted-east"), labels(of("east")))),
+        ("shop", endpoints("somebodys")),
+    ];
+    for (name, service, cluster, more) in [
+        ("web-east-ipv4", "web-east", "east", json!({})),
+        ("bare-east-ipv4", "bare-east", "east", managed_by("")),
+        (
+            "theirs-east-ipv4",
+            "theirs-east",
+            "east",
+            signed("elsewhere"),
+        ),
+    ] {
+        all.push((
+            "shop",
+            with(with(slice(service, cluster), named(name)), more),
+        ));
+    }
+    let somebodys = with(
+        with(slice("my-app", "x"), named("somebodys")),
+        managed_by("somebody"),
+    );
+    let unsigned = json!({ "metadata": { "annotations": null } });
+    all.push(("shop", with(bare(somebodys), unsigned)));
+    all
+}
+
+const BY_LABEL: &str = "the controller writes only mirrors, federated Services and probe Services";
+const NO_MIRROR: &str = "the controller changes and deletes only Services that are mirrors";
+const NO_CLUSTER_IP: &str = "the controller makes only Services of type ClusterIP";
+const ADDED: &str =
+    "the controller sets no selectors, external names or external addresses of Services";
+const FINALIZERS: &str = "the controller sets no finalizers";
+const UNMANAGED: &str = "the controller writes only EndpointSlices that are managed by it";
+const WAS_UNMANAGED: &str =
+    "the controller changes and deletes only EndpointSlices that are managed by it";
+const MOVED: &str = "the controller gives no EndpointSlice to another Service";
+const UNOWNED: &str = "the controller writes only EndpointSlices that their Service owns";
+const THEIRS: &str = "the object belongs to another installation";
+const PROTECTED: &str = "the controller writes nothing in protected namespaces";
+const ENDPOINTS: &str = "the controller writes no Endpoints, and deletes only those of mirrors";
+pub(super) const NAMESPACES: &str = "the controller creates namespaces that mirrors need";
+const LEASES: &str = "the controller creates no Lease but the one of its leader";
+/// By the policy of slices.
+pub(super) const OF_NO_MIRROR: &str =
+    "the controller writes no EndpointSlices of Services that are not mirrors";
+
+/// By both policies; either may speak first.
+pub(super) const EITHER: &str = "";
+
+/// Writes of a stolen token, each but for one thing what the controller does, and why each is refused.
+#[rustfmt::skip]
+pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
+    let new = || mirror("new-east");
+    let as_mirror = || with(labels(of("app")), spec(json!({ "selector": null })));
+    let finalizers = || json!({ "metadata": { "finalizers": ["example.com/x"] } });
+    let services = |object: Value| create("services", "shop", object);
+    let slices = |object: Value| create("endpointslices", "shop", object);
+    let of_web = || slice("web-east", "east");
+    vec![
+        (services(with(new(), labels(json!({ l::MIRRORED_SERVICE: null })))), BY_LABEL),
+        (services(with(new(), labels(json!({ l::MIRRORED_SERVICE: "yes" })))), BY_LABEL),
+        (services(with(new(), labels(json!({ l::CLUSTER_NAME: null })))), BY_LABEL),
+        (services(mirror("new")), BY_LABEL),
+        (services(mirror("new-west")), BY_LABEL),
+        (services(with(new(), spec(json!({ "selector": { "app": "web" } })))), ADDED),
+        (services(with(new(), spec(json!({ "type": "NodePort" })))), NO_CLUSTER_IP),
+        (services(with(new(), spec(json!({ "type": "LoadBalancer" })))), NO_CLUSTER_IP),
+        (services(with(new(), spec(json!({ "type": "ExternalName", "externalName": "a.example" })))), NO_CLUSTER_IP),
+        (services(with(new(), spec(json!({ "externalName": "a.example" })))), ADDED),
+        (services(with(new(), spec(json!({ "externalIPs": ["192.0.2.53"] })))), ADDED),
+        (services(with(new(), spec(json!({ "loadBalancerIP": "192.0.2.53" })))), ADDED),
+        (services(with(new(), finalizers())), FINALIZERS),
+        (services(with(new(), signed("elsewhere"))), THEIRS),
+        (services(probe("probe-east")), PROTECTED),
+        (create("services", "kube-system", new()), PROTECTED),
+        (create("services", "linkerd", new()), PROTECTED),
+        (create("services", NAMESPACE, new()), PROTECTED),
+        (create("services", NAMESPACE, probe("new-east")), BY_LABEL),
+
+        (change("services", "kube-system", "kube-dns", spec(json!({ "selector": { "app": "x" } }))), BY_LABEL),
+        (change("services", "shop", "my-app", as_mirror()), NO_MIRROR),
+        (change("services", "shop", "my-app", with(as_mirror(), signed(NAMESPACE))), NO_MIRROR),
+        (change("services", "shop", "theirs-east", signed(NAMESPACE)), THEIRS),
+        (change("services", "shop", "web-east", signed("elsewhere")), THEIRS),
+        (change("services", "shop", "web-east", labels(json!({ l::MIRRORED_SERVICE: null }))), BY_LABEL),
+        (change("services", "shop", "web-east", spec(json!({ "selector": { "app": "x" } }))), ADDED),
+        (change("services", "shop", "web-east", spec(json!({ "type": "LoadBalancer" }))), NO_CLUSTER_IP),
+        (change("services", "shop", "web-east", spec(json!({ "externalIPs": ["192.0.2.53"] }))), ADDED),
+        (change("services", "shop", "shown-east", spec(json!({ "externalIPs": ["192.0.2.7", "192.0.2.53"] }))), ADDED),
+        (change("services", "shop", "web-east", finalizers()), FINALIZERS),
+        (change("services", "kube-system", "old-east", spec(json!({ "ports": [{ "port": 81 }] }))), PROTECTED),
+
+        (delete("services", "kube-system", "kube-dns"), NO_MIRROR),
+        (delete("services", "shop", "my-app"), NO_MIRROR),
+        (delete("services", "shop", "theirs-east"), THEIRS),
+
+        (slices(slice("my-app", "app")), OF_NO_MIRROR),
+        (slices(with(of_web(), labels(of("west")))), BY_LABEL),
+        (slices(with(of_web(), labels(json!({ l::MIRRORED_SERVICE: null })))), BY_LABEL),
+        (slices(with(of_web(), managed_by("somebody"))), UNMANAGED),
+        (slices(with(of_web(), json!({ "metadata": { "ownerReferences": [] } }))), UNOWNED),
+        (slices(with(of_web(), json!({ "metadata": { "ownerReferences": [
+            { "apiVersion": "v1", "kind": "Service", "name": "my-app", "uid": "u" },
+        ] } }))), UNOWNED),
+        (slices(with(of_web(), finalizers())), FINALIZERS),
+        (slices(with(of_web(), signed("elsewhere"))), THEIRS),
+        (create("endpointslices", "kube-system", slice("kube-dns", "dns")), EITHER),
+        (create("endpointslices", "kube-system", slice("new-dns", "dns")), PROTECTED),
+        (create("endpointslices", NAMESPACE, slice("new-gateway", "gateway")), PROTECTED),
+
+        (change("endpointslices", "shop", "somebodys", with(
+            with(labels(of("app")), managed_by(l::MANAGER)),
+            json!({ "metadata": { "ownerReferences": slice("my-app", "app")["metadata"]["ownerReferences"] } }),
+        )), WAS_UNMANAGED),
+        (change("endpointslices", "shop", "web-east-ipv4", with(
+            labels(json!({ l::SLICE_SERVICE: "my-app", l::CLUSTER_NAME: "app" })),
+            json!({ "metadata": { "ownerReferences": slice("my-app", "app")["metadata"]["ownerReferences"] } }),
+        )), MOVED),
+        (change("endpointslices", "shop", "web-east-ipv4", managed_by("")), UNMANAGED),
+        (change("endpointslices", "shop", "theirs-east-ipv4", signed(NAMESPACE)), THEIRS),
+        (delete("endpointslices", "shop", "somebodys"), WAS_UNMANAGED),
+        (delete("endpointslices", "shop", "theirs-east-ipv4"), THEIRS),
+
+        (create("endpoints", "shop", with(endpoints("web-east"), labels(of("east")))), ENDPOINTS),
+        (change("endpoints", "shop", "adopted-east", labels(json!({ "a": "b" }))), ENDPOINTS),
+        (delete("endpoints", "shop", "somebodys"), ENDPOINTS),
+
+        ((Method::POST, "/api/v1/namespaces".into(), named("kube-public")), NAMESPACES),
+        ((Method::PATCH, "/api/v1/namespaces/shop".into(), labels(json!({ "a": "b" }))), NAMESPACES),
+        ((Method::DELETE, "/api/v1/namespaces/shop".into(), Value::Null), NAMESPACES),
+        (create("leases", NAMESPACE, named("other")), LEASES),
+    ]
+}
+
+/// What the controller does.
+#[rustfmt::skip]
+pub(super) fn permitted() -> Vec<Try> {
+    let services = |object: Value| create("services", "shop", object);
+    let federated = with(plain("web-federated"), with(
+        labels(json!({ l::MIRRORED_SERVICE: "true" })),
+        json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: "web@east" } } }),
+    ));
+    vec![
+        services(mirror("new-east")),
+        services(with(mirror("new-east"), spec(json!({ "clusterIP": "None" })))),
+        services(with(mirror("db-0-east"), labels(json!({ l::HEADLESS_MIRROR: "db-east" })))),
+        services(with(federated, signed(NAMESPACE))),
+        create("services", NAMESPACE, probe("probe-west")),
+        change("services", "shop", "web-east", spec(json!({ "ports": [{ "name": "http", "port": 81 }] }))),
+        change("services", "shop", "bare-east", labels(of("east"))),
+        change("services", "shop", "adopted-east", json!({ "metadata": { "annotations": { "a": "b" } } })),
+        change("services", "shop", "adopted-east", signed(NAMESPACE)),
+        change("services", "shop", "shown-east", json!({ "metadata": { "annotations": { "a": "b" } } })),
+        change("services", "shop", "shown-east", spec(json!({ "type": "ClusterIP", "selector": null, "externalIPs": null }))),
+        delete("services", "shop", "web-east"),
+        delete("services", "shop", "bare-east"),
+        delete("services", "kube-system", "old-east"),
+        delete("services", NAMESPACE, "probe-east"),
+        create("endpointslices", "shop", slice("web-east", "east")),
+        create("endpointslices", "shop", slice("bare-east", "east")),
+        create("endpointslices", "shop", slice("new-east", "east")),
+        create("endpointslices", NAMESPACE, with(slice("probe-east", "east"), labels(json!({
+            l::MIRRORED_GATEWAY: "true", l::MIRRORED_SERVICE: null,
+        })))),
+        change("endpointslices", "shop", "web-east-ipv4", json!({ "endpoints": [] })),
+        change("endpointslices", "shop", "bare-east-ipv4", managed_by(l::MANAGER)),
+        delete("endpointslices", "shop", "web-east-ipv4"),
+        delete("endpointslices", "shop", "bare-east-ipv4"),
+        delete("endpoints", "shop", "adopted-east"),
+        (Method::POST, "/api/v1/namespaces".into(), named("new")),
+        create("leases", NAMESPACE, named("service-mirror-write")),
+    ]
+}
