@@ -70,7 +70,8 @@ async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> 
     }
 }
 
-async fn install(plane: &ControlPlane, flags: &[&str]) {
+/// Installs again, with other values.
+pub(crate) async fn install(plane: &ControlPlane, flags: &[&str]) {
     let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
     let apply = ["apply", "-f", "-"];
     plane.kubectl_stdin(&apply, &printed).await.unwrap();

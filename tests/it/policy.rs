@@ -11,6 +11,7 @@ use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
 
 use crate::{
+    confined::install,
     fleet::{Controller, NAMESPACE, SOON, namespace},
     hub::{alone, hub},
     links::{
@@ -167,6 +168,8 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     }
     join(source, "kube-system", "shielded", "member").await;
     let unprotected = ["--protected-namespaces="];
+    // The admission policy has to let it, too.
+    install(source, &["--set", "protectedNamespaces="]).await;
     let mut controller = Controller::start(source, &unprotected);
     let stands = async || {
         service(source, "kube-system", "shielded-shielded", |_| true).await;
@@ -186,6 +189,7 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     service(source, NAMESPACE, "probe-shielded", |_| true).await;
     in_step(source, "shielded", &unprotected).await;
     controller.kill();
+    install(source, &[]).await;
 
     // The target cluster has no say in it, and need not be there.
     far.pause_api_server().unwrap();
@@ -230,12 +234,14 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     assert_eq!(written, Vec::<String>::new());
     controller.kill();
 
+    install(source, &["--set", "protectedNamespaces="]).await;
     let _controller = Controller::start(source, &unprotected);
     stands().await;
     unlink(source, "shielded").await;
     gone(source, "kube-system", "shielded-shielded").await;
     delete(source, "kube-system", "shielded").await;
     gone(source, "kube-system", "shielded-federated").await;
+    install(source, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
