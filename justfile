@@ -24,6 +24,10 @@ sweep:
 soak minutes="10":
     LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
 
+# Let target clusters that mean harm do so for so many minutes, after as many without, and see what that does to others
+hostile minutes="5":
+    LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --test it hostile_target:: -- --ignored --nocapture
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }

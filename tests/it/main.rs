@@ -24,6 +24,7 @@ mod hand_back;
 mod headless;
 mod help;
 mod hostile;
+mod hostile_target;
 mod hub;
 mod install;
 mod installations;

@@ -29,6 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Identity;
 use crate::events::{Events, Look, Passing};
+use crate::pieces::Pieces;
 use crate::plane::ControlPlane;
 use crate::servers::free_listener;
 
@@ -98,6 +99,8 @@ pub enum Verdict {
     LoseAnswer(Arc<Notify>),
     /// It is answered with a body that goes on for ever.
     Endless,
+    /// It is answered with 200, and a body that the test makes up piece by piece.
+    Pieces(Pieces),
 }
 
 type Judge = Arc<dyn Fn(&Asked) -> Verdict + Send + Sync>;
@@ -125,7 +128,8 @@ impl Interceptor {
         format!("https://{}", self.address)
     }
 
-    /// From now on this decides what becomes of each request.
+    /// From now on this decides what becomes of each request. It is called in the async runtime of the proxy, which ends
+    /// with it: tasks that it starts do, too.
     pub fn judge(&self, judge: impl Fn(&Asked) -> Verdict + Send + Sync + 'static) {
         *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
     }
@@ -322,6 +326,7 @@ impl Proxy {
                 answer
             }
             Verdict::Endless => Response::new(UnsyncBoxBody::new(Spaces)),
+            Verdict::Pieces(pieces) => Response::new(UnsyncBoxBody::new(pieces)),
         }
     }
 

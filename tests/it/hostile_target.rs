@@ -1,0 +1,148 @@
+//! Target clusters whose API servers mean harm, beside three that behave well: what they do to the controller, to its
+//! cluster and to their neighbours.
+//!
+//! `just hostile MINUTES` runs the long one. `LINKERD_MC_HOSTILE_CONDUCTS` names some of the ways to misbehave, and
+//! `LINKERD_MC_HOSTILE_SEED` takes the choices of an earlier run.
+
+mod conduct;
+mod figures;
+mod neighbours;
+mod server;
+
+use std::{sync::Arc, time::Duration};
+
+use control_plane::ControlPlane;
+
+use self::{
+    conduct::Conduct,
+    figures::{Bounds, Figures, Mark, table},
+    server::HostileTarget,
+};
+use crate::{
+    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, install, namespace},
+    gateways::Gateways,
+    links::{links, own_link},
+};
+
+/// What is held of the short run.
+const BRIEF: Bounds = Bounds {
+    memory: None,
+    writes: None,
+    lines: None,
+    latency: None,
+};
+/// What is held of the long run.
+const LONG: Bounds = Bounds { ..BRIEF };
+
+/// The source cluster with its controller, and the cluster that the well-behaved Links lead to.
+struct Scene {
+    source: ControlPlane,
+    far: Arc<ControlPlane>,
+    controller: Controller,
+    hostile: Vec<HostileTarget>,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let start = async |name, gateway| {
+            let plane = ControlPlane::start(name).await.unwrap();
+            install(&plane, gateway).await;
+            plane
+        };
+        // Nobody else's: what hostile targets leave in the one is not worth cleaning up.
+        let (source, far) = tokio::join!(
+            start("hostile-source", "192.0.2.70"),
+            start("hostile-far", "192.0.2.71")
+        );
+        neighbours::link(&source, &far).await;
+        let kubeconfig = source.kubeconfig_through(source.url(), CONTROLLER, &CONTROLLER_GROUPS);
+        let gateways = Gateways::start().address();
+        let args = [
+            "run-controller",
+            "--admin-addr=127.0.0.1:0",
+            "--leader-elect=false",
+            "--probe-address",
+            &gateways,
+        ];
+        let controller = Controller::spawn(&kubeconfig.unwrap(), &args);
+        neighbours::are_well(&source).await;
+        Self {
+            source,
+            far: Arc::new(far),
+            controller,
+            hostile: Vec::new(),
+        }
+    }
+
+    /// Links hostile targets.
+    async fn let_in(&mut self, conducts: &[Conduct], seed: u64) {
+        for conduct in conducts {
+            let (target, name) = (
+                HostileTarget::start(&self.far, *conduct, seed),
+                conduct.name(),
+            );
+            namespace(name, &[&self.source]).await;
+            let address = format!("--api-server-address={}", target.url());
+            own_link(&self.source, &self.far, name, &[&address]).await;
+            self.hostile.push(target);
+        }
+    }
+
+    /// Lets things happen for so long.
+    async fn phase(&self, name: &'static str, mark: &Mark, time: Duration) -> Figures {
+        let latencies = neighbours::churn(&self.source, &self.far, time).await;
+        Figures::since(mark, name, time, latencies, &self.source, &self.controller)
+    }
+
+    /// What is wrong with what the hostile Links say of themselves.
+    async fn untruths(&self) -> Vec<String> {
+        let mut untrue = Vec::new();
+        for target in &self.hostile {
+            let link = links(&self.source)
+                .get(target.conduct.name())
+                .await
+                .unwrap();
+            untrue.extend(target.conduct.is_untrue(&link.status.unwrap_or_default()));
+        }
+        untrue
+    }
+
+    fn mark(&self) -> Mark {
+        Mark::here(&self.source, &self.controller)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn targets_that_mean_harm_do_none_to_their_neighbours() {
+    let mut scene = Scene::set().await;
+    let mark = scene.mark();
+    scene.let_in(&Conduct::ALL, 1).await;
+    let figures = scene.phase("hostile", &mark, Duration::from_secs(20)).await;
+    neighbours::are_in_step(&scene.source).await;
+    let mut wrong = scene.untruths().await;
+    wrong.extend(figures.beyond(&BRIEF, &Conduct::ALL, None));
+    eprintln!("{}", table(&[figures], &Conduct::ALL));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it takes as many minutes as it is told to, twice: `just hostile MINUTES`"]
+async fn targets_that_mean_harm_for_long_are_held_to_their_budgets() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("LINKERD_MC_HOSTILE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seconds = 60 * number("LINKERD_MC_HOSTILE_MINUTES").unwrap_or(5);
+    let conducts = std::env::var("LINKERD_MC_HOSTILE_CONDUCTS");
+    let conducts = conducts.map_or_else(|_| Conduct::ALL.to_vec(), |list| Conduct::named(&list));
+    eprintln!("{seconds} seconds without and with {conducts:?}, LINKERD_MC_HOSTILE_SEED={seed}");
+    let time = Duration::from_secs(seconds);
+    let mut scene = Scene::set().await;
+    let before = scene.phase("without", &scene.mark(), time).await;
+    let mark = scene.mark();
+    scene.let_in(&conducts, seed).await;
+    let after = scene.phase("with", &mark, time).await;
+    let mut wrong = after.beyond(&LONG, &conducts, Some(&before));
+    eprintln!("{}", table(&[before, after], &conducts));
+    wrong.extend(scene.untruths().await);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    neighbours::are_in_step(&scene.source).await;
+}

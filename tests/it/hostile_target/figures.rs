@@ -1,0 +1,184 @@
+//! What hostile targets do to the controller and its cluster, in figures, and what of it is held.
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use control_plane::ControlPlane;
+
+use super::{conduct::Conduct, neighbours::Latencies};
+use crate::fleet::{CONTROLLER, Controller};
+
+/// What is held of a run. `None`: it is told, and nothing is made of it. This is the one place where what the
+/// controller's budgets promise stands.
+pub(super) struct Bounds {
+    /// Resident memory of the controller, MiB.
+    pub(super) memory: Option<u64>,
+    /// Writes a second to the source cluster for one hostile target, those that are refused included.
+    pub(super) writes: Option<f64>,
+    /// Lines of the log in any minute.
+    pub(super) lines: Option<usize>,
+    /// Growth of the neighbours' p99, percent. Only of a long run.
+    pub(super) latency: Option<f64>,
+}
+
+/// Where a phase began.
+pub(super) struct Mark {
+    audit: u64,
+    lines: usize,
+}
+
+impl Mark {
+    /// Here. The peak of memory is counted from here on.
+    pub(super) fn here(source: &ControlPlane, controller: &Controller) -> Self {
+        // As the manual page of proc says; nothing else resets it.
+        std::fs::write(format!("/proc/{}/clear_refs", controller.pid()), "5").unwrap();
+        Self {
+            audit: source.audit_mark().unwrap(),
+            lines: controller.log().lines().count(),
+        }
+    }
+}
+
+/// One phase.
+pub(super) struct Figures {
+    name: &'static str,
+    time: Duration,
+    /// Most resident memory, MiB.
+    memory: u64,
+    latencies: Latencies,
+    /// Writes of the controller by namespace: the hostile clusters have one each.
+    writes: BTreeMap<String, usize>,
+    /// Writes of statuses of Links, by Link.
+    statuses: BTreeMap<String, usize>,
+    /// Lines of the log.
+    lines: usize,
+}
+
+impl Figures {
+    /// What has happened since.
+    pub(super) fn since(
+        mark: &Mark,
+        name: &'static str,
+        time: Duration,
+        latencies: Latencies,
+        source: &ControlPlane,
+        controller: &Controller,
+    ) -> Self {
+        let (mut writes, mut statuses) = (BTreeMap::new(), BTreeMap::new());
+        for event in source.audit_since(mark.audit).unwrap() {
+            let is_read = matches!(event.verb.as_str(), "get" | "list" | "watch");
+            if event.user != CONTROLLER || is_read || event.group == "authorization.k8s.io" {
+                continue;
+            }
+            let (counts, of) = match event.resource.as_str() {
+                "links" => (&mut statuses, event.name),
+                "events" => (&mut writes, "(Events)".to_owned()),
+                _ => (&mut writes, event.namespace),
+            };
+            *counts.entry(of).or_default() += 1;
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", controller.pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        Self {
+            name,
+            time,
+            memory: peak.unwrap() / 1024,
+            latencies,
+            writes,
+            statuses,
+            lines: controller.log().lines().count() - mark.lines,
+        }
+    }
+
+    /// Writes a second for a hostile target.
+    fn writes_of(&self, conduct: Conduct) -> f64 {
+        let count = |counts: &BTreeMap<String, usize>| {
+            u32::try_from(counts.get(conduct.name()).copied().unwrap_or_default()).unwrap()
+        };
+        f64::from(count(&self.writes) + count(&self.statuses)) / self.time.as_secs_f64()
+    }
+
+    /// What is beyond the bounds. `before`: the same without hostile targets.
+    pub(super) fn beyond(
+        &self,
+        bounds: &Bounds,
+        conducts: &[Conduct],
+        before: Option<&Self>,
+    ) -> Vec<String> {
+        let mut beyond = Vec::new();
+        if let Some(most) = bounds.memory.filter(|most| self.memory > *most) {
+            beyond.push(format!("{} MiB of memory, not {most}", self.memory));
+        }
+        for conduct in conducts {
+            let writes = self.writes_of(*conduct);
+            if bounds.writes.is_some_and(|most| writes > most) {
+                beyond.push(format!(
+                    "{writes:.1} writes a second for {}",
+                    conduct.name()
+                ));
+            }
+        }
+        let minutes = self.time.as_secs_f64() / 60.0;
+        #[expect(clippy::cast_precision_loss, reason = "a count of lines")]
+        let lines = self.lines as f64 / minutes.max(1.0);
+        #[expect(clippy::cast_precision_loss, reason = "a count of lines")]
+        if bounds.lines.is_some_and(|most| lines > most as f64) {
+            beyond.push(format!("{lines:.0} lines of log a minute"));
+        }
+        let growth = before.map(|before| self.growth(before));
+        if let (Some(most), Some(growth)) = (bounds.latency, growth)
+            && growth > most
+        {
+            beyond.push(format!("p99 of the neighbours grew by {growth:.0} %"));
+        }
+        beyond
+    }
+
+    /// By how much p99 is longer than before, percent.
+    fn growth(&self, before: &Self) -> f64 {
+        let p99 = |figures: &Self| figures.latencies.at(99).as_secs_f64();
+        (p99(self) / p99(before) - 1.0) * 100.0
+    }
+}
+
+/// A table for people.
+pub(super) fn table(phases: &[Figures], conducts: &[Conduct]) -> String {
+    let mut text = format!("{:<34}", "");
+    let mut row = |name: String, cell: &dyn Fn(&Figures) -> String| {
+        let _ = write!(text, "\n{name:<34}");
+        for phase in phases {
+            // Writing to a String cannot fail.
+            let _ = write!(text, " {:>16}", cell(phase));
+        }
+    };
+    row("phase".into(), &|p| p.name.into());
+    row("seconds".into(), &|p| p.time.as_secs().to_string());
+    row("most resident memory, MiB".into(), &|p| {
+        p.memory.to_string()
+    });
+    row("neighbours' changes".into(), &|p| {
+        p.latencies.count().to_string()
+    });
+    for percent in [50, 99, 100] {
+        row(format!("  p{percent}, ms"), &|p| {
+            p.latencies.at(percent).as_millis().to_string()
+        });
+    }
+    row("lines of log".into(), &|p| p.lines.to_string());
+    row("Events".into(), &|p| {
+        p.writes
+            .get("(Events)")
+            .copied()
+            .unwrap_or_default()
+            .to_string()
+    });
+    for conduct in conducts {
+        row(format!("writes a second for {}", conduct.name()), &|p| {
+            format!("{:.1}", p.writes_of(*conduct))
+        });
+    }
+    if let [before, .., after] = phases {
+        let _ = write!(text, "\np99 grew by {:.0} %", after.growth(before));
+    }
+    text
+}
