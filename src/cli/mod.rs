@@ -16,6 +16,7 @@ mod inventory;
 mod link;
 mod link_gen;
 mod linked;
+mod log_format;
 mod mirroring;
 mod original;
 mod output;

@@ -1,18 +1,12 @@
 //! stdout for data, stderr for the rest. Nothing else in the crate prints.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal as _, Write as _},
-};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
-use tracing::field::Field;
-use tracing_subscriber::{
-    field::MakeExt as _,
-    fmt::format::{Writer, debug_fn},
-};
+use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
-use crate::hint::{hint_of, in_brief, one_line, one_line_of};
+use super::log_format;
+use crate::hint::{hint_of, in_brief, one_line};
 
 /// Writes data to stdout, whole.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
@@ -68,20 +62,8 @@ pub(crate) fn log_requests() {
         .with_env_filter("kube_client=debug,linkerd_mc=debug")
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
-        .fmt_fields(debug_fn(log_field).delimited(" "))
+        .fmt_fields(debug_fn(log_format::field).delimited(" "))
         .try_init();
-}
-
-/// A field of a log line is cut at so many characters.
-const LOG_FIELD: usize = 2_000;
-
-/// Writes a field of a log line. Whoever wrote its text, it stays on its line and does nothing to a terminal.
-pub(crate) fn log_field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let text = one_line_of(&format!("{value:?}"), LOG_FIELD);
-    match field.name() {
-        "message" => to.write_str(&text),
-        name => write!(to, "{name}={text}"),
-    }
 }
 
 /// Writes an error to stderr: what failed, why, and a hint, a line each.

@@ -14,9 +14,9 @@ use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{
     args::{self, Global},
+    log_format,
     mirroring::{MIB, Mirroring},
     original::Original,
-    output,
 };
 use crate::{
     client::{Size, multiplexed, server_address},
@@ -170,9 +170,9 @@ fn log(args: &RunController) {
     match args.log_format {
         LogFormat::Plain => builder
             .with_target(false)
-            .fmt_fields(debug_fn(output::log_field).delimited(" "))
+            .fmt_fields(debug_fn(log_format::field).delimited(" "))
             .init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
+        LogFormat::Json => builder.event_format(log_format::Json).init(),
     }
 }
 

@@ -39,9 +39,20 @@ pub struct Ledger {
     federated: BTreeMap<(String, String), Report>,
 }
 
+/// What something that was said changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum News {
+    /// Nothing: it was said before.
+    None,
+    /// It is the same in other words.
+    Words,
+    /// It is something else.
+    Change,
+}
+
 impl Ledger {
     /// Takes down what a plan said. Returns whether that is news.
-    pub fn record(&mut self, said: &Reported) -> bool {
+    pub fn record(&mut self, said: &Reported) -> News {
         let list = if said.federated {
             &mut self.federated
         } else {
@@ -49,13 +60,16 @@ impl Ledger {
         };
         let key = (said.remote.namespace.clone(), said.remote.service.clone());
         match &said.report {
-            Report::Unknown => false,
-            Report::Absent => list.remove(&key).is_some(),
-            report if list.get(&key) == Some(report) => false,
-            report => {
-                list.insert(key, report.clone());
-                true
-            }
+            Report::Unknown => News::None,
+            Report::Absent => match list.remove(&key) {
+                Some(_) => News::Change,
+                None => News::None,
+            },
+            report => match list.insert(key, report.clone()) {
+                Some(before) if before == *report => News::None,
+                Some(before) if is_reworded(&before, report) => News::Words,
+                _ => News::Change,
+            },
         }
     }
 
@@ -80,6 +94,24 @@ impl Ledger {
         let (mirrored, federated) = (good(&self.mirrors), good(&self.federated));
         let all = self.mirrors.len() + self.federated.len();
         (mirrored, federated, all - mirrored - federated)
+    }
+}
+
+/// Whether two reports that differ do so only in the words of a problem.
+fn is_reworded(before: &Report, now: &Report) -> bool {
+    match (before, now) {
+        (Report::Failed(before), Report::Failed(now)) => before.reason == now.reason,
+        (
+            Report::Mirrored {
+                local: before,
+                note: Some(was),
+            },
+            Report::Mirrored {
+                local: now,
+                note: Some(is),
+            },
+        ) => (before, was.reason) == (now, is.reason),
+        _ => false,
     }
 }
 

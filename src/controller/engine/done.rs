@@ -15,8 +15,12 @@ use crate::{
         apply::{Failure, Writer, Written},
         events::{News, What, is_recorded},
         queue,
+        trouble::and_untold,
     },
-    mirror::{Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner},
+    mirror::{
+        Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner,
+        status::News as Ledgered,
+    },
 };
 
 /// The API server is left alone for so long at a time, at most.
@@ -218,10 +222,14 @@ impl Engine {
             let Some(state) = self.links.get_mut(&link) else {
                 continue;
             };
-            if !state.ledger.record(said) {
-                continue;
+            match state.ledger.record(said) {
+                Ledgered::None => continue,
+                Ledgered::Words => {
+                    state.status.reword();
+                    continue;
+                }
+                Ledgered::Change => state.status.touch(),
             }
-            state.status.touch();
             let Report::Failed(problem) = &said.report else {
                 continue;
             };
@@ -240,13 +248,16 @@ impl Engine {
                     problem: problem.clone(),
                 },
             };
-            tracing::info!(
-                service = format!("{}/{}", remote.namespace, remote.service),
-                cluster = remote.cluster,
-                reason = problem.reason.as_str(),
-                "not mirrored: {}",
-                problem.message
-            );
+            if let Some(left_out) = self.problems.line(&remote.cluster) {
+                tracing::info!(
+                    service = format!("{}/{}", remote.namespace, remote.service),
+                    cluster = remote.cluster,
+                    reason = problem.reason.as_str(),
+                    "not mirrored: {}{}",
+                    problem.message,
+                    and_untold(0, left_out)
+                );
+            }
             let before = state.link.status.as_ref();
             if before.is_some_and(|status| is_recorded(status, remote, problem)) {
                 continue;

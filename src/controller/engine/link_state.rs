@@ -16,6 +16,7 @@ use crate::{
     controller::{
         metrics::Metrics,
         session::{Session, Spec},
+        trouble::{Ration, Told, and_untold},
         watch::Contact,
     },
     mirror::{
@@ -36,6 +37,9 @@ pub(super) struct LinkState {
     pub(super) pending: Option<Pending>,
     /// What the sessions meet, by source.
     pub(super) troubles: BTreeMap<usize, String>,
+    /// What was told last of a target cluster that is not connected, and the lines that may be.
+    told: Option<Told>,
+    lines: Ration,
     /// Keys of the first sync that have not been worked on yet.
     pub(super) outstanding: BTreeSet<Key>,
     /// Until its first sync is worked off: what the status said of Services before this process stands.
@@ -71,6 +75,8 @@ impl LinkState {
             current: None,
             pending: None,
             troubles: BTreeMap::new(),
+            told: None,
+            lines: Ration::default(),
             outstanding: BTreeSet::new(),
             carried: true,
             rejected: None,
@@ -133,10 +139,16 @@ impl LinkState {
 
     /// Takes down what is known of the credentials.
     pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
-        if self.facts.credentials != now {
-            self.facts.credentials = now;
-            self.status.touch();
+        if self.facts.credentials == now {
+            return;
         }
+        match (&self.facts.credentials, &now) {
+            (Some(Err((before, _))), Some(Err((reason, _)))) if before == reason => {
+                self.status.reword();
+            }
+            _ => self.status.touch(),
+        }
+        self.facts.credentials = now;
     }
 
     /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
@@ -159,14 +171,35 @@ impl LinkState {
         };
         let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
         if self.facts.connected.as_ref() != Some(&now) {
-            match &now {
-                Ok(()) => tracing::info!(link = self.link.name_any(), "connected"),
-                Err(why) => tracing::warn!(link = self.link.name_any(), "not connected: {why}"),
+            self.tell_contact(&now);
+            match (&self.facts.connected, &now) {
+                (Some(Err(_)), Err(_)) => self.status.reword(),
+                _ => self.status.touch(),
             }
             self.facts.connected = Some(now);
-            self.status.touch();
         }
         again
+    }
+
+    /// Logs whether the cluster is connected, after that has changed. What it says while it is not may differ each time.
+    fn tell_contact(&mut self, now: &Result<(), String>) {
+        let link = self.link.name_any();
+        let untold = match (now, &mut self.told) {
+            (Err(why), Some(told)) => told.again(why),
+            _ => Some(0),
+        };
+        let Some(untold) = untold else {
+            return;
+        };
+        let left_out = self.lines.take();
+        match (now, left_out) {
+            (Ok(()), Some(n)) => tracing::info!(link, "connected{}", and_untold(0, n)),
+            (Err(why), Some(n)) => {
+                tracing::warn!(link, "not connected: {why}{}", and_untold(untold, n));
+            }
+            (_, None) => {}
+        }
+        self.told = now.as_ref().err().map(|why| Told::new(why));
     }
 }
 

@@ -1,8 +1,6 @@
-//! The one writer of Link status: compares with what it sent last, and writes at most every two seconds.
-//! What somebody else made of it is put right, at most once a minute; what a CRD dropped is sent once each time that
-//! Links are listed.
+//! The one writer of Link status: compares with what it sent last, and writes what is due.
 
-use std::{borrow::Cow, time::Duration};
+mod state;
 
 use jiff::Timestamp;
 use kube::{
@@ -12,9 +10,11 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
+pub(super) use self::state::StatusState;
+use self::state::has;
 use super::{Engine, done::Done, link_state::LinkState};
 use crate::{
-    api::link::{Link, LinkObject, LinkStatus},
+    api::link::{LinkObject, LinkStatus},
     controller::{
         apply::{Answer, request},
         clock,
@@ -23,134 +23,17 @@ use crate::{
     mirror::{expiry, status::status},
 };
 
-/// Time between two writes for one Link.
-const EVERY: Duration = Duration::from_secs(2);
-/// News wait this long, so that those that come together are written together.
-const GATHER: Duration = Duration::from_millis(100);
-/// Longest delay after a failure.
-const LONGEST: Duration = Duration::from_secs(60);
-/// Latency alone is a reason to write after this time, if it moved by more than half.
-const LATENCY_EVERY: Duration = Duration::from_secs(600);
-
-/// Time between two writes of what somebody else overwrote: who does so again and again must not make us.
-const RESTORE_EVERY: Duration = Duration::from_secs(60);
-
-/// Where the status of one Link stands.
-pub(super) struct StatusState {
-    /// What was sent last; at first what the Link had. Never what is read back: a CRD that does not know our
-    /// fields prunes them, and must not make us write for ever.
-    last: LinkStatus,
-    /// What the API server made of that. What a Link has instead was written by somebody else.
-    stored: LinkStatus,
-    restored: Option<Instant>,
-    /// Links were listed, or a write failed, since what the Link has was compared with what was sent last. A CRD that
-    /// knows more than the one before comes with such a list.
-    unchecked: bool,
-    /// When news are due to be written.
-    due: Option<Instant>,
-    /// When there are news by the passing of time: the token is about to expire, or does.
-    turns: Option<Instant>,
-    not_before: Instant,
-    writing: bool,
-    failures: u32,
-    latency_written: Option<Instant>,
-}
-
-impl StatusState {
-    pub(super) fn seeded(link: &Link) -> Self {
-        Self {
-            stored: has(link).into_owned(),
-            last: has(link).into_owned(),
-            restored: None,
-            unchecked: false,
-            due: None,
-            turns: None,
-            not_before: Instant::now(),
-            writing: false,
-            failures: 0,
-            latency_written: None,
-        }
-    }
-
-    /// Something may have changed.
-    pub(super) fn touch(&mut self) {
-        let at = (Instant::now() + GATHER).max(self.not_before);
-        self.due.get_or_insert(at);
-    }
-
-    /// Takes in what a Link has. It may be our own last write, or an older one; it is compared when there was time.
-    pub(super) fn seen(&mut self, link: &Link) {
-        if self.is_overwritten(link) {
-            self.touch();
-        }
-    }
-
-    /// Takes in that Links were listed, and what this one has.
-    pub(super) fn listed(&mut self, link: &Link) {
-        if *has(link) != self.last {
-            self.unchecked = true;
-            self.touch();
-        }
-    }
-
-    /// Whether somebody else wrote what a Link has, in place of what was sent.
-    fn is_overwritten(&self, link: &Link) -> bool {
-        let has = has(link);
-        *has != self.stored && *has != self.last
-    }
-
-    /// Whether what was sent last is due to be sent again, in place of what a Link has.
-    fn is_sent_again(&mut self, link: &Link, now: Instant) -> bool {
-        let unchecked = std::mem::take(&mut self.unchecked);
-        if !self.is_overwritten(link) {
-            return unchecked && *has(link) != self.last;
-        }
-        let again = self.restored.map(|at| at + RESTORE_EVERY);
-        if let Some(again) = again.filter(|again| *again > now) {
-            self.due = Some(again);
-            return false;
-        }
-        let link = link.name_any();
-        tracing::warn!(link, "somebody else changed the status of the Link");
-        self.restored = Some(now);
-        true
-    }
-
-    /// Takes in a latency, milliseconds: told if it moved by more than half and the last one was told long
-    /// ago. What a Link's status said before a restart counts as told just then.
-    pub(super) fn latency(&mut self, told: &mut Option<i64>, now: i64) {
-        let written = *self.latency_written.get_or_insert_with(Instant::now);
-        let moved = told.is_some_and(|told| (now - told).abs() * 2 > told);
-        if told.is_none() || (moved && written.elapsed() >= LATENCY_EVERY) {
-            *told = Some(now);
-            self.latency_written = Some(Instant::now());
-            self.touch();
-        }
-    }
-
-    /// Whether the Link said to be ready before this process looked at it.
-    fn was_ready(&self) -> bool {
-        self.last
-            .conditions
-            .iter()
-            .any(|c| c.type_ == "Ready" && c.status == "True")
-    }
-}
-
 impl LinkState {
     /// When the status has to be looked at next.
     pub(super) fn next_status(&self) -> Option<Instant> {
-        let turns = self.status.turns.map(|at| at.max(self.status.not_before));
-        let next = [self.status.due, turns].into_iter().flatten().min();
-        next.filter(|_| !self.status.writing && !self.holds_back())
+        self.status.next().filter(|_| !self.holds_back())
     }
 
     /// The status is looked at now: it is next due when something is touched, or the token comes to its next stage.
     fn look(&mut self, now: Timestamp) {
-        self.status.due = None;
         let expiry = self.facts.expiry.as_ref();
         let lasts = expiry.and_then(|expiry| expiry::lasts(expiry.at, now));
-        self.status.turns = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
+        self.status.look(lasts);
     }
 
     /// After a restart nothing is said until as much is known as before, or something is known to be wrong:
@@ -185,7 +68,7 @@ impl Engine {
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
             let wall = clock::now();
             state.look(wall);
-            let last = &state.status.last;
+            let last = state.status.last();
             let mut sent = status(last, &state.facts, &state.ledger, wall);
             if state.carried && !state.facts.settled {
                 carry(last, &mut sent);
@@ -201,15 +84,14 @@ impl Engine {
             self.metrics.link_ready(name, ready);
             self.metrics
                 .link_invalid(name, state.facts.invalid.is_some());
-            let mut before = state.status.last.clone();
+            let mut before = last.clone();
             if sent == before {
                 if !state.status.is_sent_again(&state.link, now) {
                     continue;
                 }
                 before = has(&state.link).into_owned();
             }
-            state.status.unchecked = false;
-            state.status.writing = true;
+            state.status.begin(now);
             let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
             let (link, metrics) = (name.clone(), self.metrics.clone());
             let uid = state.link.uid();
@@ -254,35 +136,11 @@ impl Engine {
         let Some(state) = state.filter(|state| state.link.uid().as_deref() == uid) else {
             return;
         };
-        let status = &mut state.status;
-        status.writing = false;
-        let delay = match ended {
-            Ok(stored) => {
-                status.last = sent;
-                status.stored = stored;
-                status.failures = 0;
-                EVERY
-            }
-            Err(message) => {
-                tracing::warn!(link, "failed to write the status of the Link: {message}");
-                status.failures = status.failures.saturating_add(1);
-                status.unchecked = true;
-                let delay = EVERY
-                    .saturating_mul(1 << status.failures.min(6))
-                    .min(LONGEST);
-                status.due.get_or_insert_with(|| Instant::now() + delay);
-                delay
-            }
-        };
-        status.not_before = Instant::now() + delay;
-        status.due = status.due.map(|due| due.max(status.not_before));
+        if let Err(message) = &ended {
+            tracing::warn!(link, "failed to write the status of the Link: {message}");
+        }
+        state.status.end(sent, ended);
     }
-}
-
-/// The status that a Link has.
-fn has(link: &Link) -> Cow<'_, LinkStatus> {
-    let status = link.status.as_ref();
-    status.map_or_else(Cow::default, Cow::Borrowed)
 }
 
 /// What was said of Services stands: a cluster that was not seen yet is no reason to take it back.
@@ -340,12 +198,15 @@ fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use tokio::time::sleep_until;
 
     use super::*;
-    use crate::mirror::status::{Expiry, Ledger};
+    use crate::{
+        api::link::Link,
+        mirror::status::{Expiry, Ledger},
+    };
 
     #[tokio::test(start_paused = true)]
     async fn status_is_looked_at_once_when_the_token_is_about_to_expire_and_once_when_it_does() {
@@ -363,7 +224,7 @@ mod tests {
             assert!(looks.len() < 4, "{looks:?}");
             sleep_until(due).await;
             state.look(now());
-            let status = status(&state.status.last, &state.facts, &Ledger::default(), now());
+            let status = status(state.status.last(), &state.facts, &Ledger::default(), now());
             let expiring = status.conditions.into_iter().map(|c| (c.type_, c.reason));
             let expiring = expiring.filter(|(type_, _)| type_ == "CredentialsExpiring");
             let reasons: Vec<_> = expiring.map(|(_, reason)| reason).collect();

@@ -36,10 +36,11 @@ fn at(second: i64) -> Timestamp {
 #[test]
 fn only_news_is_news() {
     let mut ledger = Ledger::default();
-    assert!(ledger.record(&said("web", false, mirrored())));
-    assert!(!ledger.record(&said("web", false, mirrored())));
-    assert!(!ledger.record(&said("web", false, Report::Unknown)));
-    assert!(ledger.record(&said("web", true, failed("x"))));
+    let mut record = |report| ledger.record(&said("web", false, report));
+    assert_eq!(record(mirrored()), News::Change);
+    assert_eq!(record(mirrored()), News::None);
+    assert_eq!(record(Report::Unknown), News::None);
+    assert_eq!(ledger.record(&said("web", true, failed("x"))), News::Change);
     assert_eq!(ledger.counts(), (1, 0, 1));
     assert_eq!(
         ledger.keys("east"),
@@ -48,9 +49,29 @@ fn only_news_is_news() {
             Key::federated("ns", "web")
         ]
     );
-    assert!(ledger.record(&said("web", false, Report::Absent)));
-    assert!(!ledger.record(&said("web", false, Report::Absent)));
+    let mut record = |report| ledger.record(&said("web", false, report));
+    assert_eq!(record(Report::Absent), News::Change);
+    assert_eq!(record(Report::Absent), News::None);
     assert_eq!(ledger.counts(), (0, 0, 1));
+}
+
+#[test]
+fn other_words_of_the_same_problem_are_no_change() {
+    let mut ledger = Ledger::default();
+    let mut record = |report| ledger.record(&said("web", false, report));
+    assert_eq!(record(failed("one")), News::Change);
+    assert_eq!(record(failed("another")), News::Words);
+    assert_eq!(record(failed("another")), News::None);
+    let other = Problem::new(Reason::Error, "another");
+    assert_eq!(record(Report::Failed(other)), News::Change);
+    let noted = |reason, message: &str| Report::Mirrored {
+        local: "web-east".into(),
+        note: Some(Problem::new(reason, message)),
+    };
+    assert_eq!(record(noted(Reason::Error, "one")), News::Change);
+    assert_eq!(record(noted(Reason::Error, "another")), News::Words);
+    assert_eq!(record(noted(Reason::PortConflict, "one")), News::Change);
+    assert_eq!(record(mirrored()), News::Change);
 }
 
 #[test]

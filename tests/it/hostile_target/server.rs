@@ -142,7 +142,7 @@ impl Server {
             Conduct::EndlessAdded => self.stream(move |server, to| server.add(is_slices, to)),
             Conduct::RefusedLists => self.refused(),
             Conduct::HugePages if !is_slices => self.refusal(410),
-            Conduct::HungGets | Conduct::RefusedGets if !is_slices => self.stream(Server::withdraw),
+            Conduct::HungGets | Conduct::RefusedGets if !is_slices => self.stream(Self::withdraw),
             Conduct::GiantAnnotations if !is_slices => {
                 self.stream(|server, to| server.change(Duration::from_millis(10), to))
             }
