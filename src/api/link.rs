@@ -234,6 +234,8 @@ pub struct ServiceStatus {
 pub const CONTROLLER: &str = "linkerd.io/service-mirror";
 /// The one condition type of a [`ServiceStatus`].
 pub const MIRRORED: &str = "Mirrored";
+/// Type of the condition of a Link some of whose Services wait for a `ClusterIP`.
+pub const CLUSTER_IPS_EXHAUSTED: &str = "ClusterIPsExhausted";
 
 /// A reference to a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

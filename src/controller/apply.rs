@@ -84,6 +84,8 @@ pub(super) enum Failure {
     },
     /// The namespace is missing or on its way out.
     NoNamespace,
+    /// The API server has no `ClusterIP` left.
+    NoClusterIp,
     /// The lease is not held any more.
     Fenced,
     /// The API server said no, or nothing. With the time it wants to be left alone for.

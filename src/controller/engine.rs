@@ -5,6 +5,7 @@
 //! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
 //! time, and never two for one key; what target clusters have to confirm first takes no place among them.
 
+mod addresses;
 mod confirm;
 mod creating;
 mod custom;
@@ -31,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
 use self::{
-    confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups, gateways::Signal,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done,
+    foreign::Lookups, gateways::Signal,
     link_state::LinkState, problems::Problems, wake::Timers,
 };
 use super::{
@@ -94,6 +96,7 @@ pub(super) struct Engine {
     changed: BTreeMap<Key, Instant>,
     lookups: Lookups,
     problems: Problems,
+    addresses: Addresses,
     /// Until then the API server wants to be left alone: nothing is written.
     left_alone: Instant,
     sessions: u64,
@@ -161,6 +164,7 @@ pub(super) async fn run(
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
         problems: Problems::default(),
+        addresses: Addresses::default(),
         left_alone: Instant::now(),
         sessions: 0,
         shared,
@@ -255,6 +259,7 @@ impl Engine {
     /// Starts work on keys, as many as may be under way.
     fn dispatch(&mut self) {
         let now = Instant::now();
+        self.try_for_addresses();
         while self.queue.running() < self.settings.max_in_flight {
             let Some(key) = self.queue.pop(now) else {
                 break;
@@ -268,6 +273,7 @@ impl Engine {
         let started = Instant::now();
         let plan = mirror::plan(&self.world, &key);
         self.metrics.planned(started.elapsed());
+        let plan = self.affordable(&key, plan);
         if plan.writes.is_empty() {
             self.confirmations.forget(&key);
             self.problems.recovered(&key);
@@ -316,7 +322,10 @@ impl Engine {
             works: self.works(),
             throttled: self.left_alone,
             free_slot: self.queue.running() < self.settings.max_in_flight,
-            key: self.queue.next_due(),
+            key: [self.queue.next_due(), self.addresses.next_due()]
+                .into_iter()
+                .flatten()
+                .min(),
             // Without the lease none is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),

@@ -96,6 +96,8 @@ pub enum Reason {
     NamespaceNotAllowed,
     /// The Link does not let its cluster join this federated Service.
     FederationNotAllowed,
+    /// The local cluster has no `ClusterIP` left.
+    NoClusterIp,
 }
 
 impl Reason {
@@ -112,6 +114,7 @@ impl Reason {
             Self::LimitExceeded => "LimitExceeded",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
             Self::FederationNotAllowed => "FederationNotAllowed",
+            Self::NoClusterIp => "NoClusterIP",
         }
     }
 }
@@ -272,6 +275,29 @@ impl Plan {
         })
     }
 
+    /// Whether it creates a Service that gets a `ClusterIP`.
+    pub fn needs_cluster_ip(&self) -> bool {
+        self.writes
+            .iter()
+            .any(|write| gets_address(write).is_some())
+    }
+
+    /// The same without such Services, and without what belongs to them.
+    #[must_use]
+    pub fn without_cluster_ips(mut self) -> Self {
+        let left: Vec<String> = self.writes.iter().filter_map(gets_address).collect();
+        self.writes.retain(|write| match write {
+            Write::Create(Object::EndpointSlice(slice)) => {
+                let mut owners = slice.metadata.owner_references.iter();
+                !owners.any(|owner| {
+                    owner.uid.is_empty() && left.iter().any(|name| **name == *owner.name)
+                })
+            }
+            write => gets_address(write).is_none(),
+        });
+        self
+    }
+
     /// Nothing to write, and one thing to say.
     pub(super) fn only(remote: RemoteRef, federated: bool, report: Report) -> Self {
         Self {
@@ -293,6 +319,16 @@ impl Plan {
             report,
         });
         self
+    }
+}
+
+/// The name of the Service that a write creates, if it gets a `ClusterIP`.
+fn gets_address(write: &Write) -> Option<String> {
+    match write {
+        Write::Create(Object::Service(service)) if !service.is_headless() => {
+            Some(service.metadata.name().to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -353,4 +389,43 @@ pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: 
         name: actual.name().to_owned(),
         body,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_cluster_ips_goes_what_needs_one_and_what_belongs_to_it() {
+        let service = |name: &str, ip: Option<&str>| {
+            let spec = json!({ "clusterIP": ip });
+            let service = json!({ "metadata": { "name": name }, "spec": spec });
+            Write::Create(Object::Service(serde_json::from_value(service).unwrap()))
+        };
+        let slice = |name: &str, owner: &str, uid: &str| {
+            let owner = json!({ "apiVersion": "v1", "kind": "Service", "name": owner, "uid": uid });
+            let metadata = json!({ "name": name, "ownerReferences": [owner] });
+            let slice = json!({ "metadata": metadata, "addressType": "IPv4" });
+            Write::Create(Object::EndpointSlice(
+                serde_json::from_value(slice).unwrap(),
+            ))
+        };
+        let writes = vec![
+            service("db-east", Some("None")),
+            slice("db-east-1", "db-east", ""),
+            service("db-0-east", None),
+            slice("db-0-east-1", "db-0-east", ""),
+            slice("db-1-east-1", "db-1-east", "1234"),
+            Write::delete_service(&Service::default()),
+        ];
+        let plan = Plan {
+            writes,
+            ..Plan::default()
+        };
+        assert!(plan.needs_cluster_ip());
+        let left = plan.without_cluster_ips();
+        assert!(!left.needs_cluster_ip());
+        let left: Vec<_> = left.writes.iter().map(|write| write.describe().3).collect();
+        assert_eq!(left, ["db-east", "db-east-1", "db-1-east-1", ""]);
+    }
 }

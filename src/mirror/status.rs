@@ -84,6 +84,13 @@ impl Ledger {
             .collect()
     }
 
+    /// Number of Services that wait for a `ClusterIP`.
+    fn without_cluster_ip(&self) -> usize {
+        let lists = self.mirrors.values().chain(self.federated.values());
+        let waits = |report: &&Report| matches!(report, Report::Failed(problem) if problem.reason == Reason::NoClusterIp);
+        lists.filter(waits).count()
+    }
+
     /// Number of Services that are mirrored, that are members, and that should be either and are not.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Report>| {
@@ -209,7 +216,12 @@ pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timest
     LinkStatus {
         mirror_services: entries(&previous.mirror_services, &ledger.mirrors, total, now),
         federated_services: entries(&previous.federated_services, &ledger.federated, total, now),
-        conditions: conditions(&previous.conditions, facts, now),
+        conditions: conditions(
+            &previous.conditions,
+            facts,
+            ledger.without_cluster_ip(),
+            now,
+        ),
         gateway: facts
             .gateway
             .as_ref()

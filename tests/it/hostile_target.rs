@@ -36,10 +36,11 @@ const LONG: Bounds = Bounds { ..BRIEF };
 
 /// The source cluster with its controller, and the cluster that the well-behaved Links lead to.
 struct Scene {
-    source: ControlPlane,
-    far: Arc<ControlPlane>,
+    // Those who ask before those who answer: fields are dropped in this order.
     controller: Controller,
     hostile: Vec<HostileTarget>,
+    source: ControlPlane,
+    far: Arc<ControlPlane>,
 }
 
 impl Scene {

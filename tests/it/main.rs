@@ -10,6 +10,7 @@
 
 mod allow;
 mod check;
+mod cluster_ips;
 mod confined;
 mod corners;
 mod crashes;

@@ -7,7 +7,7 @@ use crate::{
     api::{
         k8s::Service,
         labels::{self, GATEWAY_NETWORKS},
-        link::{LinkStatus, ServiceStatus},
+        link::{CLUSTER_IPS_EXHAUSTED, LinkStatus, ServiceStatus},
     },
     check::{
         facts::{Facts, LinkFacts},
@@ -216,15 +216,10 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
                 "{beyond} more, which the Link's status has no room for"
             ));
         }
-        let limit = status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == Reason::LimitExceeded.as_str());
-        problems.extend(
-            limit
-                .filter(|c| c.status == "True")
-                .map(|c| c.message.clone()),
-        );
+        let too_many = [Reason::LimitExceeded.as_str(), CLUSTER_IPS_EXHAUSTED];
+        let said = status.conditions.iter();
+        let said = said.filter(|c| too_many.contains(&c.type_.as_str()) && c.status == "True");
+        problems.extend(said.map(|c| c.message.clone()));
         problems
     })
 }

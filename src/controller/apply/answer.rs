@@ -24,6 +24,7 @@ impl Answer {
     pub(super) fn failure(self, what: &str) -> Failure {
         match self {
             Self::Status(status) if is_no_namespace(&status) => Failure::NoNamespace,
+            Self::Status(status) if is_out_of_addresses(&status) => Failure::NoClusterIp,
             Self::Status(status) if status.code == 409 => Failure::Outdated(None),
             Self::Status(status) => {
                 let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
@@ -53,6 +54,12 @@ fn is_no_namespace(status: &Status) -> bool {
     terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
 }
 
+/// Kubernetes answers so when all of its Service range, or of all its ranges of one family, is taken.
+fn is_out_of_addresses(status: &Status) -> bool {
+    let says = |words| status.message.contains(words);
+    status.code == 500 && says("failed to allocate a serviceIP") && says("range is full")
+}
+
 /// Waits for an answer, but not for ever.
 pub(in crate::controller) async fn request<T>(
     request: impl Future<Output = kube::Result<T>>,
@@ -68,5 +75,34 @@ pub(in crate::controller) async fn request<T>(
             "no answer within {} s",
             DEADLINE.as_secs()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_service_range_is_told_from_other_failures() {
+        let of = |code: u16, message: &str| {
+            let status = Status::failure(message, "InternalError").with_code(code);
+            let failure = Answer::Status(Box::new(status)).failure("create mirror service");
+            matches!(failure, Failure::NoClusterIp)
+        };
+        for message in [
+            "Internal error occurred: failed to allocate a serviceIP: range is full",
+            "Internal error occurred: failed to allocate a serviceIP for Service \"web\": range is full",
+        ] {
+            assert!(of(500, message), "{message}");
+            assert!(!of(403, message), "{message}");
+        }
+        assert!(!of(
+            500,
+            "Internal error occurred: failed to allocate a nodePort: range is full"
+        ));
+        assert!(!of(
+            500,
+            "Internal error occurred: failed to allocate a serviceIP: no answer"
+        ));
     }
 }

@@ -112,6 +112,8 @@ impl Engine {
         match ended {
             Ok(()) => {
                 self.problems.recovered(key);
+                let next = self.addresses.created(key, now);
+                self.try_for_address(next);
                 self.said(report);
                 self.settle(key);
                 if let Some(since) = self.changed.remove(key) {
@@ -145,6 +147,10 @@ impl Engine {
                 ));
                 self.settle(key);
                 self.queue.failed(key, now, Some(Duration::from_secs(1)));
+            }
+            Err(Failure::NoClusterIp) => {
+                self.lacks_address(key, report);
+                self.queue.done(key);
             }
             Err(Failure::Refused { message, wait }) => {
                 self.problems.failed(key, &message);
@@ -205,7 +211,11 @@ impl Engine {
                         mirror.or(probe)
                     }
                 };
-                // A name that is free again may be wanted by others.
+                // A name that is free again may be wanted by others, and so may an address.
+                if gone.as_ref().is_some_and(|gone| !gone.is_headless()) {
+                    let next = self.addresses.release();
+                    self.try_for_address(next);
+                }
                 let keys = gone.map(|gone: Arc<Service>| self.world.keys_of_local(&gone));
                 self.mark_all(queue::LOCAL, keys.into_iter().flatten());
             }

@@ -227,6 +227,7 @@ impl Engine {
         let mut keys: Vec<Key> = Vec::new();
         match local {
             Local::Mirrors(change) => {
+                let deletes = matches!(&change, Change::Delete(gone) if !gone.is_headless());
                 let touched = absorb(&mut world.mirrors, change, true);
                 for service in &touched {
                     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
@@ -237,6 +238,10 @@ impl Engine {
                         .iter()
                         .flat_map(|service| world.keys_of_local(service)),
                 );
+                if deletes && !touched.is_empty() {
+                    // It had an address.
+                    keys.extend(self.addresses.release());
+                }
             }
             Local::Probes(change) => {
                 let touched = absorb(&mut world.probes, change, true);

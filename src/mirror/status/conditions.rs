@@ -7,16 +7,22 @@ use k8s_openapi::{
 
 use super::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED};
 use crate::{
+    api::link::CLUSTER_IPS_EXHAUSTED,
     hint::in_brief,
     mirror::{
-        Liveness,
+        Liveness, Reason,
         expiry::{self, Stage},
         networks::refused_message,
         tls::INSECURE_TLS,
     },
 };
 
-pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+pub(super) fn conditions(
+    previous: &[Condition],
+    facts: &Facts,
+    without_cluster_ip: usize,
+    now: Timestamp,
+) -> Vec<Condition> {
     let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
     match &facts.credentials {
         None => {}
@@ -79,6 +85,13 @@ pub(super) fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) 
     if let Some(exceeded) = facts.exceeded {
         let message = exceeded_message(exceeded);
         said.push(("LimitExceeded", "True", "LimitExceeded", message));
+    }
+    if without_cluster_ip > 0 {
+        let message = format!(
+            "Services that wait for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full: delete Services that are not needed, or add a ServiceCIDR"
+        );
+        let reason = Reason::NoClusterIp.as_str();
+        said.push((CLUSTER_IPS_EXHAUSTED, "True", reason, message));
     }
     said.into_iter()
         .map(|(type_, status, reason, message)| Condition {

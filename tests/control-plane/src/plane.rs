@@ -77,6 +77,11 @@ impl ControlPlane {
         Self::start_with(name, ClusterIps::Loopback).await
     }
 
+    /// Starts a control plane as [`Self::start`] does, that has a dozen `ClusterIP`s.
+    pub async fn start_with_few_cluster_ips(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, ClusterIps::Few).await
+    }
+
     async fn start_with(name: &str, cluster_ips: ClusterIps) -> anyhow::Result<Self> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         ensure!(

@@ -145,6 +145,8 @@ pub(crate) enum ClusterIps {
     Nowhere,
     /// Loopback addresses: who listens at one stands for what is behind it. No EndpointSlice may have them.
     Loopback,
+    /// As [`Self::Nowhere`], and a dozen of them.
+    Few,
 }
 
 impl ClusterIps {
@@ -152,6 +154,7 @@ impl ClusterIps {
         match self {
             Self::Nowhere => "10.96.0.0/12,fd00:10:96::/108",
             Self::Loopback => "127.96.0.0/12,fd00:10:96::/108",
+            Self::Few => "10.96.0.0/28,fd00:10:96::/108",
         }
     }
 }
