@@ -2,7 +2,7 @@
 
 use linkerd_mc::api::link::LinkStatus;
 
-use super::server::FORGED;
+use super::server::{FORGED, HUGE_LIST};
 use crate::links::condition;
 
 /// A way to misbehave. Its name is also that of the Link, the target cluster and the namespace.
@@ -74,8 +74,14 @@ impl Conduct {
             Self::HungGets | Self::RefusedGets => {
                 connected.is_some_and(|(status, _)| status == "True") && status.mirrored > Some(0)
             }
-            Self::DrippingLists | Self::HugePages => {
-                ready.is_some_and(|(status, _)| status == "False")
+            Self::DrippingLists => ready.is_some_and(|(status, _)| status == "False"),
+            // Not in step, or it says what became of each Service.
+            Self::HugePages => {
+                let all = i64::try_from(HUGE_LIST).unwrap();
+                let told =
+                    status.mirrored.unwrap_or_default() + status.unhealthy.unwrap_or_default();
+                let says_limit = says("LimitExceeded").is_some();
+                ready.is_some_and(|(status, _)| status == "False" || says_limit || told == all)
             }
             Self::RefusedLists => connected
                 .is_some_and(|(status, message)| status == "False" && message.contains(FORGED)),

@@ -33,7 +33,7 @@ const LARGEST: usize = (256 << 10) - 1024;
 /// Services on a huge page, unless more are asked for and given.
 const HUGE_PAGE: usize = 240;
 /// Services on all huge pages.
-const HUGE_LIST: usize = 480;
+pub(super) const HUGE_LIST: usize = 480;
 
 /// An API server that means harm. Ended when dropped, and with it all that it sends.
 pub(super) struct HostileTarget {
@@ -112,7 +112,7 @@ impl Server {
             return if asked.watches() {
                 silent()
             } else {
-                self.list(is_slices, |_| Vec::new())
+                empty(is_slices)
             };
         }
         if asked.watches() {
@@ -127,13 +127,8 @@ impl Server {
             Conduct::DrippingLists => self.drip(is_slices),
             Conduct::RefusedLists if self.random.lock().unwrap().bool() => self.refused(),
             Conduct::HugePages if !is_slices => self.huge_page(query),
-            _ => self.list(is_slices, |server| {
-                if is_slices {
-                    Vec::new()
-                } else {
-                    server.exported()
-                }
-            }),
+            _ if is_slices => empty(is_slices),
+            _ => self.page(query),
         }
     }
 
@@ -176,23 +171,24 @@ impl Server {
         }
     }
 
-    /// All that is exported.
-    fn exported(&self) -> Vec<String> {
+    /// A page of what is exported, of as many as are asked for.
+    fn page(&self, query: &str) -> Verdict {
         let services = self.services.lock().unwrap().clone();
-        let services = services.into_iter().enumerate();
-        services
+        let begin = number(query, "continue=").unwrap_or_default();
+        let asked = number(query, "limit=").unwrap_or(services.len());
+        let end = (begin + asked).min(services.len());
+        let items = services.iter().enumerate().take(end).skip(begin);
+        let items: Vec<String> = items
             .filter(|(_, service)| service.is_exported)
-            .map(|(number, service)| self.service(number, service))
-            .collect()
-    }
-
-    fn list(&self, is_slices: bool, items: impl FnOnce(&Self) -> Vec<String>) -> Verdict {
+            .map(|(number, service)| self.service(number, *service))
+            .collect();
         let version = self.version.load(Ordering::SeqCst);
-        let text = format!(
-            "{}{}]}}",
-            head(is_slices, version, ""),
-            items(self).join(",")
-        );
+        let next = if end < services.len() {
+            end.to_string()
+        } else {
+            String::new()
+        };
+        let text = format!("{}{}]}}", head(false, version, &next), items.join(","));
         Verdict::Answer(200, json_header(), text)
     }
 
@@ -209,17 +205,13 @@ impl Server {
 
     /// Pages of nearly 64 MiB, or if so many Services are asked for, now and then of more.
     fn huge_page(self: &Arc<Self>, query: &str) -> Verdict {
-        let number = |name: &str| {
-            let value = query.split('&').find_map(|part| part.strip_prefix(name));
-            value.and_then(|value| value.parse::<usize>().ok())
-        };
-        let begin = number("continue=").unwrap_or_default();
+        let begin = number(query, "continue=").unwrap_or_default();
         let most = if self.random.lock().unwrap().bool() {
             HUGE_PAGE
         } else {
             HUGE_LIST
         };
-        let asked = number("limit=").unwrap_or(HUGE_LIST).min(most);
+        let asked = number(query, "limit=").unwrap_or(HUGE_LIST).min(most);
         let end = (begin + asked).min(HUGE_LIST);
         self.stream(move |server, to| async move {
             let next = if end < HUGE_LIST {
@@ -384,6 +376,17 @@ fn silent() -> Verdict {
     let (to, pieces) = Pieces::channel();
     tokio::spawn(async move { to.closed().await });
     Verdict::Pieces(pieces)
+}
+
+/// A list of nothing.
+fn empty(is_slices: bool) -> Verdict {
+    Verdict::Answer(200, json_header(), head(is_slices, 1, "") + "]}")
+}
+
+/// The number in a part of a query.
+fn number(query: &str, part: &str) -> Option<usize> {
+    let value = query.split('&').find_map(|found| found.strip_prefix(part));
+    value.and_then(|value| value.parse().ok())
 }
 
 fn head(is_slices: bool, version: u64, next: &str) -> String {
