@@ -32,9 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::local::{Local, watch_local};
 use self::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done,
-    foreign::Lookups, gateways::Signal,
-    link_state::LinkState, problems::Problems, wake::Timers,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
+    gateways::Signal, link_state::LinkState, problems::Problems, wake::Timers,
 };
 use super::{
     admin::{Liveliness, Readiness},

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// What only reads differently than before is told after this time, not sooner.
 const REWORDED: Duration = Duration::from_secs(60);
 /// So many lines about one target cluster at once, at most.
-const LINES: u32 = 50;
+const LINES: u32 = 20;
 /// Time until one line more.
 const LINE_EVERY: Duration = Duration::from_secs(6);
 
@@ -190,9 +190,9 @@ mod tests {
             lines.extend(taken.map(|left_out| (second, left_out)));
             advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(lines.len(), 50 + 19);
-        assert_eq!(lines[..50], [(0, 0); 50]);
-        assert_eq!(lines[50..52], [(6, 50 + 500), (12, 99 + 500)]);
+        assert_eq!(lines.len(), 20 + 19);
+        assert_eq!(lines[..20], [(0, 0); 20]);
+        assert_eq!(lines[20..22], [(6, 80 + 500), (12, 99 + 500)]);
         assert!(!ration.is_whole());
         advance(LINE_EVERY * LINES).await;
         assert!(ration.take().is_some_and(|left_out| left_out > 0));

@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
-    policy::{Federation, PolicyError, allowed_namespaces},
     networks::{NetworkError, networks},
+    policy::{Federation, PolicyError, allowed_namespaces},
     selector::{Selector, SelectorError},
 };
 use crate::api::{

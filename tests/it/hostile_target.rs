@@ -26,9 +26,9 @@ use crate::{
 
 /// What is held of the short run.
 const BRIEF: Bounds = Bounds {
-    memory: None,
+    memory: Some(256),
     writes: None,
-    lines: None,
+    lines: Some(100),
     latency: None,
 };
 /// What is held of the long run.

@@ -18,8 +18,7 @@ use crate::{
         trouble::and_untold,
     },
     mirror::{
-        Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner,
-        status::News as Ledgered,
+        Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner, status::News as Ledgered,
     },
 };
 

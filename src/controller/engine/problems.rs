@@ -104,7 +104,7 @@ mod tests {
             let key = Key::mirror("hostile", "ns", &number.to_string());
             lines += usize::from(problems.failed(&key, "refused"));
         }
-        assert_eq!(lines, 50);
+        assert_eq!(lines, 20);
         assert!(problems.failed(&Key::mirror("east", "ns", "a"), "refused"));
         advance(Duration::from_secs(600)).await;
         assert!(problems.failed(&Key::mirror("hostile", "ns", "new"), "refused"));
