@@ -132,7 +132,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
             lease,
         };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
-        let ended = run_controller(client, options, stop).await;
+        let ended = Box::pin(run_controller(client, options, stop)).await;
         tracing::info!("stopped");
         ended
     });
