@@ -36,6 +36,9 @@ pub(crate) struct RunController {
     /// Memory that Services and EndpointSlices of all target clusters take, at most, MiB; beyond it nothing new is taken in
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     max_mib: u16,
+    /// Writes a second that one target cluster may bring about for long; a first sync is as fast as it can be
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    max_writes_per_link: u16,
     #[command(flatten)]
     pub(super) mirroring: Mirroring,
     /// Probe gateways at this address instead of at their probe Services
@@ -147,6 +150,7 @@ fn settings(args: &RunController) -> anyhow::Result<Settings> {
         headless: args.mirroring.headless(),
         max_in_flight: args.max_in_flight_writes.into(),
         limits: args.mirroring.limits(),
+        writes_each_second: args.max_writes_per_link.into(),
         bytes: MIB * usize::from(args.max_mib),
         pages: Size::of_pages(),
         probe_address: args.probe_address.clone(),

@@ -256,6 +256,7 @@ impl Writer {
             namespace,
             name,
             body,
+            urgent: _,
         } = patch;
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
         let uid = uid.to_owned();

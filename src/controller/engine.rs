@@ -41,6 +41,7 @@ use super::{
     events::{self, News},
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
+    pace::Pace,
     queue::{self, Queue},
     session,
 };
@@ -61,12 +62,16 @@ pub struct Settings {
     pub limits: Limits,
     /// Bytes of what is taken in of all target clusters, at most.
     pub bytes: usize,
+    /// Writes a second that one target cluster may bring about for long.
+    pub writes_each_second: u32,
     /// How large the answers of API servers may be.
     pub pages: Size,
     /// Where gateways are probed instead of at the probe Service, `host:port`.
     pub probe_address: Option<String>,
 }
 
+/// Writes that a target cluster may bring about at once, for each Service of its limit: a first sync takes two.
+const BURST: u32 = 4;
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
 const INBOX: usize = 1024;
 /// Messages taken in before the queue is looked at again.
@@ -84,6 +89,7 @@ pub(super) struct Engine {
     leading: bool,
     world: World,
     queue: Queue,
+    pace: Pace,
     confirmations: Confirmations,
     /// Namespaces that are being created, by the key whose plan creates one.
     creating: BTreeMap<Key, Creating>,
@@ -145,6 +151,9 @@ pub(super) async fn run(
         pages: settings.pages.clone(),
         bytes: Budget::new(settings.bytes),
     };
+    let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
+    let burst = services.saturating_mul(BURST);
+    let pace = Pace::new(burst, settings.writes_each_second);
     let mut engine = Engine {
         world: World {
             config: settings.config.clone(),
@@ -155,6 +164,7 @@ pub(super) async fn run(
         writer,
         leading: false,
         queue: Queue::default(),
+        pace,
         confirmations: Confirmations::default(),
         creating: BTreeMap::new(),
         links: BTreeMap::new(),
@@ -260,7 +270,9 @@ impl Engine {
         let now = Instant::now();
         self.try_for_addresses();
         while self.queue.running() < self.settings.max_in_flight {
-            let Some(key) = self.queue.pop(now) else {
+            let half = self.settings.max_in_flight.div_ceil(2);
+            let next = self.queue.pop(now, half, |by| self.pace.allows(by, now));
+            let Some(key) = next else {
                 break;
             };
             self.work(key);
@@ -282,6 +294,12 @@ impl Engine {
             self.queue.done(&key);
             return;
         }
+        let urgent = plan.is_urgent();
+        if let Some(at) = self.pace.not_before(&key, urgent, started) {
+            self.metrics.postponed();
+            self.queue.postponed(&key, at);
+            return;
+        }
         if !self.is_confirmed(&key, &plan.confirm) {
             self.queue.release(&key);
             return;
@@ -294,6 +312,9 @@ impl Engine {
             }
             self.creating.insert(key.clone(), creating);
         }
+        let by = self.queue.lane_of(&key);
+        let writes = plan.writes.len();
+        self.pace.wrote(&key, urgent, writes, &by, started);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             let done = done::execute(&writer, key, plan).await;
@@ -315,13 +336,14 @@ impl Engine {
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         let statuses = self.links.values().filter_map(LinkState::next_status);
+        let allowed = self.pace.next_allowed(now);
         let timers = Timers {
             now,
             latest: now + HEARTBEAT,
             works: self.works(),
             throttled: self.left_alone,
             free_slot: self.queue.running() < self.settings.max_in_flight,
-            key: [self.queue.next_due(), self.addresses.next_due()]
+            key: [self.queue.next_due(), self.addresses.next_due(), allowed]
                 .into_iter()
                 .flatten()
                 .min(),

@@ -109,6 +109,11 @@ impl Metrics {
         gauges.with_label_values(&[cluster]).set(count(bytes));
     }
 
+    /// A write was put off, as its key had been written a moment ago.
+    pub fn postponed(&self) {
+        self.0.postponed.inc();
+    }
+
     /// Number of keys that wait.
     pub fn queue_depth(&self, keys: usize) {
         self.0.queue_depth.set(count(keys));
@@ -281,6 +286,7 @@ pub(crate) mod tests {
             m.cache_size(cache, LOCAL, 7);
         }
         m.queue_depth(1);
+        m.postponed();
         m.in_flight(2);
         m.planned(Duration::from_micros(3));
         m.applied(Duration::from_millis(4));

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod lease;
 pub mod metrics;
 mod networks;
+mod pace;
 pub mod preview;
 pub mod probe;
 mod queue;

@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(super) const LOCAL: &str = "";
 
 /// Name of a lane: of a target cluster, or [`LOCAL`].
-type Lane = Arc<str>;
+pub(super) type Lane = Arc<str>;
 
 /// Keys to work on. Trees and not hash tables: they give back what a first sync took.
 #[derive(Debug, Default)]
@@ -78,9 +78,17 @@ impl Queue {
         waiting.insert(self.arrivals, key);
     }
 
-    /// The next key, if one is due. It has to be given back with [`Self::done`], [`Self::failed`] or
+    /// The next key, if one is due. It has to be given back with [`Self::done`], [`Self::failed`], [`Self::postponed`] or
     /// [`Self::release`].
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Key> {
+    ///
+    /// A cluster that `may` not have any has to wait, and so does one with `most` keys that are being worked on, as long
+    /// as there are others.
+    pub(super) fn pop(
+        &mut self,
+        now: Instant,
+        most: usize,
+        may: impl Fn(&str) -> bool,
+    ) -> Option<Key> {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
                 break;
@@ -90,7 +98,7 @@ impl Queue {
                 self.mark_in(key, lane);
             }
         }
-        while let Some(lane) = self.turns.pop_front() {
+        while let Some(lane) = self.next_turn(most, &may) {
             let first = self.lanes.get_mut(&lane).and_then(BTreeMap::pop_first);
             let Some((_, key)) = first else {
                 self.lanes.remove(&lane); // all it had was worked on in other lanes
@@ -112,6 +120,18 @@ impl Queue {
         None
     }
 
+    /// Takes the lane out whose turn it is: the first that may and has few keys under way, else the first that may.
+    fn next_turn(&mut self, most: usize, may: impl Fn(&str) -> bool) -> Option<Lane> {
+        let is_modest = |lane: &Lane| {
+            let running = self.running.values().filter(|known| *known == lane);
+            lane.as_ref() == LOCAL || running.count() < most
+        };
+        let mut that_may = self.turns.iter().enumerate().filter(|(_, lane)| may(lane));
+        let first = that_may.clone().next();
+        let (place, _) = that_may.find(|(_, lane)| is_modest(lane)).or(first)?;
+        self.turns.remove(place)
+    }
+
     /// The key was worked on, all is well.
     pub(super) fn done(&mut self, key: &Key) {
         self.failures.remove(key);
@@ -126,13 +146,27 @@ impl Queue {
 
     /// The key was worked on, and has to be worked on again: after a delay, at least `wait`.
     pub(super) fn failed(&mut self, key: &Key, now: Instant, wait: Option<Duration>) {
-        let lane = self.running.get(key).cloned();
-        let lane = lane.unwrap_or_else(|| self.lane(key, LOCAL));
+        let lane = self.lane_of(key);
         let at = self.after_failure(key, now, wait);
         if !self.finish(key) {
             self.delayed.insert((at, key.clone()));
             self.due.insert(key.clone(), (at, lane));
         }
+    }
+
+    /// The key was not worked on: it is its turn again at this time, or later if it is marked then.
+    pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
+        let lane = self.lane_of(key);
+        self.running.remove(key);
+        self.again.remove(key);
+        self.delayed.insert((at, key.clone()));
+        self.due.insert(key.clone(), (at, lane));
+    }
+
+    /// The lane that a key which is being worked on came in.
+    pub(super) fn lane_of(&self, key: &Key) -> Lane {
+        let lane = self.running.get(key).cloned();
+        lane.unwrap_or_else(|| self.lane(key, LOCAL))
     }
 
     /// What a released key waited for has failed: it is worked on again after a delay, if not sooner.
@@ -205,157 +239,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(cluster: &str, service: &str) -> Key {
-        Key::mirror(cluster, "ns", service)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_is_queued_once_and_never_worked_on_twice_at_once() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.mark(key("east", "a"), LOCAL);
-        queue.mark(key("east", "a"), LOCAL);
-        assert_eq!(queue.len(), 1);
-        assert_eq!(queue.pop(now), Some(key("east", "a")));
-        queue.mark(key("east", "a"), LOCAL);
-        assert_eq!(queue.pop(now), None);
-        queue.done(&key("east", "a"));
-        assert_eq!(queue.pop(now), Some(key("east", "a")));
-        queue.done(&key("east", "a"));
-        assert_eq!((queue.pop(now), queue.len(), queue.running()), (None, 0, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn clusters_take_turns() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        for service in ["1", "2", "3"] {
-            queue.mark(key("busy", service), LOCAL);
-        }
-        queue.mark(key("idle", "1"), LOCAL);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop(now))
-            .map(|k| k.to_string())
-            .collect();
-        assert_eq!(order, ["ns/1@busy", "ns/1@idle", "ns/2@busy", "ns/3@busy"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn delays_double_up_to_a_minute_and_end_with_success() {
-        let (mut queue, mut now) = (Queue::default(), Instant::now());
-        let mut delays = Vec::new();
-        queue.mark(key("east", "a"), LOCAL);
-        for _ in 0..14 {
-            let key = queue.pop(now).unwrap();
-            queue.failed(&key, now, None);
-            let due = queue.next_due().unwrap();
-            assert_eq!(queue.pop(due - Duration::from_millis(1)), None);
-            delays.push(due - now);
-            now = due;
-        }
-        assert!(delays[0] < Duration::from_millis(200), "{delays:?}");
-        assert!(delays.iter().all(|delay| *delay <= LONGEST), "{delays:?}");
-        assert!(delays[13] > Duration::from_secs(40), "{delays:?}");
-        let key = queue.pop(now).unwrap();
-        queue.done(&key);
-        queue.mark(key.clone(), LOCAL);
-        queue.pop(now);
-        queue.failed(&key, now, None);
-        assert!(queue.next_due().unwrap() - now < Duration::from_millis(200));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn news_end_a_delay_and_the_server_may_lengthen_it() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.mark(key("east", "a"), LOCAL);
-        let key = queue.pop(now).unwrap();
-        queue.failed(&key, now, Some(Duration::from_secs(5)));
-        assert!(queue.next_due().unwrap() >= now + Duration::from_secs(5));
-        queue.mark(key.clone(), LOCAL);
-        assert_eq!(queue.pop(now), Some(key.clone()));
-        assert_eq!(queue.next_due(), None);
-        queue.failed(&key, now, Some(Duration::from_secs(5)));
-        queue.hurry();
-        assert_eq!(queue.pop(now), Some(key));
-        assert_eq!(queue.next_due(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn keys_of_several_clusters_take_turns_by_who_marked_them() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        for number in 0..10_000 {
-            queue.mark(Key::federated("ns", &format!("busy-{number:05}")), "busy");
-        }
-        queue.mark(Key::federated("ns", "idle"), "idle");
-        queue.mark(Key::probe("idle"), "idle");
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop(now))
-            .map(|key| key.to_string())
-            .take(4)
-            .collect();
-        assert_eq!(
-            order,
-            [
-                "ns/busy-00000-federated",
-                "ns/idle-federated",
-                "ns/busy-00001-federated",
-                "probe-idle"
-            ]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let shared = Key::federated("ns", "shared");
-        for service in ["1", "2", "3"] {
-            queue.mark(key("busy", service), LOCAL);
-        }
-        queue.mark(shared.clone(), "busy");
-        queue.mark(shared.clone(), "idle");
-        queue.mark(shared.clone(), "idle");
-        assert_eq!(queue.len(), 4);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop(now)).collect();
-        let expected = [
-            key("busy", "1"),
-            shared.clone(),
-            key("busy", "2"),
-            key("busy", "3"),
-        ];
-        assert_eq!(order, expected);
-        assert!(queue.lanes.is_empty() && queue.turns.is_empty());
-        // It keeps its lane while it fails, and while it is worked on again.
-        queue.failed(&shared, now, None);
-        queue.mark(key("idle", "1"), LOCAL);
-        queue.hurry();
-        assert_eq!(queue.pop(now), Some(key("idle", "1")));
-        assert_eq!(queue.pop(now), Some(shared.clone()));
-        queue.mark_again(&shared);
-        queue.done(&shared);
-        assert_eq!(queue.queued[&shared][0].0.as_ref(), "idle");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_released_key_comes_again_when_it_is_marked_or_after_a_delay() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let a = key("east", "a");
-        queue.mark(a.clone(), LOCAL);
-        queue.pop(now);
-        queue.mark(a.clone(), LOCAL);
-        queue.release(&a);
-        assert_eq!(queue.pop(now), Some(a.clone()));
-        queue.release(&a);
-        assert_eq!((queue.pop(now), queue.running()), (None, 0));
-        queue.delay(&a, "east", now);
-        let due = queue.next_due().unwrap();
-        assert!(due > now);
-        queue.delay(&a, "east", due);
-        assert_eq!(queue.next_due(), Some(due), "a delay is not made longer");
-        assert_eq!(queue.pop(due), Some(a.clone()));
-        // Somebody is at it already.
-        queue.delay(&a, "east", due);
-        assert_eq!(queue.next_due(), None);
-        queue.release(&a);
-        queue.delay(&a, "east", now);
-        assert!(queue.next_due().unwrap() - now > due - now, "delays double");
-    }
-}
+mod tests;

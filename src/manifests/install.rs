@@ -293,6 +293,7 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         ),
         format!("--max-mib-per-link={}", controller.max_mib_per_link),
         format!("--max-mib={}", controller.max_mib),
+        format!("--max-writes-per-link={}", controller.max_writes_per_link),
         format!("--log-level={}", controller.log_level),
         format!("--log-format={}", controller.log_format),
     ];

@@ -223,9 +223,14 @@ impl Limit {
             return true;
         }
         if bytes <= HEAVIEST {
-            self.lightest = Some(self.lightest.map_or(more, |least| least.min(more)));
+            self.waits_for(more);
         }
         false
+    }
+
+    /// Something is left out that so many bytes would let in.
+    fn waits_for(&mut self, bytes: usize) {
+        self.lightest = Some(self.lightest.map_or(bytes, |least| least.min(bytes)));
     }
 
     fn give_back(&self, bytes: usize) {

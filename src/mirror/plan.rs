@@ -169,6 +169,8 @@ pub struct Patch {
     pub name: String,
     /// The body, with `metadata.resourceVersion` and `metadata.uid`.
     pub body: Value,
+    /// Whether traffic depends on it. If not, it changes labels and annotations that other tools may read.
+    pub urgent: bool,
 }
 
 /// Kinds that are written.
@@ -267,6 +269,12 @@ impl Write {
 }
 
 impl Plan {
+    /// Whether traffic depends on any of its writes.
+    pub fn is_urgent(&self) -> bool {
+        let cosmetic = |write: &Write| matches!(write, Write::Patch(patch) if !patch.urgent);
+        !self.writes.iter().all(cosmetic)
+    }
+
     /// The namespace that it creates, if it does, and its labels.
     pub fn creates_namespace(&self) -> Option<(&str, &Map)> {
         self.writes.iter().find_map(|write| match write {
@@ -379,6 +387,7 @@ fn exactly<'a>(desired: &'a Wanted<'_>, actual: &'a Map) -> BTreeMap<&'a str, Op
 
 /// Wraps a body into a patch that applies only to the state that it was computed from.
 pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: Value) -> Write {
+    let urgent = rest != json!({}) || concerns_traffic(&metadata, actual);
     metadata["resourceVersion"] = json!(actual.resource_version);
     metadata["uid"] = json!(actual.uid);
     let mut body = rest;
@@ -388,7 +397,34 @@ pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: 
         namespace: actual.namespace().to_owned(),
         name: actual.name().to_owned(),
         body,
+        urgent,
     })
+}
+
+/// Whether a change of metadata alone concerns traffic: it changes what says what an object is, or is made so that
+/// Linkerd reads the object once more.
+fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
+    let changes = |field: &str, known: &Map, of: fn(&str) -> bool| {
+        let wanted = metadata[field].as_object().into_iter().flatten();
+        wanted
+            .filter(|(key, _)| of(key))
+            .any(|(key, value)| value.as_str() != known.get(key))
+    };
+    let any = |of| {
+        changes("labels", &actual.labels, of) || changes("annotations", &actual.annotations, of)
+    };
+    any(says_what_it_is) || !any(is_copied)
+}
+
+fn says_what_it_is(key: &str) -> bool {
+    let ours = [l::MIRROR_PREFIX, l::MULTICLUSTER_PREFIX];
+    let of_no_account = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE];
+    let ours = ours.iter().any(|prefix| key.starts_with(prefix)) && !of_no_account.contains(&key);
+    ours || [l::OPAQUE_PORTS, l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key)
+}
+
+fn is_copied(key: &str) -> bool {
+    !says_what_it_is(key) && ![l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE].contains(&key)
 }
 
 #[cfg(test)]
@@ -427,5 +463,87 @@ mod tests {
         assert!(!left.needs_cluster_ip());
         let left: Vec<_> = left.writes.iter().map(|write| write.describe().3).collect();
         assert_eq!(left, ["db-east", "db-east-1", "db-1-east-1", ""]);
+    }
+
+    #[test]
+    fn labels_and_annotations_that_are_copied_are_not_urgent_and_all_else_is() {
+        let actual = Metadata {
+            labels: Map::from([("team", "a"), (l::CLUSTER_NAME, "east")]),
+            annotations: Map::from([(l::DESIRED_STATE, "1"), (l::OPAQUE_PORTS, "1")]),
+            ..Metadata::default()
+        };
+        let urgent = |labels: Value, annotations: Value, rest: Value| {
+            let metadata = json!({ "labels": labels, "annotations": annotations });
+            let Write::Patch(patch) = guarded(Kind::Service, &actual, metadata, rest) else {
+                unreachable!()
+            };
+            let plan = Plan {
+                writes: vec![Write::Patch(patch)],
+                ..Plan::default()
+            };
+            plan.is_urgent()
+        };
+        let (none, same) = (json!({}), json!({ "team": "a", l::CLUSTER_NAME: "east" }));
+        let state = json!({ l::DESIRED_STATE: "2" });
+        for (what, labels, annotations, rest, expected) in [
+            (
+                "another label",
+                json!({ "team": "b" }),
+                state.clone(),
+                none.clone(),
+                false,
+            ),
+            (
+                "a label less",
+                json!({ "team": null }),
+                state.clone(),
+                none.clone(),
+                false,
+            ),
+            (
+                "another annotation",
+                same.clone(),
+                json!({ "note": "x" }),
+                none.clone(),
+                false,
+            ),
+            (
+                "ports with it",
+                json!({ "team": "b" }),
+                none.clone(),
+                json!({ "spec": {} }),
+                true,
+            ),
+            (
+                "the mode",
+                json!({ "team": "b", l::REMOTE_DISCOVERY: "east" }),
+                none.clone(),
+                none.clone(),
+                true,
+            ),
+            (
+                "members",
+                same.clone(),
+                json!({ l::REMOTE_DISCOVERY: "a@east" }),
+                none.clone(),
+                true,
+            ),
+            (
+                "opaque ports",
+                same.clone(),
+                json!({ l::OPAQUE_PORTS: "2" }),
+                none.clone(),
+                true,
+            ),
+            ("written once more", same, state, none, true),
+        ] {
+            assert_eq!(urgent(labels, annotations, rest), expected, "{what}");
+        }
+        let creates = vec![Write::delete_service(&Service::default())];
+        let plan = Plan {
+            writes: creates,
+            ..Plan::default()
+        };
+        assert!(plan.is_urgent());
     }
 }

@@ -1,8 +1,8 @@
 //! The metric families: names, help texts, labels, buckets, and their registry.
 
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, core::Collector, exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, core::Collector, exponential_buckets,
 };
 
 /// One field a family; the help texts in [`Families::new`] say what each is.
@@ -19,6 +19,7 @@ pub(super) struct Families {
     pub(super) endpoints_cache: IntGaugeVec,
     pub(super) taken_in: IntGaugeVec,
     pub(super) queue_depth: IntGauge,
+    pub(super) postponed: IntCounter,
     pub(super) in_flight: IntGauge,
     pub(super) plan: Histogram,
     pub(super) apply: Histogram,
@@ -114,6 +115,14 @@ impl Families {
                 &r,
                 "linkerd_mc_queue_depth",
                 "Keys that wait to be worked on",
+            ),
+            postponed: register(
+                &r,
+                IntCounter::new(
+                    "linkerd_mc_postponed_total",
+                    "Times that a key waited because it had been written a moment ago",
+                )
+                .expect(VALID),
             ),
             in_flight: gauge(
                 &r,

@@ -165,6 +165,8 @@ pub struct Controller {
     /// MiB of what is taken in of all target clusters, at most.
     #[serde(rename = "maxMiB")]
     pub max_mib: u32,
+    /// Writes a second that one target cluster may bring about for long.
+    pub max_writes_per_link: u32,
     /// Namespaces that are created for one target cluster, at most.
     pub max_namespaces_per_link: u32,
     /// Whether an admission policy holds its account to what it does.
@@ -359,6 +361,7 @@ impl Default for Controller {
             max_metadata_kib_per_service: 16,
             max_mib_per_link: 32,
             max_mib: 128,
+            max_writes_per_link: 100,
             max_namespaces_per_link: 100,
             admission_policy: true,
             network_policy: NetworkPolicy::default(),

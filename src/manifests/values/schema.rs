@@ -92,6 +92,7 @@ pub(super) const KEYS: &[Key] = &[
     key("controller.maxMetadataKiBPerService", Kind::Range(1, 1024), "Labels and annotations of one Service, at most, in KiB; of one that has more none are copied"),
     key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Memory for what one target cluster exports, at most, in MiB"),
     key("controller.maxMiB", Kind::Range(1, 65_535), "Memory for what all target clusters export, at most, in MiB; the controller's memory follows from it"),
+    key("controller.maxWritesPerLink", Kind::Range(1, 65_535), "Writes a second that one target cluster may bring about for long; a first sync is as fast as it can be"),
     key("controller.maxNamespacesPerLink", Kind::Number(1), "Namespaces that are created for one target cluster, at most"),
     key("controller.admissionPolicy", Kind::Bool, "Whether a ValidatingAdmissionPolicy holds its account to what it does; left out where the cluster has none, before Kubernetes 1.30"),
     key("controller.networkPolicy.enabled", Kind::Bool, "Whether to install it"),

@@ -60,6 +60,7 @@ fn members(world: &World) -> (Option<String>, Option<String>) {
 }
 
 #[test]
+#[expect(clippy::large_stack_arrays, reason = "a table of worlds")]
 fn members_join_and_leave_as_the_original_says() {
     let one_each = "web@east: web-federated\nweb@west: web-federated";
     let east_only = "web@east: web-federated\nweb@west: absent";

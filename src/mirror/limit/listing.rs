@@ -71,6 +71,7 @@ impl<'a, T> Listing<'a, T> {
             // What came last makes room.
             let Some(other) = self.new.pop() else { break };
             self.limit.give_back(other.bytes);
+            self.limit.waits_for(other.bytes);
             self.more -= other.bytes;
             self.left_out.heavy = true;
             self.leave(&other, &service);

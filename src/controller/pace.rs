@@ -1,0 +1,207 @@
+//! How often a key is written, and how much one target cluster has written. No I/O.
+//!
+//! The first write of a key comes at once, and so does a first sync. What follows is spaced: two writes a second for what
+//! traffic depends on, ever fewer for labels and annotations. What one cluster brings about takes from an allowance of
+//! its own: a burst that covers several first syncs, and so many writes a second after that.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::mirror::Key;
+
+/// In this time a key is written twice, at most: what is replaced is deleted and made anew.
+const SECOND: Duration = Duration::from_secs(1);
+/// Time between two writes of a key that change labels and annotations only, at least.
+const SPACE: Duration = Duration::from_millis(500);
+/// Time between two writes of a key that change labels and annotations only, at most.
+const LONGEST_SPACE: Duration = Duration::from_secs(10);
+/// A key that was not written for so long is as one that never was.
+const FORGOTTEN: Duration = Duration::from_secs(20);
+/// Time between two looks for keys to forget.
+const TIDY: Duration = Duration::from_secs(10);
+
+/// When keys and clusters were written last.
+#[derive(Debug)]
+pub(super) struct Pace {
+    written: BTreeMap<Key, Last>,
+    tidied: Instant,
+    clusters: BTreeMap<String, Allowance>,
+    /// The allowance of a cluster: writes at once, and each second.
+    burst: f64,
+    each_second: f64,
+}
+
+/// The last write of a key.
+#[derive(Debug)]
+struct Last {
+    at: Instant,
+    /// The one before it.
+    before: Option<Instant>,
+    /// Until when changes of labels and annotations wait.
+    quiet_until: Instant,
+    /// The pause that followed the last of these.
+    pause: Duration,
+}
+
+/// Writes that a cluster may still bring about.
+#[derive(Debug)]
+struct Allowance {
+    /// Below zero when more were made than were left.
+    left: f64,
+    at: Instant,
+}
+
+impl Pace {
+    /// Each cluster may bring about `burst` writes at once, and so many each second.
+    pub(super) fn new(burst: u32, each_second: u32) -> Self {
+        Self {
+            written: BTreeMap::new(),
+            tidied: Instant::now(),
+            clusters: BTreeMap::new(),
+            burst: burst.into(),
+            each_second: each_second.into(),
+        }
+    }
+
+    /// When a key may be written next, if not now. `urgent`: traffic depends on it.
+    pub(super) fn not_before(&self, key: &Key, urgent: bool, now: Instant) -> Option<Instant> {
+        let last = self.written.get(key)?;
+        let next = last.before.map(|before| before + SECOND);
+        let quiet = (!urgent).then_some(last.quiet_until);
+        next.max(quiet).filter(|next| *next > now)
+    }
+
+    /// A key is being written, on account of this cluster.
+    pub(super) fn wrote(&mut self, key: &Key, urgent: bool, writes: usize, by: &str, now: Instant) {
+        if now >= self.tidied + TIDY {
+            self.tidied = now;
+            self.written.retain(|_, last| now < last.at + FORGOTTEN);
+            let (burst, each_second) = (self.burst, self.each_second);
+            self.clusters
+                .retain(|_, known| known.refilled(now, burst, each_second) < burst);
+        }
+        let before = self
+            .written
+            .get(key)
+            .filter(|last| now < last.at + FORGOTTEN);
+        let pause = match before {
+            Some(last) if !urgent => (last.pause * 2).clamp(SPACE, LONGEST_SPACE),
+            Some(last) => last.pause,
+            None => SPACE,
+        };
+        let quiet_until = if urgent {
+            before.map_or(now, |last| last.quiet_until)
+        } else {
+            now + pause
+        };
+        let last = Last {
+            at: now,
+            before: before.map(|last| last.at),
+            quiet_until,
+            pause,
+        };
+        self.written.insert(key.clone(), last);
+        if !by.is_empty() {
+            let left = self.left(by, now) - f64::from(u32::try_from(writes).unwrap_or(u32::MAX));
+            self.clusters
+                .insert(by.to_owned(), Allowance { left, at: now });
+        }
+    }
+
+    /// Whether a cluster may bring about more.
+    pub(super) fn allows(&self, by: &str, now: Instant) -> bool {
+        self.left(by, now) >= 0.0
+    }
+
+    /// When the first of those that may not can again.
+    pub(super) fn next_allowed(&self, now: Instant) -> Option<Instant> {
+        let waits = self.clusters.values().filter_map(|known| {
+            let left = known.refilled(now, self.burst, self.each_second);
+            (left < 0.0).then(|| now + Duration::from_secs_f64(-left / self.each_second))
+        });
+        waits.min()
+    }
+
+    fn left(&self, by: &str, now: Instant) -> f64 {
+        let known = self.clusters.get(by);
+        known.map_or(self.burst, |known| {
+            known.refilled(now, self.burst, self.each_second)
+        })
+    }
+}
+
+impl Allowance {
+    fn refilled(&self, now: Instant, burst: f64, each_second: f64) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.left + passed * each_second).min(burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a key whenever it may be, for so many seconds. Returns when that was, milliseconds.
+    fn written(pace: &mut Pace, urgent: bool, seconds: u64) -> Vec<u128> {
+        let key = Key::mirror("east", "ns", "a");
+        let began = Instant::now();
+        let (mut now, mut times) = (began, Vec::new());
+        while now < began + Duration::from_secs(seconds) {
+            if let Some(next) = pace.not_before(&key, urgent, now) {
+                now = next;
+                continue;
+            }
+            pace.wrote(&key, urgent, 1, "east", now);
+            times.push((now - began).as_millis());
+        }
+        times
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_write_comes_at_once_and_what_follows_is_spaced() {
+        let mut pace = Pace::new(1000, 100);
+        assert_eq!(written(&mut pace, true, 2), [0, 0, 1000, 1000]);
+        let mut pace = Pace::new(1000, 100);
+        let labels = written(&mut pace, false, 40);
+        assert_eq!(labels, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_traffic_depends_on_does_not_wait_for_labels() {
+        let (key, now) = (Key::mirror("east", "ns", "a"), Instant::now());
+        let at = |ms| now + Duration::from_millis(ms);
+        let mut pace = Pace::new(1000, 100);
+        for (ms, urgent) in [(0, false), (500, false), (1500, false), (1600, true)] {
+            assert_eq!(pace.not_before(&key, urgent, at(ms)), None, "{ms}");
+            pace.wrote(&key, urgent, 1, "", at(ms));
+        }
+        // Labels go on to wait as long as they would have.
+        assert_eq!(pace.not_before(&key, false, at(2500)), Some(at(3500)));
+        assert_eq!(pace.not_before(&key, true, at(2500)), None);
+        // After a while all begins anew.
+        assert_eq!(pace.not_before(&key, false, at(30_000)), None);
+        pace.wrote(&key, false, 1, "", at(30_000));
+        assert_eq!(pace.not_before(&key, false, at(30_000)), Some(at(30_500)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clusters_have_an_allowance_each_that_comes_back() {
+        let now = Instant::now();
+        let at = |ms| now + Duration::from_millis(ms);
+        let mut pace = Pace::new(10, 2);
+        let other = Key::mirror("west", "ns", "a");
+        pace.wrote(&other, true, 11, "west", now);
+        assert!(!pace.allows("west", now) && pace.allows("east", now));
+        assert_eq!(pace.next_allowed(now), Some(at(500)));
+        assert!(pace.allows("west", at(500)) && pace.next_allowed(at(500)).is_none());
+        // What nobody abroad has brought about is not counted.
+        pace.wrote(&other, true, 100, "", now);
+        assert!(pace.allows("", now));
+        // Nobody saves up more than a burst, and what is full is forgotten.
+        assert!((pace.left("west", at(60_000)) - 10.0).abs() < 0.01);
+        pace.wrote(&other, true, 1, "", at(60_001));
+        assert!(pace.clusters.is_empty());
+        assert_eq!(pace.written.len(), 1);
+    }
+}
