@@ -2,23 +2,18 @@
 
 use control_plane::{ControlPlane, eventually};
 use kube::api::{DeleteParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     fleet::{SOON, namespace},
     hub::hub,
-    links::{in_step, own_link, unlink},
+    links::{checked, in_step, own_link, unlink},
     objects::{addresses, export, gone, slices, slices_of, slices_that, web},
-    program::run,
 };
 
 /// What `check` says of endpoints of others in this namespace.
-fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
-    let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
-    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    let mut checks = report["categories"][0]["checks"].as_array().unwrap().iter();
-    let name = "no mirror service has endpoints of others";
-    let found = checks.find(|check| check["description"] == name).unwrap();
+async fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let found = checked(plane, "no mirror service has endpoints of others").await;
     let error = found["error"].as_str().unwrap_or_default();
     let begin = format!("Service {namespace}/");
     let lines = error.lines().filter(|line| line.starts_with(&begin));
@@ -37,7 +32,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
         })
         .await;
     }
-    assert_eq!(foreign(west, "shared"), [""; 0]);
+    assert_eq!(foreign(west, "shared").await, [""; 0]);
 
     // Neither has a label that any watch of the controller asks for.
     let slice = json!({
@@ -62,7 +57,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
         .unwrap();
     // Kubernetes makes a slice of them.
     slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
-    let found = foreign(west, "shared");
+    let found = foreign(west, "shared").await;
     let begin =
         |service: &str| format!("Service shared/{service}: a share of its traffic goes to ");
     assert_eq!(
@@ -95,7 +90,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
     })
     .await
     .unwrap();
-    assert_eq!(foreign(west, "shared"), [""; 0]);
+    assert_eq!(foreign(west, "shared").await, [""; 0]);
     in_step(west, "shared", &[]).await;
     unlink(west, "shared").await;
     for name in ["slice", "legacy", "well"] {

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use crate::{
     fleet::{SOON, namespace},
     hub::hub,
-    links::{apply, condition_says, edit, in_step, links, mirror_is, objects, status_that, unlink},
+    links::{
+        apply, checked, condition_says, edit, in_step, links, mirror_is, objects, status_that,
+        unlink,
+    },
     objects::{
         addresses, cluster_ip, export, gone, service, services, slices_of, slices_that, web,
     },
@@ -33,12 +36,8 @@ async fn moved(plane: &ControlPlane, link: &str, address: &str) {
 }
 
 /// What `check` says of the addresses of gateways: result and error.
-fn checked(plane: &ControlPlane) -> (Value, String) {
-    let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
-    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    let mut checks = report["categories"][0]["checks"].as_array().unwrap().iter();
-    let found = checks.find(|check| check["description"] == "addresses of gateways are used");
-    let found = found.unwrap();
+async fn used(plane: &ControlPlane) -> (Value, String) {
+    let found = checked(plane, "addresses of gateways are used").await;
     let error = found["error"].as_str().unwrap_or_default().to_owned();
     (found["result"].clone(), error)
 }
@@ -72,7 +71,7 @@ async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
         gateway.is_some_and(|gateway| gateway.addresses == ["192.0.2.11"])
     });
     assert_eq!(shown.await.unhealthy, Some(0));
-    assert!(checked(west).1.contains(text));
+    assert!(used(west).await.1.contains(text));
     in_step(west, "inside", &[]).await;
 
     // All are: what a name resolves to, the API server, and the Service range.
@@ -112,7 +111,7 @@ async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
     );
     let why = "192.0.2.10 is in none of the networks that the Link allows";
     says("AllRefused", why).await;
-    let (result, error) = checked(west);
+    let (result, error) = used(west).await;
     assert_eq!(result, "error");
     assert!(
         error.contains(&format!(

@@ -343,12 +343,12 @@ async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() 
 async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
-    let wanted: Vec<String> = (0..6).map(|n| format!("many-{n}")).collect();
-    own_link(source, far, "many", &[]).await;
+    let wanted: Vec<String> = (0..6).map(|n| format!("crowd-{n}")).collect();
+    own_link(source, far, "crowd", &[]).await;
     for name in &wanted {
         namespace(name, &[far]).await;
-        export(far, name, &web("web", "many")).await;
-        export(far, name, &web("sql", "many")).await;
+        export(far, name, &web("web", "crowd")).await;
+        export(far, name, &web("sql", "crowd")).await;
     }
     let creates = [
         "install",
@@ -362,7 +362,7 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
         .unwrap();
     let flags = ["--enable-namespace-creation", "--max-namespaces-per-link=2"];
     let created = async || {
-        let ours = format!("{}=many", l::CLUSTER_NAME);
+        let ours = format!("{}=crowd", l::CLUSTER_NAME);
         let all = Api::<Namespace>::all(source.client());
         let found = all
             .list(&ListParams::default().labels(&ours))
@@ -382,21 +382,21 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
         status.mirrored == Some(mirrored) && over.count() == refused
     };
     let mut controller = Controller::start(source, &flags);
-    status_that(source, "many", |status| counted(status, 4, 4)).await;
+    status_that(source, "crowd", |status| counted(status, 4, 4)).await;
     let first = created().await;
     assert_eq!(first.len(), 2, "{first:?}");
     // With the settings of the Deployment.
-    in_step(source, "many", &[]).await;
+    in_step(source, "crowd", &[]).await;
 
     controller.kill();
     let _controller = Controller::start(source, &flags);
-    condition_is(source, "many", "Ready", "True", "Mirroring").await;
-    status_that(source, "many", |status| counted(status, 4, 4)).await;
+    condition_is(source, "crowd", "Ready", "True", "Mirroring").await;
+    status_that(source, "crowd", |status| counted(status, 4, 4)).await;
     assert_eq!(created().await, first);
 
     // One that somebody has taken over makes room for another one.
     relabel(source, &first[0], l::CLUSTER_NAME, None).await;
-    status_that(source, "many", |status| counted(status, 6, 3)).await;
+    status_that(source, "crowd", |status| counted(status, 6, 3)).await;
     let now = created().await;
     assert_eq!(now.len(), 2, "{now:?}");
     // So does one that is there for other reasons.
@@ -405,9 +405,9 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
         .find(|name| !now.contains(name) && **name != first[0])
         .unwrap();
     namespace(missing, &[source]).await;
-    status_that(source, "many", |status| counted(status, 8, 2)).await;
-    let one = service(source, missing, "web-many", |_| true).await;
-    assert_eq!(label(&one, l::CLUSTER_NAME), Some("many"));
+    status_that(source, "crowd", |status| counted(status, 8, 2)).await;
+    let one = service(source, missing, "web-crowd", |_| true).await;
+    assert_eq!(label(&one, l::CLUSTER_NAME), Some("crowd"));
     // And one that was created for another Link, which has a limit of its own.
     let over = wanted
         .iter()
@@ -416,13 +416,13 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
     own_link(source, far, "more", &[]).await;
     export(far, over, &web("own", "more")).await;
     service(source, over, "own-more", |_| true).await;
-    status_that(source, "many", |status| counted(status, 10, 1)).await;
-    for link in ["many", "more"] {
+    status_that(source, "crowd", |status| counted(status, 10, 1)).await;
+    for link in ["crowd", "more"] {
         in_step(source, link, &[]).await;
         unlink(source, link).await;
     }
     eventually("all mirrors to be gone", SOON, async || {
-        let ours = format!("{} in (many,more)", l::CLUSTER_NAME);
+        let ours = format!("{} in (crowd,more)", l::CLUSTER_NAME);
         let ours = ListParams::default().labels(&ours);
         let left = Api::<Service>::all(source.client()).list(&ours).await?;
         Ok(left.items.is_empty().then_some(()))

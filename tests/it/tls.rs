@@ -6,14 +6,13 @@ use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use linkerd_mc::api::labels as l;
-use serde_json::Value;
 
 use crate::{
     fleet::{NAMESPACE, namespace},
     hub::hub,
     links::{
-        apply, condition, condition_is, condition_says, in_step, mirror_is, objects, status_that,
-        unlink,
+        apply, checked, condition, condition_is, condition_says, in_step, mirror_is, objects,
+        status_that, unlink,
     },
     objects::{export, gone, web},
     program::run,
@@ -106,10 +105,8 @@ async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
 
     let report = run(west.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
     assert_eq!(report.code, 1);
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    let mut checks = report["categories"][0]["checks"].as_array().unwrap().iter();
     let name = "connections to remote clusters are encrypted and verified";
-    let found = checks.find(|check| check["description"] == name).unwrap();
+    let found = checked(west, name).await;
     assert_eq!(found["result"], "error");
     let told = "unsafe: the certificate of the target's API server is not verified";
     let error = found["error"].as_str().unwrap();
