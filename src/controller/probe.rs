@@ -32,7 +32,7 @@ const BODY: usize = 16 * 1024;
 /// How long the body of an answer is waited for. The status has come by then, and it alone decides.
 const BODY_TIME: Duration = Duration::from_millis(100);
 
-/// Time between two probes of a dead gateway that Linkerd's proxy answers for. The proxy waits ever longer between two
+/// Time between two probes of a gateway that is not alive and that Linkerd's proxy answers for. The proxy waits ever longer between two
 /// tries to connect to an endpoint, up to a minute; it forgets that, with the whole Service, when nobody has asked for it
 /// for 5 s (`proxy.outboundDiscoveryCacheUnusedTimeout` of Linkerd's chart), and tries at once when somebody asks again.
 const FORGOTTEN: Duration = Duration::from_millis(5_500);
@@ -90,6 +90,16 @@ impl Tracker {
         let changed = next != self.liveness;
         self.liveness = next;
         changed.then_some(next)
+    }
+
+    /// Whether to wait until the proxy has forgotten the gateway: while it is dead, and once at the start, when the proxy
+    /// may remember a time before the gateway was there.
+    fn is_proxy_to_forget(&self) -> bool {
+        match self.liveness {
+            Liveness::Alive => false,
+            Liveness::Dead => true,
+            Liveness::Unknown => self.failures == 1,
+        }
     }
 
     /// Forgets failures that were no reason yet to call the gateway dead: they happened at another address.
@@ -168,7 +178,7 @@ async fn work(
             Err(error) => {
                 metrics.probe_failed(cluster);
                 trouble.set(&format!("{error:#}"));
-                if error.is::<ByProxy>() && tracker.liveness() == Liveness::Dead {
+                if error.is::<ByProxy>() && tracker.is_proxy_to_forget() {
                     next = next.max(Instant::now() + FORGOTTEN);
                 }
             }

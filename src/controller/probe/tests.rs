@@ -65,6 +65,10 @@ struct Gateway {
 const OK: Manner = Manner::Answer("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n");
 const FAILS: Manner = Manner::Answer("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n");
 
+const BY_PROXY: Manner = Manner::Answer(
+    "HTTP/1.1 504 Gateway Timeout\r\nl5d-proxy-error: unavailable\r\ncontent-length: 0\r\n\r\n",
+);
+
 async fn gateway(manner: Manner) -> Gateway {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -250,12 +254,23 @@ async fn death_and_recovery_are_reported_once_each() {
     }
 }
 
+/// A proxy that has not forgotten yet that there was no endpoint does not make a gateway dead that has just come back.
+#[tokio::test]
+async fn unknown_gateway_behind_a_proxy_has_until_the_proxy_has_forgotten_it() {
+    let mut gateway = gateway(BY_PROXY).await;
+    let mut probing = probing(&gateway.address, DEADLINE);
+    timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
+    let asked = Instant::now();
+    gateway.manner.send(OK).unwrap();
+    assert_eq!(probing.next().await, Transition(Alive));
+    let rested = asked.elapsed() + Duration::from_millis(100);
+    assert!(rested >= FORGOTTEN, "{rested:?}");
+}
+
 /// The proxy waits before it connects again, unless it has forgotten the Service; see [`FORGOTTEN`].
 #[tokio::test]
 async fn dead_gateway_behind_a_proxy_is_probed_when_the_proxy_has_forgotten_it() {
-    let failure =
-        "HTTP/1.1 504 Gateway Timeout\r\nl5d-proxy-error: unavailable\r\ncontent-length: 0\r\n\r\n";
-    let mut gateway = gateway(Manner::Answer(failure)).await;
+    let mut gateway = gateway(BY_PROXY).await;
     let mut probing = probing(&gateway.address, DEADLINE);
     assert_eq!(probing.next_transition().await, Dead);
     while gateway.accepted.try_recv().is_ok() {}
