@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use crate::mirror::Key;
 
-/// In this time a key is written twice, at most: what is replaced is deleted and made anew.
-const SECOND: Duration = Duration::from_secs(1);
-/// Time between two writes of a key that change labels and annotations only, at least.
+/// Time between two writes of a key, on average, and between two that change labels and annotations only, at least.
 const SPACE: Duration = Duration::from_millis(500);
+/// So much earlier may a key be written than that: three times at once, then twice a second. A mirror is made in steps:
+/// the Service, its slice, the endpoints once they are known.
+const AHEAD: Duration = Duration::from_secs(1);
 /// Time between two writes of a key that change labels and annotations only, at most.
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
 /// A key that was not written for so long is as one that never was.
@@ -36,8 +37,8 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Last {
     at: Instant,
-    /// The one before it.
-    before: Option<Instant>,
+    /// When the next one would come if all were spaced evenly.
+    even: Instant,
     /// Until when changes of labels and annotations wait.
     quiet_until: Instant,
     /// The pause that followed the last of these.
@@ -67,9 +68,9 @@ impl Pace {
     /// When a key may be written next, if not now. `urgent`: traffic depends on it.
     pub(super) fn not_before(&self, key: &Key, urgent: bool, now: Instant) -> Option<Instant> {
         let last = self.written.get(key)?;
-        let next = last.before.map(|before| before + SECOND);
-        let quiet = (!urgent).then_some(last.quiet_until);
-        next.max(quiet).filter(|next| *next > now)
+        let quiet = if urgent { now } else { last.quiet_until };
+        let even = last.even.checked_sub(AHEAD);
+        Some(even.map_or(quiet, |even| even.max(quiet))).filter(|next| *next > now)
     }
 
     /// A key is being written, on account of this cluster.
@@ -97,7 +98,7 @@ impl Pace {
         };
         let last = Last {
             at: now,
-            before: before.map(|last| last.at),
+            even: before.map_or(now, |last| last.even.max(now)) + SPACE,
             quiet_until,
             pause,
         };
@@ -161,7 +162,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_write_comes_at_once_and_what_follows_is_spaced() {
         let mut pace = Pace::new(1000, 100);
-        assert_eq!(written(&mut pace, true, 2), [0, 0, 1000, 1000]);
+        assert_eq!(written(&mut pace, true, 2), [0, 0, 0, 500, 1000, 1500]);
         let mut pace = Pace::new(1000, 100);
         let labels = written(&mut pace, false, 40);
         assert_eq!(labels, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
