@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// What `check` says of endpoints of others in this namespace.
-async fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
-    let found = checked(plane, "no mirror service has endpoints of others").await;
+fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let found = checked(plane, "no mirror service has endpoints of others");
     let error = found["error"].as_str().unwrap_or_default();
     let begin = format!("Service {namespace}/");
     let lines = error.lines().filter(|line| line.starts_with(&begin));
@@ -32,7 +32,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
         })
         .await;
     }
-    assert_eq!(foreign(west, "shared").await, [""; 0]);
+    assert_eq!(foreign(west, "shared"), [""; 0]);
 
     // Neither has a label that any watch of the controller asks for.
     let slice = json!({
@@ -57,7 +57,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
         .unwrap();
     // Kubernetes makes a slice of them.
     slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
-    let found = foreign(west, "shared").await;
+    let found = foreign(west, "shared");
     let begin =
         |service: &str| format!("Service shared/{service}: a share of its traffic goes to ");
     assert_eq!(
@@ -90,7 +90,7 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
     })
     .await
     .unwrap();
-    assert_eq!(foreign(west, "shared").await, [""; 0]);
+    assert_eq!(foreign(west, "shared"), [""; 0]);
     in_step(west, "shared", &[]).await;
     unlink(west, "shared").await;
     for name in ["slice", "legacy", "well"] {

@@ -221,16 +221,12 @@ pub(crate) async fn events(
     Ok(found.items.into_iter().filter(is_ours).collect())
 }
 
-/// What `check` says under this description. Waits until it gets there: a Link of another test that is not valid ends it.
-pub(crate) async fn checked(plane: &ControlPlane, description: &str) -> Value {
-    eventually("the check", SOON, async || {
-        let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
-        let report: Value = serde_json::from_str(&outcome.stdout)?;
-        let checks = report["categories"][0]["checks"].as_array();
-        let mut checks = checks.into_iter().flatten();
-        let found = checks.find(|check| check["description"] == description);
-        Ok(found.cloned())
-    })
-    .await
-    .unwrap()
+/// What `check` says under this description.
+pub(crate) fn checked(plane: &ControlPlane, description: &str) -> Value {
+    let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let checks = report["categories"][0]["checks"].as_array();
+    let mut checks = checks.into_iter().flatten();
+    let found = checks.find(|check| check["description"] == description);
+    found.unwrap_or_else(|| panic!("{report:#}")).clone()
 }

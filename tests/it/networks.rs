@@ -36,8 +36,8 @@ async fn moved(plane: &ControlPlane, link: &str, address: &str) {
 }
 
 /// What `check` says of the addresses of gateways: result and error.
-async fn used(plane: &ControlPlane) -> (Value, String) {
-    let found = checked(plane, "addresses of gateways are used").await;
+fn used(plane: &ControlPlane) -> (Value, String) {
+    let found = checked(plane, "addresses of gateways are used");
     let error = found["error"].as_str().unwrap_or_default().to_owned();
     (found["result"].clone(), error)
 }
@@ -71,7 +71,7 @@ async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
         gateway.is_some_and(|gateway| gateway.addresses == ["192.0.2.11"])
     });
     assert_eq!(shown.await.unhealthy, Some(0));
-    assert!(used(west).await.1.contains(text));
+    assert!(used(west).1.contains(text));
     in_step(west, "inside", &[]).await;
 
     // All are: what a name resolves to, the API server, and the Service range.
@@ -111,7 +111,7 @@ async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
     );
     let why = "192.0.2.10 is in none of the networks that the Link allows";
     says("AllRefused", why).await;
-    let (result, error) = used(west).await;
+    let (result, error) = used(west);
     assert_eq!(result, "error");
     assert!(
         error.contains(&format!(

@@ -106,7 +106,7 @@ async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
     let report = run(west.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
     assert_eq!(report.code, 1);
     let name = "connections to remote clusters are encrypted and verified";
-    let found = checked(west, name).await;
+    let found = checked(west, name);
     assert_eq!(found["result"], "error");
     let told = "unsafe: the certificate of the target's API server is not verified";
     let error = found["error"].as_str().unwrap();

@@ -27,8 +27,8 @@ const ORIGINAL_CLI: &str = "linkerd/cli";
 
 pub(super) fn extension_installed(facts: &Facts) -> Verdict {
     match &facts.extension_namespaces {
-        Err(why) => Verdict::fail(format!("cannot list Namespaces: {why}")),
-        Ok(namespaces) if namespaces.is_empty() => Verdict::fail(format!(
+        Err(why) => Verdict::stop(format!("cannot list Namespaces: {why}")),
+        Ok(namespaces) if namespaces.is_empty() => Verdict::stop(format!(
             "no Namespace has the label {}={}\n\
              install the extension: `linkerd-mc install | kubectl apply -f -`",
             labels::EXTENSION,
@@ -40,9 +40,9 @@ pub(super) fn extension_installed(facts: &Facts) -> Verdict {
 
 pub(super) fn crd_exists(facts: &Facts) -> Verdict {
     match &facts.serves_links {
-        Err(why) => return Verdict::fail(format!("cannot ask which resources there are: {why}")),
+        Err(why) => return Verdict::stop(format!("cannot ask which resources there are: {why}")),
         Ok(false) => {
-            return Verdict::fail(
+            return Verdict::stop(
                 "multicluster.linkerd.io/v1alpha3 Link is not there\n\
                  install the extension: `linkerd-mc install | kubectl apply -f -`",
             );
@@ -50,8 +50,8 @@ pub(super) fn crd_exists(facts: &Facts) -> Verdict {
         Ok(true) => {}
     }
     match &facts.may_list_links {
-        Err(why) => Verdict::fail(format!("cannot ask whether Links may be listed: {why}")),
-        Ok(false) => Verdict::fail("not permitted to list Links in all namespaces"),
+        Err(why) => Verdict::stop(format!("cannot ask whether Links may be listed: {why}")),
+        Ok(false) => Verdict::stop("not permitted to list Links in all namespaces"),
         Ok(true) => Verdict::Pass,
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn crd_up_to_date(facts: &Facts) -> Verdict {
 
 pub(super) fn valid(facts: &Facts) -> Verdict {
     let links = match &facts.survey.links {
-        Err(why) => return Verdict::fail(format!("cannot list Links: {why}")),
+        Err(why) => return Verdict::stop(format!("cannot list Links: {why}")),
         Ok(links) if links.is_empty() => return Verdict::Skip,
         Ok(links) => links,
     };

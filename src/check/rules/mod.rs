@@ -57,6 +57,8 @@ enum Verdict {
     Warn(Vec<String>),
     /// These things are wrong.
     Fail(Vec<String>),
+    /// This is wrong, and no later check makes sense.
+    Stop(String),
 }
 
 impl Verdict {
@@ -73,6 +75,10 @@ impl Verdict {
         Self::Fail(vec![problem.into()])
     }
 
+    fn stop(problem: impl Into<String>) -> Self {
+        Self::Stop(problem.into())
+    }
+
     fn warn(problem: impl Into<String>) -> Self {
         Self::Warn(vec![problem.into()])
     }
@@ -81,8 +87,6 @@ impl Verdict {
 /// What a failure means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
-    /// No later check makes sense.
-    Fatal,
     /// Something is wrong.
     Error,
     /// Something may go wrong.
@@ -125,14 +129,14 @@ impl Rule {
     }
 }
 
-use Severity::{Error, Fatal, Warning};
+use Severity::{Error, Warning};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    rule("multicluster extension Namespace exists", "", Fatal, links::extension_installed),
-    rule("Link CRD exists", "l5d-multicluster-link-crd-exists", Fatal, links::crd_exists),
+    rule("multicluster extension Namespace exists", "", Error, links::extension_installed),
+    rule("Link CRD exists", "l5d-multicluster-link-crd-exists", Error, links::crd_exists),
     rule("Link CRD is up to date", "", Warning, links::crd_up_to_date),
-    rule("Link resources are valid", "l5d-multicluster-links-are-valid", Fatal, links::valid),
+    rule("Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
     rule("Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
     rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, remote::access),
     rule("remote cluster access credentials are not about to expire", "", Warning, remote::expiry),
@@ -162,16 +166,14 @@ const RULES: &[Rule] = &[
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 
-/// Runs the checks. A fatal one that fails is the last.
+/// Runs the checks, up to one after which no later one makes sense.
 pub fn evaluate(facts: &Facts) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for rule in RULES {
-        let Some(result) = result(rule, (rule.judge)(facts)) else {
-            continue;
-        };
-        let stop = rule.severity == Fatal && result.level == Level::Error;
-        results.push(result);
-        if stop {
+        let verdict = (rule.judge)(facts);
+        let is_last = matches!(verdict, Verdict::Stop(_));
+        results.extend(result(rule, verdict));
+        if is_last {
             break;
         }
     }
@@ -197,6 +199,7 @@ fn result(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
         Verdict::Warn(problems) => (Level::Warning, vec![], problems),
         Verdict::Fail(problems) if rule.severity == Warning => (Level::Warning, vec![], problems),
         Verdict::Fail(problems) => (Level::Error, vec![], problems),
+        Verdict::Stop(problem) => (Level::Error, vec![], vec![problem]),
     };
     let mut description = rule.description.to_owned();
     for detail in bounded(details) {

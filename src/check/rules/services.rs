@@ -166,6 +166,9 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
         Ok(mirrors) if mirrors.is_empty() => return Verdict::Skip,
         Ok(mirrors) => mirrors,
     };
+    if facts.links().iter().any(|link| link.unreadable.is_some()) {
+        return Verdict::Skip; // they may be of that one
+    }
     let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
     let mut problems = Vec::new();
     for mirror in mirrors {

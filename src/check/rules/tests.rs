@@ -560,6 +560,21 @@ fn nothing_follows_a_fatal_failure() {
 }
 
 #[test]
+fn invalid_link_is_told_and_the_others_are_checked() {
+    let mut facts = well();
+    east(&mut facts).unreadable = Some("spec.selector.matchLabels: no text".into());
+    let results = evaluate(&facts);
+    let level = |what| find(&results, what).map(|result| result.level);
+    assert_eq!(level("Link resources are valid"), Some(Level::Error));
+    assert_eq!(
+        level("multicluster extension proxies are healthy"),
+        Some(Level::Success)
+    );
+    // A mirror may be of the Link that is not understood.
+    assert_eq!(level("all mirror services are part of a Link"), None);
+}
+
+#[test]
 fn a_long_list_is_cut_and_control_characters_are_harmless() {
     let mut facts = well();
     let orphans = (0..25).map(|n| {
