@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     labels as l,
     map::Map,
-    metadata::Metadata,
+    metadata::{Metadata, text_weight},
     null_is_default,
     wire::{Kept, Wire},
     word::Word,
@@ -138,10 +138,9 @@ impl Kept for Service {
     }
 
     fn weight(&self) -> usize {
-        let ports = self.spec.ports.iter().map(|port| {
-            let texts = [&port.name, &port.app_protocol].into_iter().flatten();
-            size_of::<ServicePort>() + texts.map(|text| text.len()).sum::<usize>()
-        });
+        let ports = self.spec.ports.iter();
+        let ports = ports
+            .map(|port| size_of::<ServicePort>() + text_weight([&port.name, &port.app_protocol]));
         size_of::<Self>()
             + FILED
             + self.metadata.weight()
@@ -161,13 +160,11 @@ impl Kept for EndpointSlice {
         let endpoints = self.endpoints.iter().map(|endpoint| {
             let addresses = endpoint.addresses.iter();
             let addresses = addresses.map(|address| size_of::<Box<str>>() + address.len());
-            let hostname = endpoint.hostname.as_ref().map_or(0, |name| name.len());
-            size_of::<Endpoint>() + addresses.sum::<usize>() + hostname
+            size_of::<Endpoint>() + addresses.sum::<usize>() + text_weight([&endpoint.hostname])
         });
-        let ports = self.ports.iter().map(|port| {
-            let texts = [&port.name, &port.app_protocol].into_iter().flatten();
-            size_of::<EndpointPort>() + texts.map(|text| text.len()).sum::<usize>()
-        });
+        let ports = self.ports.iter();
+        let ports = ports
+            .map(|port| size_of::<EndpointPort>() + text_weight([&port.name, &port.app_protocol]));
         size_of::<Self>()
             + FILED
             + self.metadata.weight()

@@ -86,20 +86,24 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
     Ok(annotations)
 }
 
+/// Bytes of texts, where there are any.
+pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usize {
+    texts.into_iter().flatten().map(|text| text.len()).sum()
+}
+
 impl Metadata {
     /// Bytes that it takes besides itself.
     pub fn weight(&self) -> usize {
-        let texts = [
+        let texts = text_weight([
             &self.name,
             &self.namespace,
             &self.uid,
             &self.resource_version,
-        ];
-        let texts = texts.into_iter().flatten().map(|text| text.len());
+        ]);
         let owners = self.owner_references.iter();
         let owners =
             owners.map(|owner| size_of::<OwnerReference>() + owner.name.len() + owner.uid.len());
-        texts.chain(owners).sum::<usize>() + self.labels.weight() + self.annotations.weight()
+        texts + owners.sum::<usize>() + self.labels.weight() + self.annotations.weight()
     }
 
     /// The name; empty if there is none.

@@ -9,7 +9,7 @@ use crate::{
         labels as l,
         metadata::Metadata,
     },
-    mirror::Names,
+    mirror::{Names, is_managed},
 };
 
 /// Endpoints of a mirror that are somebody else's.
@@ -49,7 +49,7 @@ pub(super) fn find<'a>(
     slices: &[EndpointSlice],
 ) -> Vec<Foreign> {
     let signed: BTreeMap<(String, String), bool> = mirrors
-        .map(|mirror| (mirror.metadata.id(), is_signed(&mirror.metadata)))
+        .map(|mirror| (mirror.metadata.id(), is_managed(&mirror.metadata)))
         .collect();
     let mut found: Vec<Foreign> = slices
         .iter()
@@ -82,16 +82,12 @@ pub(super) fn find<'a>(
     found
 }
 
-fn is_signed(metadata: &Metadata) -> bool {
-    metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
-}
-
 /// Whether the controller has made a slice, and sees it: anybody may write the name of a manager.
 fn is_made_by_us(metadata: &Metadata) -> bool {
     let label = |key| metadata.labels.get(key);
     let seen = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
     let is_seen = seen.into_iter().any(|key| label(key) == Some("true"));
-    is_seen && (label(l::SLICE_MANAGED_BY) == Some(l::MANAGER) || is_signed(metadata))
+    is_seen && (label(l::SLICE_MANAGED_BY) == Some(l::MANAGER) || is_managed(metadata))
 }
 
 impl Foreign {

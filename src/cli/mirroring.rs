@@ -37,7 +37,7 @@ pub(crate) struct Mirroring {
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     enable_headless_services: Option<bool>,
-    /// Services of one target cluster that are mirrored, at most [default: 10000]
+    /// Services of one target cluster that are mirrored, and hosts of its headless ones, at most [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_services_per_link: Option<u32>,
     /// Labels and annotations of one Service, at most, KiB; of one that has more none are copied [default: 16]
@@ -209,8 +209,10 @@ impl Mirroring {
         let services = self.max_services_per_link.unwrap_or(MAX_SERVICES);
         let metadata = self.max_metadata_kib_per_service.unwrap_or(MAX_METADATA);
         let bytes = self.max_mib_per_link.unwrap_or(MAX_MIB);
+        let services = usize::try_from(services).unwrap_or(usize::MAX);
         Limits {
-            services: usize::try_from(services).unwrap_or(usize::MAX),
+            services,
+            hosts: services,
             metadata: KIB * usize::from(metadata),
             bytes: MIB * usize::from(bytes),
         }

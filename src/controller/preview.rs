@@ -23,14 +23,14 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::{Link, LinkObject},
-        wire::Wire,
+        wire::{Kept, Wire},
     },
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Target, World, Write,
-        slices_of,
+        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Room, Target, Weight,
+        World, Write, slices_of,
     },
 };
 
@@ -293,7 +293,10 @@ async fn remote(
     stands: &Names,
 ) -> anyhow::Result<Remote> {
     let Queries { services, slices } = target.queries();
-    let bytes = Budget::new(limits.bytes);
+    let room = Room {
+        bytes: Budget::new(limits.bytes),
+        hosts: Budget::new(limits.of(target).hosts),
+    };
     let (mut known, mut left_out) = (Vec::new(), Vec::new());
     for selector in services {
         let listed: Vec<Wire<Service>> = list(&Api::all(client.clone()), Some(&selector)).await?;
@@ -301,31 +304,36 @@ async fn remote(
             .into_iter()
             .map(|listed| listed.object.trimmed(limits.metadata));
         let limit = Limit::of(limits.services)
-            .within(bytes.clone())
+            .within(room.clone())
             .first(stands);
         let (taken, left) = within(limit, listed, |service| service.metadata.id());
         known.push(taken);
         left_out.push(left);
     }
-    let slices = match slices {
-        Some(query) => objects(list(&Api::all(client.clone()), Some(&query)).await?),
-        None => Objects::default(),
+    let found: Vec<Wire<EndpointSlice>> = match slices {
+        Some(query) => list(&Api::all(client.clone()), Some(&query)).await?,
+        None => Vec::new(),
     };
+    let listed = found.into_iter().map(|found| found.object);
+    let (slices, cut) = within(Limit::default().within(room.clone()), listed, service_of);
     let services = known.iter().flat_map(Objects::iter);
     let unselected: Names = target.unselected(services.map(AsRef::as_ref)).collect();
     let mut custom = Vec::new();
     for query in slices_of(&unselected) {
         let found: Vec<Wire<EndpointSlice>> = list(&Api::all(client.clone()), Some(&query)).await?;
-        custom.extend(found.into_iter().filter(|slice| {
-            let slice = &slice.object;
-            let service = slice.group().unwrap_or_default();
-            unselected.contains(&(slice.metadata.namespace().to_owned(), service.to_owned()))
-        }));
+        let found = found.into_iter().map(|found| found.object);
+        custom.extend(found.filter(|slice| unselected.contains(&service_of(slice))));
     }
+    let (custom, cut_custom) = within(
+        Limit::default().within(room),
+        custom.into_iter(),
+        service_of,
+    );
     Ok(Remote {
         services: known,
-        slices: vec![slices, objects(custom)],
+        slices: vec![slices, custom],
         left_out,
+        cut: vec![cut, cut_custom],
         ..Remote::default()
     })
 }
@@ -341,8 +349,14 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
     }
 }
 
+/// Namespace and name of the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> (String, String) {
+    let service = slice.group().unwrap_or_default();
+    (slice.metadata.namespace().to_owned(), service.to_owned())
+}
+
 /// What the limit takes in of these, and what it leaves out.
-fn within<T: Grouped>(
+fn within<T: Kept + Grouped>(
     mut limit: Limit,
     items: impl Iterator<Item = T>,
     service: impl Fn(&T) -> (String, String),
@@ -351,7 +365,7 @@ fn within<T: Grouped>(
     for object in items {
         let metadata = object.metadata();
         let number = listing.number(metadata.namespace(), metadata.name());
-        listing.put(number, object.weight(), Arc::new(object), &service);
+        listing.put(number, Weight::of(&object), Arc::new(object), &service);
     }
     let (taken, left_out) = listing.end(service);
     let mut objects = Objects::default();

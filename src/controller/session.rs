@@ -27,7 +27,7 @@ use crate::{
         wire::{Kept, Wire},
     },
     client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
-    mirror::{Budget, Grouped as _, LeftOut, Limit, Limits, Names, tls::InsecureTls},
+    mirror::{Budget, Grouped, LeftOut, Limit, Limits, Names, Room, Weight, tls::InsecureTls},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -121,17 +121,17 @@ impl Session {
         outbox: Outbox,
     ) -> Self {
         let stop = CancellationToken::new();
-        let own = Shared {
-            pages: shared.pages.clone(),
+        let own = Room {
             bytes: shared.bytes.part(spec.limits.bytes),
+            hosts: Budget::new(spec.limits.hosts),
         };
-        let bytes = own.bytes.clone();
+        let (bytes, pages) = (own.bytes.clone(), shared.pages.clone());
         let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         tokio::spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, first, followed, own, reporter)))
+                .run_until_cancelled(Box::pin(run(work, first, followed, (pages, own), reporter)))
                 .await;
         });
         Self {
@@ -184,10 +184,10 @@ async fn run(
     spec: Spec,
     first: Names,
     followed: latest::Receiver<Followed>,
-    own: Shared,
+    (pages, own): (Size, Room),
     reporter: Reporter,
 ) {
-    let client = match watcher_from_credentials(&spec.kubeconfig, own.pages).await {
+    let client = match watcher_from_credentials(&spec.kubeconfig, pages).await {
         Ok(client) => client,
         Err(error) => {
             reporter.tell(Report::Unusable(error.to_string())).await;
@@ -203,11 +203,7 @@ async fn run(
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
-            .limit(
-                Limit::of(limits.services)
-                    .within(own.bytes.clone())
-                    .first(&first),
-            )
+            .limit(Limit::of(limits.services).within(own.clone()).first(&first))
             .recovered(seen.clone());
         let service = |service: &Service| service.metadata.id();
         watch(
@@ -217,28 +213,16 @@ async fn run(
         )
     });
     let services = pin!(futures::future::join_all(services));
-    let slices = pin!(slices(
-        &client,
-        &spec,
-        own.bytes.clone(),
-        seen.clone(),
-        &reporter
-    ));
+    let slices = pin!(slices(&client, &spec, own.clone(), seen.clone(), &reporter));
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
-    let custom = pin!(custom::run(
-        client.clone(),
-        followed,
-        own.bytes,
-        seen,
-        &reporter
-    ));
+    let custom = pin!(custom::run(client.clone(), followed, own, seen, &reporter));
     tokio::join!(services, slices, beat, custom);
 }
 
 async fn slices(
     client: &Client,
     spec: &Spec,
-    bytes: Budget,
+    room: Room,
     recovered: latest::Receiver<u64>,
     reporter: &Reporter,
 ) {
@@ -256,7 +240,7 @@ async fn slices(
         return;
     };
     let most = spec.limits.services.saturating_mul(SLICES_PER_SERVICE);
-    let limit = Limit::of(most).within(bytes);
+    let limit = Limit::of(most).within(room);
     let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
         .labels(selector)
         .limit(limit)
@@ -347,7 +331,7 @@ impl<T> Watching<T> {
     }
 }
 
-impl<T: Kept + Send + Sync> Listener<T> for Watching<T> {
+impl<T: Kept + Grouped + Send + Sync> Listener<T> for Watching<T> {
     async fn tell(&mut self, change: Change<T>) -> bool {
         self.source
             .reporter
@@ -363,8 +347,8 @@ impl<T: Kept + Send + Sync> Listener<T> for Watching<T> {
         (self.trim)(object)
     }
 
-    fn weight(&self, object: &T) -> usize {
-        object.weight()
+    fn weight(&self, object: &T) -> Weight {
+        Weight::of(object)
     }
 
     fn service(&self, object: &T) -> (String, String) {

@@ -25,7 +25,7 @@ use self::{
 use crate::{
     api::metadata::NEVER_KEPT,
     hint::in_brief,
-    mirror::{LeftOut, Limit},
+    mirror::{LeftOut, Limit, Weight},
 };
 
 /// What a watch tells.
@@ -126,9 +126,9 @@ pub(super) trait Listener<T>: Send {
     fn trimmed(&self, object: T) -> T {
         object
     }
-    /// Bytes that an object takes in memory; counted only where there is a limit of them.
-    fn weight(&self, _: &T) -> usize {
-        0
+    /// What an object takes of the limit, where there is one.
+    fn weight(&self, _: &T) -> Weight {
+        Weight::default()
     }
     /// Namespace and name of the Service that an object is, or belongs to: how it is called when it is left out.
     fn service(&self, _: &T) -> (String, String) {
@@ -209,7 +209,7 @@ where
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = sleep_until(look), if limit.is_stale() || limit.waits_for_bytes() => {
+                () = sleep_until(look), if limit.is_stale() || limit.waits_for_room() => {
                     if limit.is_stale() {
                         return Err(Failure::Stale);
                     }

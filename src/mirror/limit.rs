@@ -1,24 +1,45 @@
 //! Limits on what is taken in of a target cluster, and what is left out because of them.
 
 mod listing;
+mod room;
 
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
 };
 
-pub use self::listing::Listing;
-use super::{budget::Budget, key::Key, queries::Names, world::World};
+use self::room::{Lack, Lacks};
+pub use self::{
+    listing::Listing,
+    room::{Room, Weight},
+};
+use super::{key::Key, queries::Names, target::Target, world::World};
 
 /// What is taken in of one target cluster, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Services.
     pub services: usize,
+    /// Hosts of headless Services, each of which gets an endpoint mirror. One with addresses of both families counts
+    /// twice.
+    pub hosts: usize,
     /// Bytes of labels and annotations of one Service: of one that has more, none are copied.
     pub metadata: usize,
     /// Bytes of all Services and slices in memory.
     pub bytes: usize,
+}
+
+impl Limits {
+    /// As they are for one target cluster: hosts count where each gets an endpoint mirror.
+    #[must_use]
+    pub fn of(self, target: &Target) -> Self {
+        let hosts = if target.headless {
+            self.hosts
+        } else {
+            usize::MAX
+        };
+        Self { hosts, ..self }
+    }
 }
 
 /// Of so many Services that are left out, or whose slices are, the names are kept.
@@ -30,8 +51,7 @@ pub struct LeftOut {
     services: Names,
     /// How many more there are, whose names are not kept.
     unnamed: usize,
-    /// Whether any is left out because of its bytes.
-    heavy: bool,
+    lacks: Lacks<bool>,
 }
 
 impl LeftOut {
@@ -66,7 +86,12 @@ impl LeftOut {
 
     /// Whether any is left out because of its bytes.
     pub fn is_heavy(&self) -> bool {
-        self.heavy
+        self.lacks.bytes
+    }
+
+    /// Whether any is left out because of its hosts.
+    pub fn has_hosts(&self) -> bool {
+        self.lacks.hosts
     }
 
     /// How many there are whose names are not known.
@@ -86,21 +111,21 @@ impl LeftOut {
     }
 }
 
-/// What a watch takes in: at most so many objects and bytes, and those first that it took in before. What is mirrored
+/// What a watch takes in: at most so many objects, bytes and hosts, and those first that it took in before. What is mirrored
 /// does not lose its place to what comes later.
 #[derive(Debug)]
 pub struct Limit {
     most: usize,
-    bytes: Option<Budget>,
+    room: Option<Room>,
     /// Objects are known by a number that nobody outside can guess: their names would take as much memory as they do.
     numbers: RandomState,
-    /// What is taken in, and its bytes.
-    taken: HashMap<u64, u32>,
-    /// The bytes of all that is taken in.
-    held: usize,
+    /// What is taken in, and its weight.
+    taken: HashMap<u64, Held>,
+    /// The weight of all that is taken in.
+    held: Weight,
     left: HashSet<u64>,
-    /// The fewest bytes of what is left out because of them.
-    lightest: Option<usize>,
+    /// The least that would let in something that is left out.
+    lightest: Lacks<Option<usize>>,
     /// Whether what is left out may be another than the last list said, or has room now.
     stale: bool,
 }
@@ -119,20 +144,20 @@ impl Limit {
     pub fn of(most: usize) -> Self {
         Self {
             most,
-            bytes: None,
+            room: None,
             numbers: RandomState::new(),
             taken: HashMap::new(),
-            held: 0,
+            held: Weight::default(),
             left: HashSet::new(),
-            lightest: None,
+            lightest: Lacks::default(),
             stale: false,
         }
     }
 
-    /// At most so many bytes.
+    /// At most what there is room for.
     #[must_use]
-    pub fn within(mut self, bytes: Budget) -> Self {
-        self.bytes = Some(bytes);
+    pub fn within(mut self, room: Room) -> Self {
+        self.room = Some(room);
         self
     }
 
@@ -140,7 +165,9 @@ impl Limit {
     #[must_use]
     pub fn first(mut self, names: &Names) -> Self {
         if self.is_limited() {
-            let numbers = names.iter().map(|(ns, name)| (self.number(ns, name), 0));
+            let numbers = names
+                .iter()
+                .map(|(ns, name)| (self.number(ns, name), Held::default()));
             self.taken = numbers.collect();
         }
         self
@@ -156,19 +183,19 @@ impl Limit {
         Listing::new(self)
     }
 
-    /// The object of this number is there, in a new state of so many bytes. Returns whether it is taken in.
-    pub fn admits(&mut self, number: u64, bytes: usize) -> bool {
+    /// The object of this number is there, in a new state of this weight. Returns whether it is taken in.
+    pub fn admits(&mut self, number: u64, weight: Weight) -> bool {
         if !self.is_limited() {
             return true;
         }
         let known = self.taken.get(&number).copied();
         let has_place = known.is_some() || self.taken.len() < self.most;
-        let is_taken = has_place && self.charge(known, bytes);
+        let is_taken = has_place && self.charge(known, weight).is_ok();
         if is_taken {
-            let before = known.map_or(0, to_usize);
-            self.give_back(before.saturating_sub(bytes));
-            self.held = self.held + bytes - before;
-            self.taken.insert(number, to_u32(bytes));
+            let before = Weight::from(known.unwrap_or_default());
+            self.give_back(before.beyond(weight));
+            self.held = self.held.beyond(before) + weight;
+            self.taken.insert(number, weight.into());
             self.stale |= self.left.remove(&number);
         } else {
             self.stale |= !self.left.contains(&number);
@@ -179,10 +206,10 @@ impl Limit {
     /// The object of this number is no longer there.
     pub fn gone(&mut self, number: u64) {
         if self.is_limited() {
-            let taken = self.taken.remove(&number);
-            if let Some(bytes) = taken.map(to_usize) {
-                self.give_back(bytes);
-                self.held -= bytes;
+            let taken = self.taken.remove(&number).map(Weight::from);
+            if let Some(weight) = taken {
+                self.give_back(weight);
+                self.held = self.held.beyond(weight);
             }
             let made_room = taken.is_some() && !self.left.is_empty();
             self.stale |= made_room || self.left.remove(&number);
@@ -191,17 +218,17 @@ impl Limit {
 
     /// Whether only another list can tell what is left out, or can take in what there is room for.
     pub fn is_stale(&self) -> bool {
-        let has = |bytes: usize| self.bytes.as_ref().is_none_or(|budget| budget.has(bytes));
-        self.stale || self.lightest.is_some_and(has)
+        let room = self.room.as_ref();
+        self.stale || room.is_some_and(|room| room.has_any(self.lightest))
     }
 
     /// Whether others may make room for what is left out.
-    pub fn waits_for_bytes(&self) -> bool {
-        self.lightest.is_some()
+    pub fn waits_for_room(&self) -> bool {
+        self.lightest != Lacks::default()
     }
 
     fn is_limited(&self) -> bool {
-        self.most < usize::MAX || self.bytes.is_some()
+        self.most < usize::MAX || self.room.is_some()
     }
 
     /// The number of an object. Without a limit none is looked at.
@@ -213,29 +240,31 @@ impl Limit {
         }
     }
 
-    /// Takes the bytes that an object needs besides those it is known to have. Returns whether they were there.
-    fn charge(&mut self, known: Option<u32>, bytes: usize) -> bool {
-        let Some(budget) = &self.bytes else {
-            return true;
+    /// Takes what an object needs besides what it is known to have, or says what there is too little of.
+    fn charge(&mut self, known: Option<Held>, weight: Weight) -> Result<(), Lack> {
+        let Some(room) = &self.room else {
+            return Ok(());
         };
-        let more = bytes.saturating_sub(known.map_or(0, to_usize));
-        if bytes <= HEAVIEST && budget.take(more) {
-            return true;
+        if weight.bytes > HEAVIEST {
+            return Err(Lack::Bytes);
         }
-        if bytes <= HEAVIEST {
-            self.waits_for(more);
+        let more = weight.beyond(known.unwrap_or_default().into());
+        let taken = room.take(more);
+        if let Err(lack) = taken {
+            self.waits_for(lack, more);
         }
-        false
+        taken
     }
 
-    /// Something is left out that so many bytes would let in.
-    fn waits_for(&mut self, bytes: usize) {
-        self.lightest = Some(self.lightest.map_or(bytes, |least| least.min(bytes)));
+    /// Something is left out that this would let in, as far as it is known.
+    fn waits_for(&mut self, lack: Lack, more: Weight) {
+        let least = self.lightest.of(lack);
+        *least = Some(least.map_or(more.of_lack(lack), |least| least.min(more.of_lack(lack))));
     }
 
-    fn give_back(&self, bytes: usize) {
-        if let Some(budget) = &self.bytes {
-            budget.give_back(bytes);
+    fn give_back(&self, weight: Weight) {
+        if let Some(room) = &self.room {
+            room.give_back(weight);
         }
     }
 }
@@ -246,13 +275,31 @@ impl Drop for Limit {
     }
 }
 
-fn to_usize(bytes: u32) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+/// A [`Weight`] in half the space. No object has more than [`HEAVIEST`] bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bytes: u32,
+    hosts: u32,
 }
 
-/// No object has more than [`HEAVIEST`].
-fn to_u32(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+impl From<Weight> for Held {
+    fn from(weight: Weight) -> Self {
+        let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            bytes: narrow(weight.bytes),
+            hosts: narrow(weight.hosts),
+        }
+    }
+}
+
+impl From<Held> for Weight {
+    fn from(held: Held) -> Self {
+        let widen = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        Self {
+            bytes: widen(held.bytes),
+            hosts: widen(held.hosts),
+        }
+    }
 }
 
 impl World {

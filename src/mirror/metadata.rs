@@ -114,7 +114,7 @@ pub(super) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str>
 }
 
 /// Whether this controller has written the object before.
-pub(super) fn is_managed(metadata: &Metadata) -> bool {
+pub fn is_managed(metadata: &Metadata) -> bool {
     metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 

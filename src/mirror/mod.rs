@@ -44,9 +44,9 @@ pub use budget::Budget;
 pub use exclusions::{CopiedError, Exclusions, copied_rules};
 pub use export::{Mode, member, mode};
 pub use key::Key;
-pub use limit::{LeftOut, Limit, Limits, Listing};
+pub use limit::{LeftOut, Limit, Limits, Listing, Room, Weight};
 pub use links::{Known, LinkEntry, Links};
-pub use metadata::{Owner, owner};
+pub use metadata::{Owner, is_managed, owner};
 pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
 pub use namespaces::{Namespace, NamespacePhase, Namespaces};
 pub use networks::{

@@ -179,10 +179,10 @@ proptest! {
     }
 }
 
-#[test]
-fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
-    let link = LinkMade {
-        cluster: 0,
+/// A Link that works and asks for nothing special.
+fn link_of(cluster: usize) -> LinkMade {
+    LinkMade {
+        cluster,
         created: 0,
         form: Form::Valid,
         gateway: true,
@@ -190,20 +190,28 @@ fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
         headless: false,
         allowed: Allowed::All,
         federation: Federation::Any,
-    };
-    let exported = ServiceMade {
+    }
+}
+
+/// A Service in gateway mode.
+fn exported() -> ServiceMade {
+    ServiceMade {
         export: 1,
         member: false,
         form: 0,
         ports: 0,
         label: 0,
-    };
+    }
+}
+
+#[test]
+fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
     let mut lab = Lab::new(7, 0);
     for act in [
-        Act::Remote(0, 0, 0, Some(exported)),
+        Act::Remote(0, 0, 0, Some(exported())),
         Act::Slice(0, 0, 0, 0, Some(vec![(2, true)])),
         Act::Legacy(0, 0, 0, false),
-        Act::Link(0, Some(link)),
+        Act::Link(0, Some(link_of(0))),
     ] {
         lab.act(&act);
     }
@@ -215,37 +223,18 @@ fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
 
 #[test]
 fn a_namespace_that_one_cluster_gets_is_there_for_another_at_its_limit() {
-    let exported = || {
-        Some(ServiceMade {
-            export: 1,
-            member: false,
-            form: 0,
-            ports: 0,
-            label: 0,
-        })
-    };
-    let link = |cluster| {
-        Some(LinkMade {
-            cluster,
-            created: 0,
-            form: Form::Valid,
-            gateway: true,
-            probe: false,
-            headless: false,
-            allowed: Allowed::All,
-            federation: Federation::Any,
-        })
-    };
     let (first, second) = (0, 2);
     let mut lab = Lab::new(7, 1);
     for acts in [
-        vec![Act::Link(0, link(0)), Act::Link(1, link(1))],
+        (0..2)
+            .map(|link| Act::Link(link, Some(link_of(link))))
+            .collect(),
         // The first cluster gets the one namespace that may be created for it, and lacks another one.
         vec![Act::Namespace(first, None)],
-        vec![Act::Remote(0, first, 0, exported())],
-        vec![Act::Remote(0, second, 0, exported())],
+        vec![Act::Remote(0, first, 0, Some(exported()))],
+        vec![Act::Remote(0, second, 0, Some(exported()))],
         // That one is created for the second cluster.
-        vec![Act::Remote(1, second, 0, exported())],
+        vec![Act::Remote(1, second, 0, Some(exported()))],
     ] {
         for act in &acts {
             lab.act(act);

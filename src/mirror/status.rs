@@ -167,6 +167,8 @@ pub struct Exceeded {
     pub limits: Limits,
     /// Whether the bytes are the cause.
     pub heavy: bool,
+    /// Whether the hosts of headless Services are the cause.
+    pub hosts: bool,
     /// Services that are left out.
     pub services: usize,
     /// Services whose slices are not all looked at.
@@ -177,10 +179,11 @@ impl Exceeded {
     /// What limits leave out of a target cluster; `None` for nothing.
     pub fn of(remote: &Remote, limits: Limits) -> Option<Self> {
         let (services, cut) = (count(&remote.left_out), count(&remote.cut));
-        let mut all = remote.left_out.iter().chain(&remote.cut);
+        let all = || remote.left_out.iter().chain(&remote.cut);
         (services > 0 || cut > 0).then_some(Self {
             limits,
-            heavy: all.any(LeftOut::is_heavy),
+            heavy: all().any(LeftOut::is_heavy),
+            hosts: all().any(LeftOut::has_hosts),
             services,
             cut,
         })

@@ -270,7 +270,7 @@ impl Engine {
                 kubeconfig,
                 services,
                 slices,
-                limits: self.settings.limits,
+                limits: self.settings.limits.of(target),
             };
             let is = |session: &Session| session.spec == spec;
             let tried = state.pending.as_ref().map(|pending| &pending.session);

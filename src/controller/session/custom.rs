@@ -16,12 +16,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Report, Reporter, Source, bare, service_of};
 use crate::{
-    api::{
-        k8s::EndpointSlice,
-        wire::{Kept as _, Wire},
-    },
+    api::{k8s::EndpointSlice, wire::Wire},
     controller::watch::{Change, Contact, Listener, Watched, watch},
-    mirror::{Budget, Limit, NAMES, Names, slices_of},
+    mirror::{Limit, NAMES, Names, Room, Weight, slices_of},
 };
 
 /// Slices of one such Service, on average, at most.
@@ -82,7 +79,7 @@ impl Followed {
 pub(super) async fn run(
     client: Client,
     mut followed: latest::Receiver<Followed>,
-    bytes: Budget,
+    room: Room,
     recovered: latest::Receiver<u64>,
     reporter: &Reporter,
 ) {
@@ -103,7 +100,7 @@ pub(super) async fn run(
             }
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
                 .labels(selector(chunk))
-                .limit(Limit::of(chunk.len().saturating_mul(SLICES)).within(bytes.clone()))
+                .limit(Limit::of(chunk.len().saturating_mul(SLICES)).within(room.clone()))
                 .recovered(recovered.clone());
             let listener = Following {
                 chunk: Arc::new(chunk.clone()),
@@ -209,8 +206,8 @@ impl Listener<EndpointSlice> for Following {
         bare(slice)
     }
 
-    fn weight(&self, slice: &EndpointSlice) -> usize {
-        slice.weight()
+    fn weight(&self, slice: &EndpointSlice) -> Weight {
+        Weight::of(slice)
     }
 
     fn service(&self, slice: &EndpointSlice) -> (String, String) {

@@ -88,7 +88,7 @@ pub(super) const KEYS: &[Key] = &[
     key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, where a Link does not say"),
     key("controller.takeOverFrom", Kind::Text, "Namespace of another installation whose mirrors this one adopts, where the extension moves to another namespace"),
     key("controller.maxInFlightWrites", Kind::Range(1, 1000), "Writes to the API server at the same time"),
-    key("controller.maxServicesPerLink", Kind::Number(1), "Services of one target cluster that are mirrored, at most"),
+    key("controller.maxServicesPerLink", Kind::Number(1), "Services of one target cluster that are mirrored, and hosts of its headless ones, at most"),
     key("controller.maxMetadataKiBPerService", Kind::Range(1, 1024), "Labels and annotations of one Service, at most, in KiB; of one that has more none are copied"),
     key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Memory for what one target cluster exports, at most, in MiB"),
     key("controller.maxMiB", Kind::Range(1, 65_535), "Memory for what all target clusters export, at most, in MiB; the controller's memory follows from it"),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{LeftOut, Limit, to_u32, to_usize};
+use super::{LeftOut, Limit, Weight, room::Lack};
 
 /// A list that is being taken in. What is held of it is at most twice the limit.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub struct Listing<'a, T> {
     /// Objects that were taken in before, and that were not.
     kept: Vec<Taken<T>>,
     new: Vec<Taken<T>>,
-    /// Bytes that were taken for them, besides those that the limit holds.
-    more: usize,
+    /// What was taken for them, besides what the limit holds.
+    more: Weight,
     left_out: LeftOut,
     left: HashSet<u64>,
 }
@@ -20,18 +20,18 @@ pub struct Listing<'a, T> {
 #[derive(Debug)]
 struct Taken<T> {
     number: u64,
-    bytes: usize,
+    weight: Weight,
     object: Arc<T>,
 }
 
 impl<'a, T> Listing<'a, T> {
     pub(super) fn new(limit: &'a mut Limit) -> Self {
-        limit.lightest = None;
+        limit.lightest = super::Lacks::default();
         Self {
             limit,
             kept: Vec::new(),
             new: Vec::new(),
-            more: 0,
+            more: Weight::default(),
             left_out: LeftOut::default(),
             left: HashSet::new(),
         }
@@ -42,17 +42,17 @@ impl<'a, T> Listing<'a, T> {
         self.limit.number(namespace, name)
     }
 
-    /// Takes in the next object, of so many bytes. `service` tells of which Service it is, should it be left out.
+    /// Takes in the next object, of this weight. `service` tells of which Service it is, should it be left out.
     pub fn put(
         &mut self,
         number: u64,
-        bytes: usize,
+        weight: Weight,
         object: Arc<T>,
         service: impl Fn(&T) -> (String, String),
     ) {
         let taken = Taken {
             number,
-            bytes,
+            weight,
             object,
         };
         let known = self.limit.taken.get(&number).copied();
@@ -65,24 +65,28 @@ impl<'a, T> Listing<'a, T> {
             self.leave(&taken, &service);
             return;
         }
-        let mut fits = self.limit.charge(known, bytes);
-        let known_bytes = known.map_or(0, to_usize);
-        while !fits && known.is_some() && self.can_make_room(bytes.saturating_sub(known_bytes)) {
-            // What came last makes room.
-            let Some(other) = self.new.pop() else { break };
-            self.limit.give_back(other.bytes);
-            self.limit.waits_for(other.bytes);
-            self.more -= other.bytes;
-            self.left_out.heavy = true;
+        let more = weight.beyond(known.unwrap_or_default().into());
+        let mut fits = self.limit.charge(known, weight);
+        while let Err(lack) = fits {
+            // What came last makes room for what was there before.
+            let takes = |taken: &Taken<T>| taken.weight.of_lack(lack) > 0;
+            let makes_room = known.is_some() && self.can_make_room(more);
+            let last = self.new.iter().rposition(takes).filter(|_| makes_room);
+            let Some(last) = last else { break };
+            let other = self.new.remove(last);
+            self.limit.give_back(other.weight);
+            self.limit.waits_for(lack, other.weight);
+            self.lacks(lack);
+            self.more = self.more.beyond(other.weight);
             self.leave(&other, &service);
-            fits = self.limit.charge(known, bytes);
+            fits = self.limit.charge(known, weight);
         }
-        if !fits {
-            self.left_out.heavy = true;
+        if let Err(lack) = fits {
+            self.lacks(lack);
             self.leave(&taken, &service);
             return;
         }
-        self.more += bytes.saturating_sub(known_bytes);
+        self.more = self.more + more;
         if known.is_some() {
             self.kept.push(taken);
         } else {
@@ -90,11 +94,16 @@ impl<'a, T> Listing<'a, T> {
         }
     }
 
-    /// Whether so many bytes would be there if nothing new were taken in.
-    fn can_make_room(&self, bytes: usize) -> bool {
-        let new: usize = self.new.iter().map(|taken| taken.bytes).sum();
-        let budget = self.limit.bytes.as_ref();
-        new > 0 && budget.is_some_and(|budget| budget.has(bytes.saturating_sub(new)))
+    /// Whether there would be room for this if nothing new were taken in.
+    fn can_make_room(&self, more: Weight) -> bool {
+        let new = self.new.iter().map(|taken| taken.weight);
+        let new = new.fold(Weight::default(), std::ops::Add::add);
+        let room = self.limit.room.as_ref();
+        room.is_some_and(|room| room.has(more.beyond(new)))
+    }
+
+    fn lacks(&mut self, lack: Lack) {
+        *self.left_out.lacks.of(lack) = true;
     }
 
     fn leave(&mut self, taken: &Taken<T>, service: impl Fn(&T) -> (String, String)) {
@@ -117,11 +126,12 @@ impl<'a, T> Listing<'a, T> {
         all.append(&mut self.new);
         let limit = &mut *self.limit;
         if limit.is_limited() {
-            let known = all.iter().map(|taken| (taken.number, to_u32(taken.bytes)));
+            let known = all.iter().map(|taken| (taken.number, taken.weight.into()));
             limit.taken = known.collect();
-            let held = limit.taken.values().copied().map(to_usize).sum();
+            let held = limit.taken.values().copied().map(Weight::from);
+            let held = held.fold(Weight::default(), std::ops::Add::add);
             let taken = limit.held + std::mem::take(&mut self.more);
-            limit.give_back(taken.saturating_sub(held));
+            limit.give_back(taken.beyond(held));
             limit.held = held;
         }
         limit.left = std::mem::take(&mut self.left);

@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     api::labels as l,
-    mirror::fixtures::{svc, target, world},
+    mirror::{
+        budget::Budget,
+        fixtures::{svc, target, world},
+    },
 };
 
 fn id(n: usize) -> (String, String) {
@@ -22,6 +25,17 @@ fn number(limit: &Limit, n: usize) -> u64 {
     limit.number(&namespace, &name)
 }
 
+fn bytes_of(bytes: usize) -> Weight {
+    Weight { bytes, hosts: 0 }
+}
+
+fn room(bytes: &Budget) -> Room {
+    Room {
+        bytes: bytes.clone(),
+        hosts: Budget::new(0),
+    }
+}
+
 fn put(listing: &mut Listing<'_, usize>, n: usize) {
     put_heavy(listing, n, 0);
 }
@@ -29,7 +43,7 @@ fn put(listing: &mut Listing<'_, usize>, n: usize) {
 fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
     let (namespace, name) = id(n);
     let number = listing.number(&namespace, &name);
-    listing.put(number, bytes, Arc::new(n), |n| id(*n));
+    listing.put(number, bytes_of(bytes), Arc::new(n), |n| id(*n));
 }
 
 /// Takes in a list. Returns what was taken in, and what was left out.
@@ -77,7 +91,7 @@ fn without_a_limit_everything_is_taken_in() {
     let all: BTreeSet<usize> = (0..100).collect();
     let (taken, left_out) = listed(&mut limit, &all);
     assert_eq!((taken, left_out.is_empty()), (all, true));
-    assert!(limit.admits(number(&limit, 200), 0));
+    assert!(limit.admits(number(&limit, 200), bytes_of(0)));
     limit.gone(number(&limit, 200));
     assert!(!limit.is_stale());
     // There is nothing to remember.
@@ -89,7 +103,7 @@ fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
     let mut limit = Limit::of(2);
     assert_eq!(limit.most(), 2);
     listed(&mut limit, &[1].into());
-    assert!(limit.admits(number(&limit, 3), 0) && !limit.is_stale());
+    assert!(limit.admits(number(&limit, 3), bytes_of(0)) && !limit.is_stale());
     listed(&mut limit, &[1, 3, 5].into());
     limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
@@ -166,13 +180,13 @@ fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>
 fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
     let all = Budget::new(100);
     let (own, other) = (all.part(80), all.part(80));
-    let mut limit = Limit::of(9).within(own.clone());
+    let mut limit = Limit::of(9).within(room(&own));
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
-    assert!(left_out.is_heavy() && limit.waits_for_bytes() && !limit.is_stale());
+    assert!(left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
     assert_eq!((own.taken(), all.taken()), (80, 80));
     // What is taken in grows no further than there is room, and its end makes some.
-    assert!(!limit.admits(number(&limit, 1), 51) && limit.is_stale());
+    assert!(!limit.admits(number(&limit, 1), bytes_of(51)) && limit.is_stale());
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
     assert_eq!(own.taken(), 70);
@@ -183,14 +197,14 @@ fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
     assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
     assert!(!limit.is_stale() && !left_out.is_heavy());
     // Others have what is there, and give it back.
-    assert!(!limit.admits(number(&limit, 4), 15) && limit.is_stale());
+    assert!(!limit.admits(number(&limit, 4), bytes_of(15)) && limit.is_stale());
     listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
     assert!(!limit.is_stale());
     other.give_back(30);
     assert!(limit.is_stale());
     // One that is too heavy for anybody waits for nothing.
     let (_, left_out) = listed_heavy(&mut limit, &[(5, HEAVIEST + 1)]);
-    assert!(left_out.is_heavy() && !limit.waits_for_bytes());
+    assert!(left_out.is_heavy() && !limit.waits_for_room());
     drop(limit);
     assert_eq!((own.taken(), all.taken()), (0, 0));
 }
@@ -198,7 +212,7 @@ fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
 #[test]
 fn what_comes_first_takes_the_bytes_of_what_does_not() {
     let budget = Budget::new(100);
-    let mut limit = Limit::of(9).first(&names([8])).within(budget.clone());
+    let mut limit = Limit::of(9).first(&names([8])).within(room(&budget));
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
     assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([2])));
     assert_eq!(budget.taken(), 90);
@@ -208,6 +222,46 @@ fn what_comes_first_takes_the_bytes_of_what_does_not() {
     assert_eq!(budget.taken(), 100);
     drop(listing);
     assert_eq!(budget.taken(), 90);
+}
+
+#[test]
+fn hosts_of_headless_services_are_counted_beside_the_bytes() {
+    let (bytes, hosts) = (Budget::new(100), Budget::new(5));
+    let room = Room { bytes, hosts };
+    let mut limit = Limit::default().within(room.clone());
+    let weight = |bytes, hosts| Weight { bytes, hosts };
+    let listed = |limit: &mut Limit, there: &[(usize, Weight)]| {
+        let mut listing = limit.list();
+        for (n, weight) in there {
+            let (namespace, name) = id(*n);
+            let number = listing.number(&namespace, &name);
+            listing.put(number, *weight, Arc::new(*n), |n| id(*n));
+        }
+        let (taken, left_out) = listing.end(|n| id(*n));
+        (taken.iter().map(|n| **n).collect::<BTreeSet<_>>(), left_out)
+    };
+    let all = [(1, weight(9, 3)), (2, weight(9, 3)), (3, weight(92, 0))];
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!(taken, [1].into());
+    assert!(left_out.has_hosts() && left_out.is_heavy() && !limit.is_stale());
+    assert_eq!((room.bytes.taken(), room.hosts.taken()), (9, 3));
+    // It grows as far as there is room.
+    assert!(!limit.admits(number(&limit, 1), weight(9, 6)));
+    assert!(limit.admits(number(&limit, 1), weight(9, 5)));
+    assert!(limit.admits(number(&limit, 1), weight(9, 2)));
+    let (taken, left_out) = listed(&mut limit, &[(1, weight(9, 2)), (2, weight(9, 3))]);
+    assert_eq!((taken, left_out.is_empty()), ([1, 2].into(), true));
+    assert!(!limit.waits_for_room());
+    // Who was there before takes hosts of who comes, and nothing of who has none.
+    let room = Room {
+        bytes: Budget::new(100),
+        hosts: Budget::new(5),
+    };
+    let mut limit = Limit::default().within(room).first(&names([8]));
+    let all = [(1, weight(1, 3)), (2, weight(1, 0)), (8, weight(1, 4))];
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!((taken, left_out.services()), ([2, 8].into(), &names([1])));
+    assert!(!left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
 }
 
 #[derive(Clone, Debug)]
@@ -239,7 +293,7 @@ proptest! {
                 Step::Comes(n) => {
                     there.insert(n);
                     let known = taken.contains(&n);
-                    if limit.admits(number(&limit, n), 0) {
+                    if limit.admits(number(&limit, n), bytes_of(0)) {
                         taken.insert(n);
                     } else {
                         prop_assert!(!known);
@@ -284,13 +338,13 @@ proptest! {
         steps in prop::collection::vec(heavy_step(), 1..40),
     ) {
         let budget = Budget::new(most);
-        let mut limit = Limit::of(5).within(budget.clone());
+        let mut limit = Limit::of(5).within(room(&budget));
         let (mut there, mut taken) = (BTreeMap::new(), BTreeMap::new());
         for (step, bytes) in steps {
             match step {
                 Step::Comes(n) => {
                     there.insert(n, bytes);
-                    if limit.admits(number(&limit, n), bytes) {
+                    if limit.admits(number(&limit, n), bytes_of(bytes)) {
                         taken.insert(n, bytes);
                     }
                 }

@@ -112,6 +112,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
     let Exceeded {
         limits,
         heavy,
+        hosts,
         services,
         cut,
     } = exceeded;
@@ -124,7 +125,13 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         format!("more than {} Services are exported", limits.services)
     };
     let services = (services > 0).then(|| format!("{cause}; left out: {services}"));
-    let cut = (cut > 0).then(|| format!("too many EndpointSlices; Services that lack some: {cut}"));
+    let much = if hosts {
+        let most = limits.hosts;
+        format!("headless Services have more than {most} hosts")
+    } else {
+        "too many EndpointSlices".to_owned()
+    };
+    let cut = (cut > 0).then(|| format!("{much}; Services that lack some: {cut}"));
     services
         .into_iter()
         .chain(cut)

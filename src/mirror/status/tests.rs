@@ -283,6 +283,7 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
         };
         let limits = Limits {
             services: 3,
+            hosts: 3,
             metadata: 1 << 10,
             bytes: 7 << 20,
         };

@@ -1,0 +1,119 @@
+//! Plans as values: what is urgent, what needs an address.
+
+use super::*;
+
+#[test]
+fn without_cluster_ips_goes_what_needs_one_and_what_belongs_to_it() {
+    let service = |name: &str, ip: Option<&str>| {
+        let spec = json!({ "clusterIP": ip });
+        let service = json!({ "metadata": { "name": name }, "spec": spec });
+        Write::Create(Object::Service(serde_json::from_value(service).unwrap()))
+    };
+    let slice = |name: &str, owner: &str, uid: &str| {
+        let owner = json!({ "apiVersion": "v1", "kind": "Service", "name": owner, "uid": uid });
+        let metadata = json!({ "name": name, "ownerReferences": [owner] });
+        let slice = json!({ "metadata": metadata, "addressType": "IPv4" });
+        Write::Create(Object::EndpointSlice(
+            serde_json::from_value(slice).unwrap(),
+        ))
+    };
+    let writes = vec![
+        service("db-east", Some("None")),
+        slice("db-east-1", "db-east", ""),
+        service("db-0-east", None),
+        slice("db-0-east-1", "db-0-east", ""),
+        slice("db-1-east-1", "db-1-east", "1234"),
+        Write::delete_service(&Service::default()),
+    ];
+    let plan = Plan {
+        writes,
+        ..Plan::default()
+    };
+    assert!(plan.needs_cluster_ip());
+    let left = plan.without_cluster_ips();
+    assert!(!left.needs_cluster_ip());
+    let left: Vec<_> = left.writes.iter().map(|write| write.describe().3).collect();
+    assert_eq!(left, ["db-east", "db-east-1", "db-1-east-1", ""]);
+}
+
+#[test]
+fn labels_and_annotations_that_are_copied_are_not_urgent_and_all_else_is() {
+    let actual = Metadata {
+        labels: Map::from([("team", "a"), (l::CLUSTER_NAME, "east")]),
+        annotations: Map::from([(l::DESIRED_STATE, "1"), (l::OPAQUE_PORTS, "1")]),
+        ..Metadata::default()
+    };
+    let urgent = |labels: Value, annotations: Value, rest: Value| {
+        let metadata = json!({ "labels": labels, "annotations": annotations });
+        let Write::Patch(patch) = guarded(Kind::Service, &actual, metadata, rest) else {
+            unreachable!()
+        };
+        let plan = Plan {
+            writes: vec![Write::Patch(patch)],
+            ..Plan::default()
+        };
+        plan.is_urgent()
+    };
+    let (none, same) = (json!({}), json!({ "team": "a", l::CLUSTER_NAME: "east" }));
+    let state = json!({ l::DESIRED_STATE: "2" });
+    for (what, labels, annotations, rest, expected) in [
+        (
+            "another label",
+            json!({ "team": "b" }),
+            state.clone(),
+            none.clone(),
+            false,
+        ),
+        (
+            "a label less",
+            json!({ "team": null }),
+            state.clone(),
+            none.clone(),
+            false,
+        ),
+        (
+            "another annotation",
+            same.clone(),
+            json!({ "note": "x" }),
+            none.clone(),
+            false,
+        ),
+        (
+            "ports with it",
+            json!({ "team": "b" }),
+            none.clone(),
+            json!({ "spec": {} }),
+            true,
+        ),
+        (
+            "the mode",
+            json!({ "team": "b", l::REMOTE_DISCOVERY: "east" }),
+            none.clone(),
+            none.clone(),
+            true,
+        ),
+        (
+            "members",
+            same.clone(),
+            json!({ l::REMOTE_DISCOVERY: "a@east" }),
+            none.clone(),
+            true,
+        ),
+        (
+            "opaque ports",
+            same.clone(),
+            json!({ l::OPAQUE_PORTS: "2" }),
+            none.clone(),
+            true,
+        ),
+        ("written once more", same, state, none, true),
+    ] {
+        assert_eq!(urgent(labels, annotations, rest), expected, "{what}");
+    }
+    let creates = vec![Write::delete_service(&Service::default())];
+    let plan = Plan {
+        writes: creates,
+        ..Plan::default()
+    };
+    assert!(plan.is_urgent());
+}
