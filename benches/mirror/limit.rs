@@ -1,4 +1,5 @@
-//! The limit of this machine: the same objects as the controller writes, written by bare parallel requests.
+//! The limit of this machine: the same objects as the controller writes, written by bare parallel requests. Once by an
+//! administrator, and once by the account of the controller, whose writes pass through the admission policies.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,10 @@ use linkerd_mc::api::{
 };
 use serde_json::json;
 
-use crate::objects::{all, client, delete, namespace, namespaces};
+use crate::{
+    fleet::{NAMESPACE, account},
+    objects::{all, client, delete, namespace, namespaces},
+};
 
 /// What the limit is a limit of.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +39,38 @@ impl Limit {
     }
 }
 
-/// Measures the limit on `plane`.
-pub async fn measure(plane: &ControlPlane, count: usize, round: &str) -> Limit {
-    let client = client(plane).await;
+/// Who writes.
+#[derive(Clone, Copy, Debug)]
+enum Writer {
+    Administrator,
+    /// The account of the controller. No controller may run meanwhile: it would take what is written for its own.
+    Controller,
+}
+
+/// Measures the limit on `plane`, without and with the admission policies.
+pub async fn both(plane: &ControlPlane, count: usize, round: &str) -> (Limit, Limit) {
+    let confined = format!("confined-{round}");
+    (
+        measure(plane, count, round, Writer::Administrator).await,
+        measure(plane, count, &confined, Writer::Controller).await,
+    )
+}
+
+async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer) -> Limit {
     let prefix = format!("limit-{round}");
-    namespaces(&client, &prefix).await;
-    let name = |index: usize| format!("bare-{index}");
+    namespaces(&client(plane, None).await, &prefix).await;
+    let (account, marks) = match writer {
+        Writer::Administrator => (None, "mirror.example.io"),
+        Writer::Controller => (Some(account(NAMESPACE)), "mirror.linkerd.io"),
+    };
+    let client = client(plane, account).await;
+    let name = |index: usize| format!("bare-{index}-limit");
     let started = Instant::now();
-    all((0..count).map(|index| mirror(client.clone(), namespace(&prefix, index), name(index))))
-        .await;
+    let made = |index: usize| {
+        let namespace = namespace(&prefix, index);
+        mirror(client.clone(), marks, namespace, name(index))
+    };
+    all((0..count).map(made)).await;
     let created = started.elapsed();
     let started = Instant::now();
     all((0..count).map(|index| {
@@ -62,19 +89,24 @@ pub async fn measure(plane: &ControlPlane, count: usize, round: &str) -> Limit {
     }
 }
 
-/// Creates a Service as a mirror is, and its slice, under labels and annotations that nobody watches for.
-async fn mirror(client: Client, namespace: String, name: String) {
-    let labels = json!({
-        "mirror.example.io/cluster-name": "east", "mirror.example.io/mirrored-service": "true",
-        "app": name, "team": "payments",
-    });
-    let annotations = json!({
-        "mirror.example.io/desired-state": "17f15594999516d2",
-        "mirror.example.io/managed-by": "linkerd-mc",
-        "mirror.example.io/remote-resource-version": "1000001",
-        "mirror.example.io/remote-svc-fq-name": format!("{name}.{namespace}.svc.cluster.local"),
-        "example.com/owner": "payments@example.com", "example.com/tier": "1",
-    });
+/// Creates a Service as a mirror is, and its slice, with marks under this prefix.
+async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
+    let mut labels = json!({ "app": name, "team": "payments" });
+    labels[format!("{marks}/cluster-name")] = json!("limit");
+    labels[format!("{marks}/mirrored-service")] = json!("true");
+    let mut annotations =
+        json!({ "example.com/owner": "payments@example.com", "example.com/tier": "1" });
+    for (mark, value) in [
+        ("desired-state", "17f15594999516d2"),
+        ("managed-by", "linkerd-mc"),
+        ("remote-resource-version", "1000001"),
+        (
+            "remote-svc-fq-name",
+            &format!("{name}.{namespace}.svc.cluster.local"),
+        ),
+    ] {
+        annotations[format!("{marks}/{mark}")] = json!(value);
+    }
     let service: Wire<Service> = serde_json::from_value(json!({
         "metadata": {
             "name": name, "namespace": namespace, "labels": labels, "annotations": annotations,
@@ -91,9 +123,8 @@ async fn mirror(client: Client, namespace: String, name: String) {
         .create(&PostParams::default(), &service)
         .await
         .unwrap();
-    let mut labels = labels;
     labels["kubernetes.io/service-name"] = json!(name);
-    labels["endpointslice.kubernetes.io/managed-by"] = json!("limit");
+    labels["endpointslice.kubernetes.io/managed-by"] = json!("linkerd-mc");
     let slice: Wire<EndpointSlice> = serde_json::from_value(json!({
         "metadata": {
             "name": format!("{name}-ipv4"), "namespace": namespace, "labels": labels,

@@ -16,12 +16,13 @@ use serde_json::json;
 /// Requests under way at once: the controller's default.
 pub const PARALLEL: usize = 32;
 
-/// A client as the controller has one.
-pub async fn client(plane: &ControlPlane) -> Client {
+/// A client as the controller has one, of an administrator, or for this account.
+pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
+    config.auth_info.impersonate = account;
     linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages()).unwrap()
 }
 

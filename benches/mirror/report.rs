@@ -11,7 +11,7 @@ use crate::limit::{Limit, Work};
 #[derive(Debug, Default)]
 pub struct Report {
     rows: Vec<Row>,
-    limits: Vec<Limit>,
+    limits: Vec<(Limit, Limit)>,
 }
 
 /// One measurement.
@@ -30,12 +30,14 @@ pub struct Row {
     pub note: String,
 }
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 11] = [
     "scenario",
     "objects",
     "time",
     "limit",
     "ratio",
+    "limit with policies",
+    "ratio to it",
     "writes+status",
     "RSS (peak)",
     "CPU",
@@ -43,10 +45,10 @@ const COLUMNS: [&str; 9] = [
 ];
 
 impl Report {
-    /// Adds a measurement of the limit: rows are compared with the mean of all.
-    pub fn limit(&mut self, limit: Limit) {
-        eprintln!("{limit:?}");
-        self.limits.push(limit);
+    /// Adds a measurement of the limit, without and with the admission policies: rows are compared with the mean of all.
+    pub fn limit(&mut self, limits: (Limit, Limit)) {
+        eprintln!("{limits:?}");
+        self.limits.push(limits);
     }
 
     /// Adds a measurement, and tells of it at once.
@@ -56,10 +58,14 @@ impl Report {
     }
 
     /// The limit of a row, and the ratio to it.
-    fn compared(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
+    fn compared(
+        &self,
+        row: &Row,
+        of: fn(&(Limit, Limit)) -> Limit,
+    ) -> (Option<Duration>, Option<f64>) {
         let count = u32::try_from(self.limits.len()).unwrap_or(u32::MAX);
         let mean = |work| {
-            let all = self.limits.iter().map(|limit| limit.of(work));
+            let all = self.limits.iter().map(|limits| of(limits).of(work));
             all.sum::<Duration>().checked_div(count)
         };
         let limit = row.limit.and_then(mean);
@@ -70,9 +76,18 @@ impl Report {
         )
     }
 
+    fn bare(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
+        self.compared(row, |(bare, _)| *bare)
+    }
+
+    fn confined(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
+        self.compared(row, |(_, confined)| *confined)
+    }
+
     fn cells(&self, row: &Row) -> BTreeMap<&'static str, String> {
         let seconds = |d: Option<Duration>| d.map(|d| format!("{:.2} s", d.as_secs_f64()));
-        let (limit, ratio) = self.compared(row);
+        let number = |ratio: Option<f64>| ratio.map(|ratio| format!("{ratio:.2}"));
+        let ((limit, ratio), (confined, of_confined)) = (self.bare(row), self.confined(row));
         let writes = row
             .writes
             .map(|w| format!("{w}+{}", row.status.unwrap_or(0)));
@@ -84,7 +99,9 @@ impl Report {
             Some(row.objects.to_string()),
             seconds(row.took),
             seconds(limit),
-            ratio.map(|ratio| format!("{ratio:.2}")),
+            number(ratio),
+            seconds(confined),
+            number(of_confined),
             writes,
             rss,
             seconds(row.cpu),
@@ -98,10 +115,11 @@ impl Report {
 
     fn value(&self, row: &Row) -> Value {
         let seconds = |d: Option<Duration>| d.map(|d| d.as_secs_f64());
-        let (limit, ratio) = self.compared(row);
+        let ((limit, ratio), (confined, of_confined)) = (self.bare(row), self.confined(row));
         json!({
             "scenario": row.scenario, "objects": row.objects,
             "seconds": seconds(row.took), "limitSeconds": seconds(limit), "ratio": ratio,
+            "confinedLimitSeconds": seconds(confined), "ratioToConfined": of_confined,
             "writes": row.writes, "statusWrites": row.status,
             "rssMiB": row.rss, "peakMiB": row.peak, "cpuSeconds": seconds(row.cpu), "note": row.note,
         })

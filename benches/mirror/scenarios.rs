@@ -49,7 +49,7 @@ pub async fn all_of(args: &Args) -> Report {
         installed("east", "192.0.2.10"),
         installed("west", "192.0.2.20")
     );
-    let (remote, local) = (client(&east).await, client(&west).await);
+    let (remote, local) = (client(&east, None).await, client(&west, None).await);
     namespaces(&remote, "bench").await;
     namespaces(&local, "bench").await;
     eprintln!("exporting {} Services", args.services);
@@ -61,7 +61,7 @@ pub async fn all_of(args: &Args) -> Report {
     .await;
     settled(&remote, args.services).await;
     let mut report = Report::default();
-    report.limit(limit::measure(&west, args.services, "before").await);
+    report.limit(limit::both(&west, args.services, "before").await);
     let counted = west.audit().unwrap().len();
     let mut bench = Bench {
         args: args.clone(),
@@ -91,8 +91,10 @@ pub async fn all_of(args: &Args) -> Report {
     // Once more, as the machine is now. Beside mirrors it would not be the same work: the more ClusterIPs there are, the
     // longer it takes to allocate one.
     if count(&bench.local).await == (0, 0) {
-        let after = limit::measure(&bench.west, args.services, "after").await;
-        bench.report.limit(after);
+        bench.stop();
+        bench
+            .report
+            .limit(limit::both(&bench.west, args.services, "after").await);
     }
     bench.report
 }

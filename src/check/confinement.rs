@@ -180,7 +180,9 @@ mod tests {
                 json!({ "namespaceSelector": one("a") }),
             ),
             (2, "/matchConstraints/objectSelector", one("a")),
-            (3, "/paramRef/selector/matchExpressions", json!([])),
+            (4, "/matchConstraints/objectSelector/matchLabels", json!({})),
+            (5, "/paramRef/selector/matchExpressions", json!([])),
+            (6, "/validations", json!([])),
         ] {
             let mut live = expected[object].clone();
             let (parent, key) = pointer.rsplit_once('/').unwrap();

@@ -25,6 +25,17 @@ fn refusal(policy: &str, why: &str) -> String {
     format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {why}")
 }
 
+/// The policy of the kind that a request writes.
+fn policy_of((_, path, _): &Try) -> String {
+    let of = |kind: &str| path.split('/').any(|part| part == kind);
+    let kind = match (of("services"), of("endpointslices")) {
+        (true, _) => "-services",
+        (_, true) => "-slices",
+        _ => "",
+    };
+    format!("{}{kind}", l::CONTROLLER_NAME)
+}
+
 /// A client with a token of the controller's ServiceAccount, and nothing else.
 async fn own_client(plane: &ControlPlane) -> Client {
     let create = ["create", "token", l::CONTROLLER_NAME, "-n", NAMESPACE];
@@ -121,13 +132,12 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
     .await
     .unwrap();
 
-    let slices = format!("{}-slices", l::CONTROLLER_NAME);
     let mut wrong = Vec::new();
     for (request, why) in forbidden() {
         let expected = match why {
             EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),
-            OF_NO_MIRROR => refusal(&slices, why),
-            _ => refusal(l::CONTROLLER_NAME, why),
+            OF_NO_MIRROR => refusal(&format!("{}-owners", l::CONTROLLER_NAME), why),
+            _ => refusal(&policy_of(&request), why),
         };
         let said = refused(&client, &request).await;
         if !said.as_ref().is_some_and(|said| said.contains(&expected)) {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+mod ends;
+
 use super::{CheckResult, Level, RULES, evaluate};
 use crate::{
     api::{k8s::EndpointSlice, labels, link::LinkerdConfig},
@@ -545,33 +547,6 @@ fn what_does_not_apply_is_not_mentioned() {
             "{description}"
         );
     }
-}
-
-#[test]
-fn nothing_follows_a_fatal_failure() {
-    let mut facts = well();
-    facts.serves_links = Ok(false);
-    let results = evaluate(&facts);
-    assert_eq!(results.len(), 2);
-    assert_eq!(
-        results[1].hint.as_deref(),
-        Some("https://linkerd.io/2/checks/#l5d-multicluster-link-crd-exists")
-    );
-}
-
-#[test]
-fn invalid_link_is_told_and_the_others_are_checked() {
-    let mut facts = well();
-    east(&mut facts).unreadable = Some("spec.selector.matchLabels: no text".into());
-    let results = evaluate(&facts);
-    let level = |what| find(&results, what).map(|result| result.level);
-    assert_eq!(level("Link resources are valid"), Some(Level::Error));
-    assert_eq!(
-        level("multicluster extension proxies are healthy"),
-        Some(Level::Success)
-    );
-    // A mirror may be of the Link that is not understood.
-    assert_eq!(level("all mirror services are part of a Link"), None);
 }
 
 #[test]

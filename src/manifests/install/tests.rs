@@ -1,5 +1,7 @@
 //! What values become.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::api::labels as l;
 
@@ -87,19 +89,24 @@ fn values_reach_the_objects() {
 fn policy_follows_the_values_and_can_be_left_out() {
     let variables = |change: fn(&mut Values)| {
         let manifest = rendered(change);
-        let policy = find(&manifest, "ValidatingAdmissionPolicy", l::CONTROLLER_NAME).unwrap();
-        let all = policy["spec"]["variables"].as_array().unwrap().iter();
-        all.filter(|variable| SETTINGS.contains(&variable["name"].as_str().unwrap()))
+        let kind = |object: &&Value| object["kind"] == "ValidatingAdmissionPolicy";
+        let policies = manifest.objects().iter().filter(kind);
+        let all = policies.filter_map(|policy| policy["spec"]["variables"].as_array());
+        let names = all
+            .flatten()
+            .filter(|variable| SETTINGS.contains(&variable["name"].as_str().unwrap()));
+        let texts: BTreeSet<_> = names
             .map(|variable| format!("{} {}", variable["name"], variable["expression"]))
             .map(|text| text.replace(['"', '\\'], ""))
-            .collect::<Vec<_>>()
+            .collect();
+        texts.into_iter().collect::<Vec<_>>()
     };
     assert_eq!(
         variables(|_| ()),
         [
-            "protectedNamespaces [kube-system,kube-public,kube-node-lease,linkerd,linkerd-multicluster]",
-            "installations [linkerd-multicluster]",
             "createsNamespaces false",
+            "installations [linkerd-multicluster]",
+            "protectedNamespaces [kube-system,kube-public,kube-node-lease,linkerd,linkerd-multicluster]",
         ]
     );
     let changed = variables(|values| {
@@ -110,14 +117,15 @@ fn policy_follows_the_values_and_can_be_left_out() {
     assert_eq!(
         changed,
         [
-            "protectedNamespaces [db,linkerd-multicluster]",
-            "installations [linkerd-multicluster,old]",
             "createsNamespaces true",
+            "installations [linkerd-multicluster,old]",
+            "protectedNamespaces [db,linkerd-multicluster]",
         ]
     );
     let odd = "a\"]; 'b'\n\\ {{c}} ü\u{7f}";
     let manifest = rendered(|values| values.controller.take_over_from = odd.to_owned());
-    let policy = find(&manifest, "ValidatingAdmissionPolicy", l::CONTROLLER_NAME).unwrap();
+    let services = format!("{}-services", l::CONTROLLER_NAME);
+    let policy = find(&manifest, "ValidatingAdmissionPolicy", &services).unwrap();
     let text = policy["spec"]["variables"][2]["expression"]
         .as_str()
         .unwrap();
@@ -147,7 +155,7 @@ fn policy_names_what_the_controller_writes() {
         assert!(policy.contains(&format!("\"{name}\"")), "{name}");
     }
     let username = format!("\"system:serviceaccount:mc:{}\"", l::CONTROLLER_NAME);
-    assert_eq!(policy.matches(&username).count(), 2);
+    assert_eq!(policy.matches(&username).count(), 4);
 }
 
 #[test]

@@ -184,11 +184,11 @@ const PROTECTED: &str = "the controller writes nothing in protected namespaces";
 const ENDPOINTS: &str = "the controller writes no Endpoints, and deletes only those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller creates namespaces that mirrors need";
 const LEASES: &str = "the controller creates no Lease but the one of its leader";
-/// By the policy of slices.
+/// By the policy of owners.
 pub(super) const OF_NO_MIRROR: &str =
     "the controller writes no EndpointSlices of Services that are not mirrors";
 
-/// By both policies; either may speak first.
+/// By both policies of slices; either may speak first.
 pub(super) const EITHER: &str = "";
 
 /// Writes of a stolen token, each but for one thing what the controller does, and why each is refused.
