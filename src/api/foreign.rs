@@ -30,7 +30,7 @@ const fn mark(key: &'static str, tool: &'static str, page: &'static str) -> Mark
 ///
 /// `retry.linkerd.io/`, `timeout.linkerd.io/` and `balancer.linkerd.io/` are not among them, on purpose: they are for
 /// Linkerd, and say how clients call this one mirror.
-pub const MARKS: [Mark; 43] = [
+pub const MARKS: [Mark; 44] = [
     mark(
         "app.kubernetes.io/instance",
         "Argo CD",
@@ -210,6 +210,11 @@ pub const MARKS: [Mark; 43] = [
         "service.cloud.tencent.com/",
         "Tencent Cloud",
         "https://www.tencentcloud.com/document/product/457/39142",
+    ),
+    mark(
+        "service.kubernetes.io/ibm-",
+        "IBM Cloud",
+        "https://cloud.ibm.com/docs/containers?topic=containers-vpc-lbaas",
     ),
     mark(
         "service.kubernetes.io/qcloud-",
