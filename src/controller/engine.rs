@@ -42,7 +42,7 @@ use super::{
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
     pace::Pace,
-    queue::{self, Queue},
+    queue::{self, Queue, Share},
     session,
 };
 use crate::{
@@ -70,8 +70,6 @@ pub struct Settings {
     pub probe_address: Option<String>,
 }
 
-/// Writes that a target cluster may bring about at once, for each Service of its limit: a first sync takes two.
-const BURST: u32 = 4;
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
 const INBOX: usize = 1024;
 /// Messages taken in before the queue is looked at again.
@@ -152,8 +150,7 @@ pub(super) async fn run(
         bytes: Budget::new(settings.bytes),
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
-    let burst = services.saturating_mul(BURST);
-    let pace = Pace::new(burst, settings.writes_each_second);
+    let pace = Pace::new(settings.writes_each_second, services);
     let mut engine = Engine {
         world: World {
             config: settings.config.clone(),
@@ -270,8 +267,13 @@ impl Engine {
         let now = Instant::now();
         self.try_for_addresses();
         while self.queue.running() < self.settings.max_in_flight {
-            let half = self.settings.max_in_flight.div_ceil(2);
-            let next = self.queue.pop(now, half, |by| self.pace.allows(by, now));
+            let all = self.settings.max_in_flight;
+            let share = |by: &str| match (self.pace.allows(by, now), self.pace.has_more(by, now)) {
+                (false, _) => Share::NONE,
+                (true, true) => Share::of(all, all.div_ceil(2)),
+                (true, false) => Share::of(all.div_ceil(8), all.div_ceil(8)),
+            };
+            let next = self.queue.pop(now, share);
             let Some(key) = next else {
                 break;
             };
@@ -360,6 +362,13 @@ impl Engine {
         for key in &keys {
             self.changed.entry(key.clone()).or_insert(now);
         }
+        self.mark_all(cluster, keys);
+    }
+
+    /// Marks all keys of a cluster that something here concerns, or its first list, and adds to its allowance what they may
+    /// take.
+    fn mark_wave(&mut self, cluster: &str, keys: Vec<Key>) {
+        self.pace.adds(cluster, keys.len(), Instant::now());
         self.mark_all(cluster, keys);
     }
 

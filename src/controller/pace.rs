@@ -2,7 +2,8 @@
 //!
 //! The first write of a key comes at once, and so does a first sync. What follows is spaced: two writes a second for what
 //! traffic depends on, ever fewer for labels and annotations. What one cluster brings about takes from an allowance of
-//! its own: a burst that covers several first syncs, and so many writes a second after that.
+//! its own: a burst, and so many writes a second after that. Its first list, and what happens here (a Link that changes, a
+//! gateway that comes or goes), adds what that takes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,6 +20,12 @@ const AHEAD: Duration = Duration::from_secs(1);
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
 /// A key that was not written for so long is as one that never was.
 const FORGOTTEN: Duration = Duration::from_secs(20);
+/// Writes that a cluster may bring about at once, besides what was added.
+const BURST: f64 = 1000.0;
+/// Writes that a key may take when all of a cluster is worked on.
+const OF_A_KEY: f64 = 4.0;
+/// What was added and not used is forgotten after this time.
+const ADDED_FOR: Duration = Duration::from_secs(300);
 /// Time between two looks for keys to forget.
 const TIDY: Duration = Duration::from_secs(10);
 
@@ -28,9 +35,10 @@ pub(super) struct Pace {
     written: BTreeMap<Key, Last>,
     tidied: Instant,
     clusters: BTreeMap<String, Allowance>,
-    /// The allowance of a cluster: writes at once, and each second.
-    burst: f64,
+    /// Writes of a cluster each second.
     each_second: f64,
+    /// The most that a cluster may have before it, with all that was added.
+    most: f64,
 }
 
 /// The last write of a key.
@@ -51,17 +59,19 @@ struct Allowance {
     /// Below zero when more were made than were left.
     left: f64,
     at: Instant,
+    /// Until when there may be more than a burst.
+    added_until: Instant,
 }
 
 impl Pace {
-    /// Each cluster may bring about `burst` writes at once, and so many each second.
-    pub(super) fn new(burst: u32, each_second: u32) -> Self {
+    /// Each cluster may bring about so many writes each second, and has at most so many keys.
+    pub(super) fn new(each_second: u32, keys: u32) -> Self {
         Self {
             written: BTreeMap::new(),
             tidied: Instant::now(),
             clusters: BTreeMap::new(),
-            burst: burst.into(),
             each_second: each_second.into(),
+            most: BURST + OF_A_KEY * f64::from(keys),
         }
     }
 
@@ -78,9 +88,9 @@ impl Pace {
         if now >= self.tidied + TIDY {
             self.tidied = now;
             self.written.retain(|_, last| now < last.at + FORGOTTEN);
-            let (burst, each_second) = (self.burst, self.each_second);
+            let each_second = self.each_second;
             self.clusters
-                .retain(|_, known| known.refilled(now, burst, each_second) < burst);
+                .retain(|_, known| known.now(now, each_second) != BURST);
         }
         let before = self
             .written
@@ -104,10 +114,36 @@ impl Pace {
         };
         self.written.insert(key.clone(), last);
         if !by.is_empty() {
-            let left = self.left(by, now) - f64::from(u32::try_from(writes).unwrap_or(u32::MAX));
-            self.clusters
-                .insert(by.to_owned(), Allowance { left, at: now });
+            self.change(by, -number(writes), now);
         }
+    }
+
+    /// All of so many keys of a cluster are to be worked on, and it is not the cluster that has brought that about; or it
+    /// is its first list.
+    pub(super) fn adds(&mut self, by: &str, keys: usize, now: Instant) {
+        if !by.is_empty() && keys > 0 {
+            let most = self.most - self.left(by, now);
+            self.change(by, (OF_A_KEY * number(keys)).min(most), now);
+            if let Some(known) = self.clusters.get_mut(by) {
+                known.added_until = now + ADDED_FOR;
+            }
+        }
+    }
+
+    /// Whether what a cluster has left is what was added.
+    pub(super) fn has_more(&self, by: &str, now: Instant) -> bool {
+        self.left(by, now) > BURST
+    }
+
+    fn change(&mut self, by: &str, more: f64, now: Instant) {
+        let left = self.left(by, now) + more;
+        let added_until = self.clusters.get(by).map_or(now, |known| known.added_until);
+        let known = Allowance {
+            left,
+            at: now,
+            added_until,
+        };
+        self.clusters.insert(by.to_owned(), known);
     }
 
     /// Whether a cluster may bring about more.
@@ -118,7 +154,7 @@ impl Pace {
     /// When the first of those that may not can again.
     pub(super) fn next_allowed(&self, now: Instant) -> Option<Instant> {
         let waits = self.clusters.values().filter_map(|known| {
-            let left = known.refilled(now, self.burst, self.each_second);
+            let left = known.now(now, self.each_second);
             (left < 0.0).then(|| now + Duration::from_secs_f64(-left / self.each_second))
         });
         waits.min()
@@ -126,17 +162,23 @@ impl Pace {
 
     fn left(&self, by: &str, now: Instant) -> f64 {
         let known = self.clusters.get(by);
-        known.map_or(self.burst, |known| {
-            known.refilled(now, self.burst, self.each_second)
-        })
+        known.map_or(BURST, |known| known.now(now, self.each_second))
     }
 }
 
 impl Allowance {
-    fn refilled(&self, now: Instant, burst: f64, each_second: f64) -> f64 {
+    /// What is left by now.
+    fn now(&self, now: Instant, each_second: f64) -> f64 {
+        if self.left > BURST && now < self.added_until {
+            return self.left;
+        }
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.left + passed * each_second).min(burst)
+        (self.left + passed * each_second).min(BURST)
     }
+}
+
+fn number(count: usize) -> f64 {
+    u32::try_from(count).unwrap_or(u32::MAX).into()
 }
 
 #[cfg(test)]
@@ -161,9 +203,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_write_comes_at_once_and_what_follows_is_spaced() {
-        let mut pace = Pace::new(1000, 100);
+        let mut pace = Pace::new(100, 10);
         assert_eq!(written(&mut pace, true, 2), [0, 0, 0, 500, 1000, 1500]);
-        let mut pace = Pace::new(1000, 100);
+        let mut pace = Pace::new(100, 10);
         let labels = written(&mut pace, false, 40);
         assert_eq!(labels, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
     }
@@ -172,7 +214,7 @@ mod tests {
     async fn what_traffic_depends_on_does_not_wait_for_labels() {
         let (key, now) = (Key::mirror("east", "ns", "a"), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
-        let mut pace = Pace::new(1000, 100);
+        let mut pace = Pace::new(100, 10);
         for (ms, urgent) in [(0, false), (500, false), (1500, false), (1600, true)] {
             assert_eq!(pace.not_before(&key, urgent, at(ms)), None, "{ms}");
             pace.wrote(&key, urgent, 1, "", at(ms));
@@ -190,9 +232,9 @@ mod tests {
     async fn clusters_have_an_allowance_each_that_comes_back() {
         let now = Instant::now();
         let at = |ms| now + Duration::from_millis(ms);
-        let mut pace = Pace::new(10, 2);
+        let mut pace = Pace::new(2, 10);
         let other = Key::mirror("west", "ns", "a");
-        pace.wrote(&other, true, 11, "west", now);
+        pace.wrote(&other, true, 1001, "west", now);
         assert!(!pace.allows("west", now) && pace.allows("east", now));
         assert_eq!(pace.next_allowed(now), Some(at(500)));
         assert!(pace.allows("west", at(500)) && pace.next_allowed(at(500)).is_none());
@@ -200,9 +242,30 @@ mod tests {
         pace.wrote(&other, true, 100, "", now);
         assert!(pace.allows("", now));
         // Nobody saves up more than a burst, and what is full is forgotten.
-        assert!((pace.left("west", at(60_000)) - 10.0).abs() < 0.01);
-        pace.wrote(&other, true, 1, "", at(60_001));
+        assert!((pace.left("west", at(600_000)) - BURST).abs() < 0.01);
+        pace.wrote(&other, true, 1, "", at(600_001));
         assert!(pace.clusters.is_empty());
         assert_eq!(pace.written.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_list_takes_is_added_for_a_while_and_no_more_than_all_keys_take() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut pace = Pace::new(2, 100);
+        let key = Key::mirror("west", "ns", "a");
+        assert!(!pace.has_more("west", now));
+        pace.adds("west", 50, now);
+        pace.adds("west", 80, now);
+        assert!((pace.left("west", at(299)) - BURST - 400.0).abs() < 0.01);
+        assert!(pace.has_more("west", at(299)) && !pace.has_more("west", at(300)));
+        pace.wrote(&key, true, 400, "west", at(1));
+        assert!(!pace.has_more("west", at(1)) && pace.allows("west", at(1)));
+        // What is not used is not kept, and nothing is added to nobody's.
+        pace.adds("west", 1, at(2));
+        assert!((pace.left("west", at(302)) - BURST).abs() < 0.01);
+        pace.adds("", 1, at(2));
+        pace.adds("east", 0, at(2));
+        assert_eq!(pace.clusters.len(), 1);
     }
 }

@@ -25,6 +25,26 @@ pub(super) const LOCAL: &str = "";
 /// Name of a lane: of a target cluster, or [`LOCAL`].
 pub(super) type Lane = Arc<str>;
 
+/// How many keys of a lane may be under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    most: usize,
+    /// While other lanes wait.
+    beside_others: usize,
+}
+
+impl Share {
+    pub(super) const NONE: Self = Self::of(0, 0);
+    const ALL: Self = Self::of(usize::MAX, usize::MAX);
+
+    pub(super) const fn of(most: usize, beside_others: usize) -> Self {
+        Self {
+            most,
+            beside_others,
+        }
+    }
+}
+
 /// Keys to work on. Trees and not hash tables: they give back what a first sync took.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -81,14 +101,8 @@ impl Queue {
     /// The next key, if one is due. It has to be given back with [`Self::done`], [`Self::failed`], [`Self::postponed`] or
     /// [`Self::release`].
     ///
-    /// A cluster that `may` not have any has to wait, and so does one with `most` keys that are being worked on, as long
-    /// as there are others.
-    pub(super) fn pop(
-        &mut self,
-        now: Instant,
-        most: usize,
-        may: impl Fn(&str) -> bool,
-    ) -> Option<Key> {
+    /// A cluster that has its `share` of the keys that are being worked on has to wait.
+    pub(super) fn pop(&mut self, now: Instant, share: impl Fn(&str) -> Share) -> Option<Key> {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
                 break;
@@ -98,7 +112,7 @@ impl Queue {
                 self.mark_in(key, lane);
             }
         }
-        while let Some(lane) = self.next_turn(most, &may) {
+        while let Some(lane) = self.next_turn(&share) {
             let first = self.lanes.get_mut(&lane).and_then(BTreeMap::pop_first);
             let Some((_, key)) = first else {
                 self.lanes.remove(&lane); // all it had was worked on in other lanes
@@ -120,16 +134,28 @@ impl Queue {
         None
     }
 
-    /// Takes the lane out whose turn it is: the first that may and has few keys under way, else the first that may.
-    fn next_turn(&mut self, most: usize, may: impl Fn(&str) -> bool) -> Option<Lane> {
-        let is_modest = |lane: &Lane| {
-            let running = self.running.values().filter(|known| *known == lane);
-            lane.as_ref() == LOCAL || running.count() < most
-        };
-        let mut that_may = self.turns.iter().enumerate().filter(|(_, lane)| may(lane));
-        let first = that_may.clone().next();
-        let (place, _) = that_may.find(|(_, lane)| is_modest(lane)).or(first)?;
-        self.turns.remove(place)
+    /// Takes the lane out whose turn it is: the first that has not its share beside others, else the first that has not
+    /// its share.
+    fn next_turn(&mut self, share: impl Fn(&str) -> Share) -> Option<Lane> {
+        let running = |lane: &Lane| self.running.values().filter(|known| *known == lane).count();
+        let mut later = None;
+        let mut next = None;
+        for (place, lane) in self.turns.iter().enumerate() {
+            let share = if lane.as_ref() == LOCAL {
+                Share::ALL
+            } else {
+                share(lane)
+            };
+            let running = running(lane);
+            if running < share.beside_others {
+                next = Some(place);
+                break;
+            }
+            if running < share.most {
+                later = later.or(Some(place));
+            }
+        }
+        self.turns.remove(next.or(later)?)
     }
 
     /// The key was worked on, all is well.

@@ -292,7 +292,7 @@ impl Engine {
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.world.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));
-        self.mark_all(&cluster, keys);
+        self.mark_wave(&cluster, keys);
     }
 }
 

@@ -137,7 +137,7 @@ impl Engine {
         }
         self.tell_invalid(&name);
         self.watch_gateway(&name);
-        self.mark_all(&cluster, keys);
+        self.mark_wave(&cluster, keys);
     }
 
     /// Tells people of a Link that cannot be worked with, unless its status tells it already.
@@ -184,7 +184,7 @@ impl Engine {
         let keys = self
             .world
             .change_link(name, |links| drop(links.remove(name)));
-        self.mark_all(&cluster, keys);
+        self.mark_wave(&cluster, keys);
         self.forget_metrics(name, &cluster);
     }
 
@@ -223,7 +223,7 @@ impl Engine {
             }
             let mut keys = self.world.keys_of_cluster(&cluster);
             keys.push(Key::probe(name));
-            self.mark_all(&cluster, keys);
+            self.mark_wave(&cluster, keys);
         }
     }
 

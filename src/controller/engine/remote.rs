@@ -185,7 +185,7 @@ impl Engine {
         }
         state.status.touch();
         tracing::info!(link, cluster, keys = keys.len(), "listed");
-        self.mark_all(&cluster, keys);
+        self.mark_wave(&cluster, keys);
         self.measure_remote(link);
     }
 

@@ -7,7 +7,7 @@ fn key(cluster: &str, service: &str) -> Key {
 }
 
 fn pop(queue: &mut Queue, now: Instant) -> Option<Key> {
-    queue.pop(now, usize::MAX, |_| true)
+    queue.pop(now, |_| Share::ALL)
 }
 
 #[tokio::test(start_paused = true)]
@@ -17,7 +17,12 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
         queue.mark(key("busy", service), LOCAL);
     }
     let next = |queue: &mut Queue, barred: &str| {
-        let key = queue.pop(now, 2, |lane| lane != barred);
+        let share = |lane: &str| match lane {
+            "few" => Share::of(1, 1),
+            lane if lane == barred => Share::NONE,
+            _ => Share::of(usize::MAX, 2),
+        };
+        let key = queue.pop(now, share);
         key.map(|key| key.to_string())
     };
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@busy"));
@@ -34,6 +39,11 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
     );
     queue.done(&key("busy", "1"));
     assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/4@busy"));
+    assert_eq!(next(&mut queue, ""), None);
+    // One that may have one has one, whoever waits.
+    queue.mark(key("few", "1"), LOCAL);
+    queue.mark(key("few", "2"), LOCAL);
+    assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@few"));
     assert_eq!(next(&mut queue, ""), None);
 }
 
