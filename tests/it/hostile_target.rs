@@ -27,7 +27,8 @@ use crate::{
 /// What is held of the short run.
 const BRIEF: Bounds = Bounds {
     memory: Some(256),
-    writes: None,
+    // What `--max-writes-per-link` says, and the status.
+    writes: Some((1_000.0, 101.0)),
     lines: Some(100),
     latency: None,
 };

@@ -12,8 +12,8 @@ use crate::fleet::{CONTROLLER, Controller};
 pub(super) struct Bounds {
     /// Resident memory of the controller, MiB.
     pub(super) memory: Option<u64>,
-    /// Writes a second to the source cluster for one hostile target, those that are refused included.
-    pub(super) writes: Option<f64>,
+    /// Writes to the source cluster for one hostile target, those that are refused included: at once, and then a second.
+    pub(super) writes: Option<(f64, f64)>,
     /// Lines of the log in any minute.
     pub(super) lines: Option<usize>,
     /// Growth of the neighbours' p99, percent. Only of a long run.
@@ -111,7 +111,9 @@ impl Figures {
         }
         for conduct in conducts {
             let writes = self.writes_of(*conduct);
-            if bounds.writes.is_some_and(|most| writes > most) {
+            let seconds = self.time.as_secs_f64();
+            let most = bounds.writes.map(|(burst, each)| burst / seconds + each);
+            if most.is_some_and(|most| writes > most) {
                 beyond.push(format!(
                     "{writes:.1} writes a second for {}",
                     conduct.name()
