@@ -50,7 +50,7 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
 ];
 
 /// How long a script may take, in seconds.
-const LIMIT: &str = "120";
+const LIMIT: &str = "300";
 
 /// The order of commands in the life of a cluster; those that it does not name come in between.
 const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];

@@ -290,8 +290,11 @@ async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
         both(now) && exclusive(now)
     })
     .await;
-    let before = status_that(source, "unseen", |status| status.federated == Some(1)).await;
     condition_is(source, "unseen", "Ready", "True", "Mirroring").await;
+    let before = status_that(source, "unseen", |status| {
+        status.federated == Some(1) && !status.federated_services.is_empty()
+    })
+    .await;
     controller.kill();
 
     far.pause_api_server().unwrap();
