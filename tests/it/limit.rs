@@ -221,36 +221,36 @@ async fn slices_that_are_left_out_take_no_endpoints_away() {
 async fn hosts_count_against_the_limit_and_come_in_when_there_is_room() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
-    namespace("crowd", &[source, far]).await;
-    own_link(source, far, "crowd", &["--enable-headless-services"]).await;
-    stateful(far, "crowd", "db", "crowd").await;
-    hosts(far, "crowd", "db", &[("db-0", true), ("db-1", true)]).await;
+    namespace("throng", &[source, far]).await;
+    own_link(source, far, "throng", &["--enable-headless-services"]).await;
+    stateful(far, "throng", "db", "throng").await;
+    hosts(far, "throng", "db", &[("db-0", true), ("db-1", true)]).await;
     let three = ["--max-services-per-link=3"];
     let _controller = Controller::start(source, &three);
-    for name in ["db-crowd", "db-0-crowd", "db-1-crowd"] {
-        service(source, "crowd", name, |_| true).await;
+    for name in ["db-throng", "db-0-throng", "db-1-throng"] {
+        service(source, "throng", name, |_| true).await;
     }
-    status_that(source, "crowd", |s| exceeded(s).is_empty()).await;
+    status_that(source, "throng", |s| exceeded(s).is_empty()).await;
 
     // There is room for one more host, not for two; what stands stays.
-    stateful(far, "crowd", "queue", "crowd").await;
-    hosts(far, "crowd", "queue", &[("q-0", true), ("q-1", true)]).await;
+    stateful(far, "throng", "queue", "throng").await;
+    hosts(far, "throng", "queue", &[("q-0", true), ("q-1", true)]).await;
     let over = |s: &LinkStatus| {
         exceeded(s) == "headless Services have more than 3 hosts; Services that lack some: 1"
-            && reason(s, "crowd", "queue") == Some("LimitExceeded")
+            && reason(s, "throng", "queue") == Some("LimitExceeded")
     };
-    status_that(source, "crowd", over).await;
-    in_step(source, "crowd", &three).await;
-    hosts(far, "crowd", "db", &[("db-0", true)]).await;
-    for name in ["queue-crowd", "q-0-crowd", "q-1-crowd"] {
-        service(source, "crowd", name, |_| true).await;
+    status_that(source, "throng", over).await;
+    in_step(source, "throng", &three).await;
+    hosts(far, "throng", "db", &[("db-0", true)]).await;
+    for name in ["queue-throng", "q-0-throng", "q-1-throng"] {
+        service(source, "throng", name, |_| true).await;
     }
-    gone(source, "crowd", "db-1-crowd").await;
-    status_that(source, "crowd", |s| {
+    gone(source, "throng", "db-1-throng").await;
+    status_that(source, "throng", |s| {
         exceeded(s).is_empty() && s.mirrored == Some(2)
     })
     .await;
-    in_step(source, "crowd", &three).await;
-    unlink(source, "crowd").await;
-    gone(source, "crowd", "queue-crowd").await;
+    in_step(source, "throng", &three).await;
+    unlink(source, "throng").await;
+    gone(source, "throng", "queue-throng").await;
 }
