@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::{
     apply::{Failure, Written, judge},
     gateway::{Resolution, Resolver, fixed},
+    session::service_of,
 };
 use crate::{
     api::{
@@ -347,12 +348,6 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
         Resolution::Addresses(addresses) => Some(addresses),
         Resolution::Unresolved(_) => None,
     }
-}
-
-/// Namespace and name of the Service that a slice belongs to.
-fn service_of(slice: &EndpointSlice) -> (String, String) {
-    let service = slice.group().unwrap_or_default();
-    (slice.metadata.namespace().to_owned(), service.to_owned())
 }
 
 /// What the limit takes in of these, and what it leaves out.

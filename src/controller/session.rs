@@ -260,7 +260,7 @@ fn bare(mut slice: EndpointSlice) -> EndpointSlice {
 }
 
 /// Namespace and name of the Service that a slice belongs to.
-fn service_of(slice: &EndpointSlice) -> (String, String) {
+pub(super) fn service_of(slice: &EndpointSlice) -> (String, String) {
     let service = slice.group().unwrap_or_default();
     (slice.metadata.namespace().to_owned(), service.to_owned())
 }
