@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::{Builder, Handle},
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
@@ -103,12 +106,20 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     for warning in args.original.warnings() {
         tracing::warn!("{warning}");
     }
-    let settings = settings(args)?;
+    let failed = "failed to start the async runtime";
     // One thread: the engine is one task, the rest is I/O. Others would bring nothing, and a heap each.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("failed to start the async runtime")?;
+        .context(failed)?;
+    // What target clusters send is parsed elsewhere, and on two threads: one cluster can keep one of them busy.
+    let sessions = Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("sessions")
+        .enable_all()
+        .build()
+        .context(failed)?;
+    let settings = settings(args, sessions.handle().clone())?;
     let access = global.access();
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
@@ -139,12 +150,13 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         tracing::info!("stopped");
         ended
     });
+    sessions.shutdown_background();
     // Lookups that hang in the system's resolver are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     ended
 }
 
-fn settings(args: &RunController) -> anyhow::Result<Settings> {
+fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> {
     Ok(Settings {
         config: args.mirroring.config()?,
         headless: args.mirroring.headless(),
@@ -154,6 +166,7 @@ fn settings(args: &RunController) -> anyhow::Result<Settings> {
         bytes: MIB * usize::from(args.max_mib),
         pages: Size::of_pages(),
         probe_address: args.probe_address.clone(),
+        sessions,
     })
 }
 

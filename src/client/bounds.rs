@@ -5,6 +5,8 @@
 //! - Its body has at most so many bytes as the [`Size`]s of its client say, has come in time, and is never silent for
 //!   longer than [`SILENCE`]. Bodies that come at the same time have so many bytes together as their
 //!   [`Budget`] says; what is small comes in any case.
+//! - What target clusters send comes at a bounded rate ([`Size::metered`]): a full page costs the processor time that
+//!   others wait for.
 //! - A watch ends after [`LARGEST_WATCH`] bytes, and none of its events is larger than [`LARGEST_EVENT`].
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end after [`SHORT_WATCH`], and is given up when it is
 //!   silent for longer than [`SHORT_SILENCE`]. An end in time is no failure: whoever watches goes on where it ended.
@@ -12,6 +14,7 @@
 //!   becomes the `details.retryAfterSeconds` of a `Status`.
 
 mod body;
+mod meter;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -25,8 +28,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::BoxError;
 
-use self::body::{Bounded, Bounds};
 pub(super) use self::body::{BrokenAnswer, TooMuch};
+use self::{
+    body::{Bounded, Bounds},
+    meter::Meter,
+};
 use crate::mirror::Budget;
 
 /// How long the head of an answer may take.
@@ -55,6 +61,8 @@ pub struct Size {
     longest: Duration,
     /// Bytes of all answers that come at the same time.
     all: Budget,
+    /// How fast they may come, those of watches included; `None` for as fast as they do.
+    meter: Option<Meter>,
 }
 
 /// Bytes of one page that the controller takes: 500 objects of 16 KiB each, where a few are usual.
@@ -75,6 +83,16 @@ impl Size {
             largest: LARGEST_PAGE,
             longest: LONGEST_PAGE,
             all: Budget::new(ALL_PAGES),
+            meter: None,
+        }
+    }
+
+    /// The same, of a server that may send only so fast.
+    #[must_use]
+    pub fn metered(self) -> Self {
+        Self {
+            meter: Some(Meter::new()),
+            ..self
         }
     }
 
@@ -84,6 +102,7 @@ impl Size {
             largest: LARGEST_LIST,
             longest: LONGEST_LIST,
             all: Budget::new(usize::MAX),
+            meter: None,
         }
     }
 }
@@ -161,7 +180,8 @@ impl Connections {
         } else {
             Bounds::Whole(self.size.clone())
         };
-        Ok(answer.map(|body| Bounded::new(body, size).boxed_unsync()))
+        let meter = self.size.meter.clone();
+        Ok(answer.map(|body| Bounded::new(body, size, meter).boxed_unsync()))
     }
 }
 

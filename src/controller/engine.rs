@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kube::Client;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot},
     task::JoinSet,
     time::{Instant, sleep_until},
@@ -68,6 +69,9 @@ pub struct Settings {
     pub pages: Size,
     /// Where gateways are probed instead of at the probe Service, `host:port`.
     pub probe_address: Option<String>,
+    /// Where the sessions with target clusters run. A runtime of their own keeps what one of them sends, large answers
+    /// above all, from the engine's thread.
+    pub sessions: Handle,
 }
 
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
@@ -148,6 +152,7 @@ pub(super) async fn run(
     let shared = session::Shared {
         pages: settings.pages.clone(),
         bytes: Budget::new(settings.bytes),
+        runtime: settings.sessions.clone(),
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
@@ -271,7 +276,7 @@ impl Engine {
             let share = |by: &str| match (self.pace.allows(by, now), self.pace.has_more(by, now)) {
                 (false, _) => Share::NONE,
                 (true, true) => Share::of(all, all.div_ceil(2)),
-                (true, false) => Share::of(all.div_ceil(8), all.div_ceil(8)),
+                (true, false) => Share::of(all.div_ceil(16), all.div_ceil(16)),
             };
             let next = self.queue.pop(now, share);
             let Some(key) = next else {

@@ -9,6 +9,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch as latest},
     time::{sleep, timeout},
 };
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     pub(super) pages: Size,
     /// Bytes of all that is taken in.
     pub(super) bytes: Budget,
+    /// Where they run.
+    pub(super) runtime: Handle,
 }
 
 /// What a session reports.
@@ -128,7 +131,7 @@ impl Session {
         let (bytes, pages) = (own.bytes.clone(), shared.pages.clone());
         let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
-        tokio::spawn(async move {
+        shared.runtime.spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
                 .run_until_cancelled(Box::pin(run(work, first, followed, (pages, own), reporter)))
@@ -187,7 +190,7 @@ async fn run(
     (pages, own): (Size, Room),
     reporter: Reporter,
 ) {
-    let client = match watcher_from_credentials(&spec.kubeconfig, pages).await {
+    let client = match watcher_from_credentials(&spec.kubeconfig, pages.metered()).await {
         Ok(client) => client,
         Err(error) => {
             reporter.tell(Report::Unusable(error.to_string())).await;

@@ -12,7 +12,7 @@ use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
-use super::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size};
+use super::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size, meter::Meter};
 use crate::mirror::Budget;
 
 /// An answer that broke off, or went beyond its bounds: there was one.
@@ -68,6 +68,9 @@ pub(super) struct Bounded<B> {
     /// Bytes that may still come.
     left: usize,
     silence: Option<(Duration, Pin<Box<Sleep>>)>,
+    meter: Option<Meter>,
+    /// Until then nothing more is read.
+    pause: Option<Pin<Box<Sleep>>>,
     kind: Kind,
 }
 
@@ -87,7 +90,7 @@ enum Kind {
 }
 
 impl<B> Bounded<B> {
-    pub(super) fn new(body: B, bounds: Bounds) -> Self {
+    pub(super) fn new(body: B, bounds: Bounds, meter: Option<Meter>) -> Self {
         let (left, silence, kind) = match bounds {
             Bounds::Whole(size) => {
                 let kind = Kind::Whole {
@@ -104,6 +107,8 @@ impl<B> Bounded<B> {
             body,
             left,
             silence: silence.map(|limit| (limit, Box::pin(sleep(limit)))),
+            meter,
+            pause: None,
             kind,
         }
     }
@@ -168,6 +173,12 @@ where
         {
             return Poll::Ready(Some(Err(broken(TooMuch::Long(*limit)))));
         }
+        if let Some(pause) = &mut self.pause {
+            if pause.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.pause = None;
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if let Some((limit, silence)) = &mut self.silence
                 && silence.as_mut().poll(context).is_ready()
@@ -187,8 +198,12 @@ where
         {
             return Poll::Ready(Some(Err(broken(too_much))));
         }
+        let came = frame.data_ref().map_or(0, Bytes::len);
+        let pause = self.meter.as_ref().and_then(|meter| meter.pass(came));
+        self.pause = pause.map(|pause| Box::pin(sleep(pause)));
         if let Some((limit, silence)) = &mut self.silence {
-            let until = Instant::now() + *limit;
+            // While nothing is read, nothing can be heard.
+            let until = Instant::now() + pause.unwrap_or_default() + *limit;
             silence.as_mut().reset(until);
         }
         Poll::Ready(Some(Ok(frame)))

@@ -26,9 +26,10 @@ fn whole(
         largest,
         longest: Duration::from_secs(60),
         all: all.clone(),
+        meter: None,
     };
     let body = StreamBody::new(stream::iter(frames(sizes)));
-    Bounded::new(body, Bounds::Whole(size))
+    Bounded::new(body, Bounds::Whole(size), None)
 }
 
 /// What a body ended in.
@@ -81,6 +82,7 @@ async fn watch_brings_no_event_that_is_too_large() {
         Bounded::new(
             StreamBody::new(stream::iter(frames)),
             Bounds::Watch { silence: None },
+            None,
         )
     };
     let part = |size: usize| vec![b'x'; size];
@@ -103,6 +105,25 @@ async fn watch_brings_no_event_that_is_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_answers_of_a_server_share_the_rate_at_which_it_may_send() {
+    let meter = Meter::new();
+    let body = |mib: usize| {
+        let lines = Bytes::from(vec![b'\n'; 1 << 20]);
+        let frames = (0..mib).map(move |_| Ok::<_, Infallible>(Frame::data(lines.clone())));
+        let body = StreamBody::new(stream::iter(frames));
+        // Silence is not what it waits for itself.
+        let silence = Some(Duration::from_secs(1));
+        Bounded::new(body, Bounds::Watch { silence }, Some(meter.clone()))
+    };
+    let began = Instant::now();
+    assert!(end(body(16)).await.ends_with("bytes"));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let (one, other) = tokio::join!(end(body(8)), end(body(8)));
+    assert!(one.ends_with("bytes") && other.ends_with("bytes"), "{one}");
+    assert_eq!(began.elapsed().as_secs(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
     let slow = |times: u64| {
         let slow = stream::unfold(0_u64, move |n| async move {
@@ -116,7 +137,7 @@ async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
         ..Size::of_pages()
     };
     let long = Duration::from_secs(600);
-    let held = |times, longest| Bounded::new(slow(times), Bounds::Whole(size(longest)));
+    let held = |times, longest| Bounded::new(slow(times), Bounds::Whole(size(longest)), None);
     assert_eq!(end(held(5, long)).await, "5 bytes");
     let too_long = "the answer took longer than 60 s";
     assert_eq!(end(held(5, Duration::from_secs(60))).await, too_long);
@@ -124,10 +145,10 @@ async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
         let one = stream::iter(frames(&[1]));
         StreamBody::new(Box::pin(futures::StreamExt::chain(one, stream::pending())))
     };
-    let error = end(Bounded::new(silent(), Bounds::Whole(size(long)))).await;
+    let error = end(Bounded::new(silent(), Bounds::Whole(size(long)), None)).await;
     assert!(error.contains("silence for 30 s"), "{error}");
     let second = Duration::from_secs(1);
-    let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence });
+    let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence }, None);
     let error = end(watch(Some(second))).await;
     assert!(error.contains("silence for 1 s"), "{error}");
     assert!(timeout(1000 * second, end(watch(None))).await.is_err());

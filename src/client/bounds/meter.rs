@@ -1,0 +1,63 @@
+//! How fast a server may send: what comes has to be decrypted and parsed, and costs others their turn.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Bytes that may come at once: a first list of some thousand Services.
+const BURST: f64 = 16.0 * MIB;
+/// Bytes a second after that.
+const EACH_SECOND: f64 = 4.0 * MIB;
+const MIB: f64 = 1_048_576.0;
+
+/// Meters all answers of one server together.
+#[derive(Clone, Debug)]
+pub(super) struct Meter(Arc<Mutex<Left>>);
+
+/// Bytes that may still come at once; below zero when more came than were left.
+#[derive(Debug)]
+struct Left {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Meter {
+    /// A full one.
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Left {
+            bytes: BURST,
+            at: Instant::now(),
+        })))
+    }
+
+    /// So many bytes have come. Returns how long to wait before more are read, if at all.
+    pub(super) fn pass(&self, bytes: usize) -> Option<Duration> {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(left.at).as_secs_f64();
+        let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
+        left.bytes = (left.bytes + passed * EACH_SECOND).min(BURST) - bytes;
+        left.at = now;
+        (left.bytes < 0.0).then(|| Duration::from_secs_f64(-left.bytes / EACH_SECOND))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_comes_at_once_and_the_rest_at_a_bounded_rate() {
+        let (meter, mib) = (Meter::new(), 1 << 20);
+        assert_eq!(meter.pass(16 * mib), None);
+        assert_eq!(meter.pass(mib), Some(Duration::from_millis(250)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(meter.pass(3 * mib), None);
+        // Nobody saves up more than a burst.
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(meter.pass(20 * mib), Some(Duration::from_secs(1)));
+    }
+}
