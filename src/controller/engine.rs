@@ -320,8 +320,7 @@ impl Engine {
             self.creating.insert(key.clone(), creating);
         }
         let by = self.queue.lane_of(&key);
-        let writes = plan.writes.len();
-        self.pace.wrote(&key, urgent, writes, &by, started);
+        self.pace.wrote(&key, urgent, plan.cost(), &by, started);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             let done = done::execute(&writer, key, plan).await;

@@ -20,10 +20,10 @@ const AHEAD: Duration = Duration::from_secs(1);
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
 /// A key that was not written for so long is as one that never was.
 const FORGOTTEN: Duration = Duration::from_secs(20);
-/// Writes that a cluster may bring about at once, besides what was added.
+/// Writes that a cluster may bring about at once, besides what was added. A new Service counts as five.
 const BURST: f64 = 1000.0;
-/// Writes that a key may take when all of a cluster is worked on.
-const OF_A_KEY: f64 = 4.0;
+/// Writes that a key may take when all of a cluster is worked on: a headless Service with three hosts takes twenty.
+const OF_A_KEY: f64 = 24.0;
 /// What was added and not used is forgotten after this time.
 const ADDED_FOR: Duration = Duration::from_secs(300);
 /// Time between two looks for keys to forget.
@@ -83,8 +83,8 @@ impl Pace {
         Some(even.map_or(quiet, |even| even.max(quiet))).filter(|next| *next > now)
     }
 
-    /// A key is being written, on account of this cluster.
-    pub(super) fn wrote(&mut self, key: &Key, urgent: bool, writes: usize, by: &str, now: Instant) {
+    /// A key is being written, on account of this cluster, which costs so many writes.
+    pub(super) fn wrote(&mut self, key: &Key, urgent: bool, cost: usize, by: &str, now: Instant) {
         if now >= self.tidied + TIDY {
             self.tidied = now;
             self.written.retain(|_, last| now < last.at + FORGOTTEN);
@@ -114,7 +114,7 @@ impl Pace {
         };
         self.written.insert(key.clone(), last);
         if !by.is_empty() {
-            self.change(by, -number(writes), now);
+            self.change(by, -number(cost), now);
         }
     }
 
@@ -257,9 +257,9 @@ mod tests {
         assert!(!pace.has_more("west", now));
         pace.adds("west", 50, now);
         pace.adds("west", 80, now);
-        assert!((pace.left("west", at(299)) - BURST - 400.0).abs() < 0.01);
+        assert!((pace.left("west", at(299)) - BURST - 2400.0).abs() < 0.01);
         assert!(pace.has_more("west", at(299)) && !pace.has_more("west", at(300)));
-        pace.wrote(&key, true, 400, "west", at(1));
+        pace.wrote(&key, true, 2400, "west", at(1));
         assert!(!pace.has_more("west", at(1)) && pace.allows("west", at(1)));
         // What is not used is not kept, and nothing is added to nobody's.
         pace.adds("west", 1, at(2));

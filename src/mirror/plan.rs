@@ -290,6 +290,13 @@ impl Plan {
             .any(|write| gets_address(write).is_some())
     }
 
+    /// What its writes cost the API server, in writes of the usual kind. One that gives out a `ClusterIP` counts as five:
+    /// the address is an object of its own, and Kubernetes' controllers look at each new Service.
+    pub fn cost(&self) -> usize {
+        let created = self.writes.iter().filter_map(gets_address).count();
+        self.writes.len() + 4 * created
+    }
+
     /// The same without such Services, and without what belongs to them.
     #[must_use]
     pub fn without_cluster_ips(mut self) -> Self {
