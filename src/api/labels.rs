@@ -62,6 +62,8 @@ pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway have to be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
+/// Annotation on the controller's Deployment (ours): `disabled` where its values leave the admission policies out.
+pub const ADMISSION_POLICY: &str = "multicluster.linkerd.io/admission-policy";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
 pub const REMOTE_RESOURCE_VERSION: &str = "mirror.linkerd.io/remote-resource-version";

@@ -240,6 +240,8 @@ pub struct Workload {
     pub available: i32,
     /// Images of its containers.
     pub images: Vec<String>,
+    /// Whether it was installed without admission policies on purpose.
+    pub is_unconfined: bool,
 }
 
 impl Workload {

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
     core::v1::{Container, Pod, Secret},
 };
 
-use super::facts::{LinkerdCredentials, MeshedPod, Proxy, Workload, label};
+use super::facts::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
 use crate::{
     api::labels,
     client::{credentials_expiry, token_fingerprint},
@@ -44,6 +44,7 @@ pub(super) fn workload(deployment: &Deployment) -> Workload {
             .flat_map(|pod| &pod.containers)
             .filter_map(|container| container.image.clone())
             .collect(),
+        is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
     }
 }
 
@@ -121,6 +122,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::manifests::{install::install, values::Values};
+
+    #[test]
+    fn left_out_policies_are_told_by_the_deployment() {
+        for enabled in [true, false] {
+            let mut values = Values::default();
+            values.controller.admission_policy = enabled;
+            let objects = install("mc", &values).unwrap().into_objects();
+            let deployment = objects.into_iter().find(|object| {
+                object["kind"] == "Deployment"
+                    && object["metadata"]["name"] == labels::CONTROLLER_NAME
+            });
+            let deployment = serde_json::from_value(deployment.unwrap()).unwrap();
+            assert_eq!(workload(&deployment).is_unconfined, !enabled);
+        }
+    }
 
     #[test]
     fn a_proxy_is_found_as_a_container_and_as_a_sidecar() {

@@ -18,7 +18,10 @@ use crate::{
         labels,
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     },
-    manifests::{install::install, values::Values},
+    manifests::{
+        install::{install, install_without_policies},
+        values::Values,
+    },
 };
 
 /// Time between two looks at a control plane that is waited for.
@@ -129,11 +132,13 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     }
     // What the cluster says of itself is true whatever a values file says.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
-    if values.controller.admission_policy && !has_policies {
+    let manifest = if values.controller.admission_policy && !has_policies {
         output::warning(NO_POLICIES);
-        values.controller.admission_policy = false;
-    }
-    output::data(&args.output.format(&install(&args.namespace, &values)?))
+        install_without_policies(&args.namespace, &values)
+    } else {
+        install(&args.namespace, &values)
+    };
+    output::data(&args.output.format(&manifest?))
 }
 
 fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Values {

@@ -117,6 +117,7 @@ struct Context<'a> {
     controller_args: Vec<String>,
     controller_resources: Resources,
     confinement: Confinement,
+    admission_policy_disabled: bool,
     pull_policy: &'a str,
 }
 
@@ -130,6 +131,15 @@ struct NodePorts {
 
 /// The objects of `install` in `namespace`.
 pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
+    objects(namespace, values, values.controller.admission_policy)
+}
+
+/// The objects of `install` in a cluster that knows no admission policies: before Kubernetes 1.30.
+pub fn install_without_policies(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
+    objects(namespace, values, false)
+}
+
+fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Result<Manifest> {
     let mut templates = vec![NAMESPACE, LINK_CRD];
     if values.gateway.enabled {
         templates.extend([GATEWAY, GATEWAY_SERVICE, GATEWAY_POLICY]);
@@ -138,7 +148,7 @@ pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
         templates.push(REMOTE_ACCESS);
     }
     templates.push(ADMIN_POLICY);
-    if values.controller.admission_policy {
+    if with_policies {
         templates.push(ADMISSION_POLICY);
     }
     templates.push(CONTROLLER_ACCESS);
@@ -217,6 +227,7 @@ fn context<'a>(
         controller_args: controller_args(namespace, values),
         controller_resources: controller_resources(values),
         confinement: Confinement::new(namespace, values),
+        admission_policy_disabled: !values.controller.admission_policy,
         pull_policy: [
             &values.controller.image.pull_policy,
             &values.image_pull_policy,

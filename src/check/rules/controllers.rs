@@ -27,7 +27,8 @@ pub(super) fn confined(facts: &Facts) -> Verdict {
     let Ok(deployments) = deployments(facts) else {
         return Verdict::Skip;
     };
-    if !deployments.iter().any(Workload::is_ours) {
+    let mut ours = deployments.iter().filter(|workload| workload.is_ours());
+    if !ours.any(|ours| !ours.is_unconfined) {
         return Verdict::Skip;
     }
     let (missing, differing) = match &facts.confinement {

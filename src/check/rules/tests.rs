@@ -135,6 +135,7 @@ fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
         desired: 1,
         available: 1,
         images: vec!["registry.example/controller:v1.2.3".into()],
+        is_unconfined: false,
     }
 }
 
@@ -523,6 +524,10 @@ fn what_does_not_apply_is_not_mentioned() {
         }),
         ("service mirror controller is held to what it does", |f| {
             f.confinement = Ok(Confinement::Unavailable);
+        }),
+        ("service mirror controller is held to what it does", |f| {
+            f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[]));
+            ours(f).is_unconfined = true;
         }),
         ("controller and CLI versions match", |f| {
             ours(f).images = vec!["controller@sha256:00".into()];

@@ -133,6 +133,11 @@ fn policy_follows_the_values_and_can_be_left_out() {
     assert_eq!(list, json!(["linkerd-multicluster", odd]));
     let without = rendered(|values| values.controller.admission_policy = false);
     assert!(!without.to_yaml().contains("ValidatingAdmissionPolicy"));
+    // `check` does not ask for what was left out on purpose. A cluster that comes to know policies is to have them.
+    let says = |manifest: &Manifest| manifest.to_yaml().contains(l::ADMISSION_POLICY);
+    assert!(says(&without) && !says(&rendered(|_| ())));
+    let old = install_without_policies("linkerd-multicluster", &Values::default()).unwrap();
+    assert!(!old.to_yaml().contains("ValidatingAdmissionPolicy") && !says(&old));
 }
 
 /// The policy goes by the labels and annotations that the controller writes.
