@@ -91,25 +91,106 @@ pub struct EndpointSlice {
 
 /// One endpoint of an [`EndpointSlice`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(from = "WireEndpoint", into = "WireEndpoint")]
 pub struct Endpoint {
     /// Addresses, all of the slice's address type; consumers use the first.
-    #[serde(default, deserialize_with = "null_is_default")]
     pub addresses: Box<[Box<str>]>,
     /// Conditions.
-    #[serde(default)]
     pub conditions: EndpointConditions,
     /// Host name, a DNS label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Box<str>>,
+    /// What is behind it, of a Pod of this cluster.
+    pub place: Option<Box<Place>>,
 }
 
 /// Conditions of an [`Endpoint`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointConditions {
     /// Whether the endpoint takes traffic; absent means yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// Whether it answers, also while it is about to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serving: Option<bool>,
+    /// Whether it is about to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminating: Option<bool>,
+}
+
+/// What is behind an [`Endpoint`], and where. Few have it, so it takes no room where it is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The Pod.
+    pub target: Option<TargetRef>,
+    /// Name of its node.
+    pub node: Option<Box<str>>,
+    /// The node's zone.
+    pub zone: Option<Box<str>>,
+}
+
+/// The object behind an [`Endpoint`]: Linkerd takes a Pod's identity from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetRef {
+    /// Kind, usually `Pod`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Box<str>>,
+    /// Namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Box<str>>,
+    /// Name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Box<str>>,
+    /// UID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Box<str>>,
+}
+
+/// An [`Endpoint`] as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireEndpoint {
+    #[serde(default, deserialize_with = "null_is_default")]
+    addresses: Box<[Box<str>]>,
+    #[serde(default)]
+    conditions: EndpointConditions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hostname: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_ref: Option<TargetRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_name: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    zone: Option<Box<str>>,
+}
+
+impl From<WireEndpoint> for Endpoint {
+    fn from(wire: WireEndpoint) -> Self {
+        let place = Place {
+            target: wire.target_ref,
+            node: wire.node_name,
+            zone: wire.zone,
+        };
+        Self {
+            addresses: wire.addresses,
+            conditions: wire.conditions,
+            hostname: wire.hostname,
+            place: (place != Place::default()).then(|| Box::new(place)),
+        }
+    }
+}
+
+impl From<Endpoint> for WireEndpoint {
+    fn from(endpoint: Endpoint) -> Self {
+        let place = endpoint.place.map(|place| *place).unwrap_or_default();
+        Self {
+            addresses: endpoint.addresses,
+            conditions: endpoint.conditions,
+            hostname: endpoint.hostname,
+            target_ref: place.target,
+            node_name: place.node,
+            zone: place.zone,
+        }
+    }
 }
 
 /// A port of an [`EndpointSlice`].
@@ -160,7 +241,9 @@ impl Kept for EndpointSlice {
         let endpoints = self.endpoints.iter().map(|endpoint| {
             let addresses = endpoint.addresses.iter();
             let addresses = addresses.map(|address| size_of::<Box<str>>() + address.len());
-            size_of::<Endpoint>() + addresses.sum::<usize>() + text_weight([&endpoint.hostname])
+            let place = endpoint.place.as_deref().map_or(0, Place::weight);
+            let text = text_weight([&endpoint.hostname]);
+            size_of::<Endpoint>() + addresses.sum::<usize>() + text + place
         });
         let ports = self.ports.iter();
         let ports = ports
@@ -219,6 +302,14 @@ impl ServicePort {
     /// The protocol with Kubernetes' default filled in.
     pub fn protocol(&self) -> &str {
         self.protocol.as_deref().unwrap_or("TCP")
+    }
+}
+
+impl Place {
+    fn weight(&self) -> usize {
+        let target = self.target.iter();
+        let target = target.map(|of| text_weight([&of.kind, &of.namespace, &of.name, &of.uid]));
+        size_of::<Self>() + target.sum::<usize>() + text_weight([&self.node, &self.zone])
     }
 }
 

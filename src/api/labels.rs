@@ -39,6 +39,11 @@ pub const REMOTE_DISCOVERY: &str = "multicluster.linkerd.io/remote-discovery";
 pub const REMOTE_SERVICE: &str = "multicluster.linkerd.io/remote-service";
 /// Annotation on a federated Service: its member in the local cluster, a Service name.
 pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
+/// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`], which
+/// would make Linkerd look at none of its slices.
+pub const MEMBERS: &str = "multicluster.linkerd.io/members";
+/// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
+pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
 /// Label of the control plane's copy of the credentials Secret.
 pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 /// Annotation of the control plane's copy of the credentials Secret.
@@ -60,6 +65,8 @@ pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations
 pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";
 /// Annotation on a Link (ours): which federated Services its cluster may join: `any`, `local-members` or `none`.
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
+/// Annotation on a Link (ours): how its cluster takes part in federated Services: through `discovery` or its `gateway`.
+pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway have to be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
 /// Annotation on the controller's Deployment (ours): `disabled` where its values leave the admission policies out.

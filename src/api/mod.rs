@@ -6,6 +6,7 @@ pub mod k8s;
 pub mod labels;
 pub mod link;
 pub mod map;
+pub mod members;
 pub mod metadata;
 pub mod selector;
 pub mod wire;

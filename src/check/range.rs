@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::ServiceCIDR;
 
 use super::{facts::LinkFacts, state::LinkState};
 use crate::{
-    api::{k8s::Service, labels as l, link::ServiceStatus},
+    api::{k8s::Service, labels as l, link::ServiceStatus, members::remote_members},
     mirror::Reason,
 };
 
@@ -78,8 +78,7 @@ pub(super) fn waiting(link: &LinkFacts, mirrors: &[Service]) -> usize {
     let wanted = count(state.mirrored) + count(state.federated) + count(state.unhealthy);
     let stands = |mirror: &&Service| {
         let labels = &mirror.metadata.labels;
-        let members = mirror.metadata.annotation(l::REMOTE_DISCOVERY).split(',');
-        let mut members = members.filter_map(|member| member.split_once('@'));
+        let mut members = remote_members(|key| mirror.metadata.annotations.get(key));
         let is_mirror = labels.get(l::CLUSTER_NAME) == Some(cluster);
         (is_mirror && !labels.contains_key(l::HEADLESS_MIRROR))
             || members.any(|(_, of)| of == cluster)

@@ -33,8 +33,8 @@ use crate::{
         link::{ClusterName, LinkObjects, Options, Target, link},
     },
     mirror::{
-        self, ClusterNetworks, CopiedError, Federation, Host, PolicyError, Refused,
-        allowed_namespaces, copied_rules, networks, refusal, refused_message,
+        self, ClusterNetworks, CopiedError, FederatedThrough, Federation, Host, PolicyError,
+        Refused, allowed_namespaces, copied_rules, networks, refusal, refused_message,
     },
 };
 
@@ -157,6 +157,27 @@ pub(crate) struct LinkArgs {
     /// Which federated Services of the source cluster the target cluster may join
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Federated::Any)]
     federation: Federated,
+    /// How the target cluster takes part in federated Services
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Through::Discovery)]
+    federated_through: Through,
+}
+
+/// How a target cluster takes part in federated Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Through {
+    /// Linkerd discovers its endpoints; Pods reach those of the target cluster
+    Discovery,
+    /// By its gateway, on any network
+    Gateway,
+}
+
+impl From<Through> for FederatedThrough {
+    fn from(how: Through) -> Self {
+        match how {
+            Through::Discovery => Self::Discovery,
+            Through::Gateway => Self::Gateway,
+        }
+    }
 }
 
 /// Which federated Services a target cluster may join.
@@ -199,6 +220,12 @@ pub(crate) async fn generate(
     cluster_name: &ClusterName,
     args: &LinkArgs,
 ) -> anyhow::Result<LinkObjects> {
+    if args.federated_through == Through::Gateway && !args.gateway {
+        return Err(fail(
+            "--federated-through=gateway needs a gateway, and --gateway=false asks for none",
+            "leave one of them out",
+        ));
+    }
     let context = context(access, args)?;
     let cluster = Cluster::connect(access).await?;
     // One after the other: they share a connection, and the first that fails is the one to report.
@@ -229,6 +256,7 @@ pub(crate) async fn generate(
         headless_services: args.enable_headless_services,
         allowed_namespaces: args.allowed_namespaces.clone(),
         federation: args.federation.into(),
+        federated_through: args.federated_through.into(),
     };
     if is_local_address(&context.cluster.server) {
         output::warning(&format!(

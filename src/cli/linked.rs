@@ -14,6 +14,7 @@ use crate::{
     api::{
         labels,
         link::{Link, LinkObject},
+        members::{local_member, remote_members},
     },
     manifests::{identity::Identity, link::ClusterName},
 };
@@ -159,18 +160,13 @@ impl Mirrors {
             ..Default::default()
         };
         for meta in federated {
-            let remote = meta
-                .annotations
-                .as_ref()
-                .and_then(|all| all.get(labels::REMOTE_DISCOVERY))
-                .map_or("", String::as_str);
-            let members = || remote.split(',').filter(|member| !member.is_empty());
-            let is_of_cluster =
-                |member: &str| member.split_once('@').is_some_and(|(_, of)| of == cluster);
-            if !members().any(is_of_cluster) {
+            let annotation = |key: &str| Some(meta.annotations.as_ref()?.get(key)?.as_str());
+            let is_of_cluster = |(_, of): (&str, &str)| of == cluster;
+            if !remote_members(annotation).any(is_of_cluster) {
                 continue;
             }
-            if has(&meta.annotations, labels::LOCAL_DISCOVERY) || !members().all(is_of_cluster) {
+            let all = remote_members(annotation).all(is_of_cluster);
+            if local_member(annotation).is_some() || !all {
                 mirrors.shared.push(identity(meta));
             } else {
                 mirrors.federated.push(identity(meta));

@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, time::Duration};
 use kube::Client;
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -108,6 +108,10 @@ pub(super) struct Engine {
     left_alone: Instant,
     sessions: u64,
     shared: session::Shared,
+    /// Whether federated Services are made of slices, as sessions know it.
+    by_slices: bool,
+    /// Has the slices of local members watched, from now on.
+    watch_members: latest::Sender<bool>,
     outbox: session::Outbox,
     signals: mpsc::UnboundedSender<(String, u64, Signal)>,
     news: mpsc::Sender<News>,
@@ -140,7 +144,7 @@ pub(super) struct Health {
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
-    local: mpsc::Receiver<Local>,
+    local: LocalInbox,
     elected: oneshot::Receiver<Fence>,
     health: &Health,
     stop: &CancellationToken,
@@ -179,12 +183,14 @@ pub(super) async fn run(
         left_alone: Instant::now(),
         sessions: 0,
         shared,
+        by_slices: false,
+        watch_members: local.watch_members,
         outbox,
         signals,
         news,
     };
     let mut inbox = Inbox {
-        local,
+        local: local.changes,
         remote,
         signals: signalled,
         elected: Some(elected),
@@ -195,9 +201,21 @@ pub(super) async fn run(
     ended
 }
 
+/// What the engine learns from the watches of the local cluster, and what they learn from it.
+pub(super) struct LocalInbox {
+    changes: mpsc::Receiver<Local>,
+    /// Whether the slices of members are needed.
+    pub(super) watch_members: latest::Sender<bool>,
+}
+
 /// A channel for changes of the local cluster.
-pub(super) fn local_channel() -> (mpsc::Sender<Local>, mpsc::Receiver<Local>) {
-    mpsc::channel(INBOX)
+pub(super) fn local_channel() -> (mpsc::Sender<Local>, LocalInbox) {
+    let (outbox, changes) = mpsc::channel(INBOX);
+    let inbox = LocalInbox {
+        changes,
+        watch_members: latest::Sender::new(false),
+    };
+    (outbox, inbox)
 }
 
 impl Engine {

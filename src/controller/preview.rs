@@ -30,8 +30,8 @@ use crate::{
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Room, Target, Weight,
-        World, Write, slices_of,
+        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Room, Selector, Target,
+        Weight, World, Write, slices_of,
     },
 };
 
@@ -162,6 +162,7 @@ pub async fn world(
             },
         );
     }
+    let by_slices = links.by_slices();
     let known = |namespace: &Namespace| {
         let phase = match namespace.metadata.deletion_timestamp {
             None => NamespacePhase::Active,
@@ -199,16 +200,26 @@ pub async fn world(
             .await?,
         )),
         members: Some(objects(members)),
+        member_slices: None,
         links: Some(links),
         networks: Some(networks),
         foreign: BTreeMap::new(),
         config,
     };
+    let selector = world.config.local_members.as_ref().map(Selector::query);
+    if let Some(selector) = selector
+        && (by_slices || world.has_federated_slices())
+    {
+        let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
+        world.member_slices = Some(objects(slices));
+    }
     let stands = world.stands_for(&target.cluster);
-    let remote = remote(&there, &target, limits, &stands).await.hint(
-        || format!("cannot list what {} exports", target.cluster),
-        || "`linkerd-mc check` says whether its credentials are good".into(),
-    )?;
+    let remote = remote(&there, &target, limits, &stands, by_slices)
+        .await
+        .hint(
+            || format!("cannot list what {} exports", target.cluster),
+            || "`linkerd-mc check` says whether its credentials are good".into(),
+        )?;
     let links = world.links.get_or_insert_default();
     if let Some(entry) = links.get_mut(name) {
         *entry.remote = Some(remote);
@@ -292,13 +303,15 @@ async fn remote(
     target: &Target,
     limits: Limits,
     stands: &Names,
+    by_slices: bool,
 ) -> anyhow::Result<Remote> {
-    let Queries { services, slices } = target.queries();
+    let Queries { services, slices } = target.queries(by_slices);
     let room = Room {
         bytes: Budget::new(limits.bytes),
         hosts: Budget::new(limits.of(target).hosts),
     };
     let (mut known, mut left_out) = (Vec::new(), Vec::new());
+    let (mut known_slices, mut cut) = (Vec::new(), Vec::new());
     for selector in services {
         let listed: Vec<Wire<Service>> = list(&Api::all(client.clone()), Some(&selector)).await?;
         let listed = listed
@@ -311,14 +324,17 @@ async fn remote(
         known.push(taken);
         left_out.push(left);
     }
-    let found: Vec<Wire<EndpointSlice>> = match slices {
-        Some(query) => list(&Api::all(client.clone()), Some(&query)).await?,
-        None => Vec::new(),
-    };
-    let listed = found.into_iter().map(|found| found.object);
-    let (slices, cut) = within(Limit::default().within(room.clone()), listed, service_of);
+    for selector in slices {
+        let found: Vec<Wire<EndpointSlice>> =
+            list(&Api::all(client.clone()), Some(&selector)).await?;
+        let listed = found.into_iter().map(|found| found.object);
+        let (taken, left) = within(Limit::default().within(room.clone()), listed, service_of);
+        known_slices.push(taken);
+        cut.push(left);
+    }
     let services = known.iter().flat_map(Objects::iter);
-    let unselected: Names = target.unselected(services.map(AsRef::as_ref)).collect();
+    let services = services.map(AsRef::as_ref);
+    let unselected: Names = target.unselected(by_slices, services).collect();
     let mut custom = Vec::new();
     for query in slices_of(&unselected) {
         let found: Vec<Wire<EndpointSlice>> = list(&Api::all(client.clone()), Some(&query)).await?;
@@ -330,11 +346,13 @@ async fn remote(
         custom.into_iter(),
         service_of,
     );
+    known_slices.push(custom);
+    cut.push(cut_custom);
     Ok(Remote {
         services: known,
-        slices: vec![slices, custom],
+        slices: known_slices,
         left_out,
-        cut: vec![cut, cut_custom],
+        cut,
         ..Remote::default()
     })
 }

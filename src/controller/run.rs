@@ -51,7 +51,13 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
         closing.clone(),
     ));
     let (outbox, inbox) = engine::local_channel();
-    let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox);
+    let mut watches = engine::watch_local(
+        &client,
+        &settings.config,
+        &metrics,
+        &outbox,
+        inbox.watch_members.subscribe(),
+    );
     watches.spawn(networks::run(client.clone(), server, outbox));
     let (elect, elected) = oneshot::channel();
     let writer = Writer {

@@ -23,12 +23,12 @@ use super::{
 };
 use crate::{
     api::{
-        k8s::{EndpointSlice, Service},
+        k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
         wire::{Kept, Wire},
     },
     client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
-    mirror::{Budget, Grouped, LeftOut, Limit, Limits, Names, Room, Weight, tls::InsecureTls},
+    mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, tls::InsecureTls},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -38,8 +38,8 @@ pub(super) struct Spec {
     pub(super) kubeconfig: Arc<[u8]>,
     /// Label selectors of Services, one watch each.
     pub(super) services: Vec<String>,
-    /// Label selector of EndpointSlices: that of gateway mode.
-    pub(super) slices: Option<String>,
+    /// Label selectors of EndpointSlices of Services behind the gateway, one watch each.
+    pub(super) slices: Vec<String>,
     /// What is beyond these is left out.
     pub(super) limits: Limits,
 }
@@ -108,9 +108,6 @@ const SLICES_PER_SERVICE: usize = 10;
 
 /// Number of the heartbeat, for [`Report::Contact`]: after the watches.
 pub(super) const HEARTBEAT_SOURCE: usize = usize::MAX;
-
-/// Index of the store of slices that no selector finds, after that of the watch.
-pub(super) const CUSTOM: usize = 1;
 
 impl Session {
     /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
@@ -216,49 +213,35 @@ async fn run(
         )
     });
     let services = pin!(futures::future::join_all(services));
-    let slices = pin!(slices(&client, &spec, own.clone(), seen.clone(), &reporter));
+    let most = limits.services.saturating_mul(SLICES_PER_SERVICE);
+    let slices = spec.slices.iter().enumerate().map(|(index, selector)| {
+        let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
+            .labels(selector)
+            .limit(Limit::of(most).within(own.clone()))
+            .recovered(seen.clone());
+        let number = spec.services.len() + index;
+        watch(
+            watched,
+            Watching::new(number, index, Report::Slices, service_of, &reporter).trimming(bare),
+        )
+    });
+    let slices = pin!(futures::future::join_all(slices));
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
     let custom = pin!(custom::run(client.clone(), followed, own, seen, &reporter));
     tokio::join!(services, slices, beat, custom);
 }
 
-async fn slices(
-    client: &Client,
-    spec: &Spec,
-    room: Room,
-    recovered: latest::Receiver<u64>,
-    reporter: &Reporter,
-) {
-    let Some(selector) = &spec.slices else {
-        let objects = Vec::new();
-        reporter
-            .tell(Report::Slices(
-                0,
-                Change::List {
-                    objects,
-                    left_out: LeftOut::default(),
-                },
-            ))
-            .await;
-        return;
-    };
-    let most = spec.limits.services.saturating_mul(SLICES_PER_SERVICE);
-    let limit = Limit::of(most).within(room);
-    let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
-        .labels(selector)
-        .limit(limit)
-        .recovered(recovered);
-    let number = spec.services.len();
-    watch(
-        watched,
-        Watching::new(number, 0, Report::Slices, service_of, reporter).trimming(bare),
-    )
-    .await;
-}
-
-/// A slice without annotations: nobody reads those of slices in target clusters.
+/// A slice without what nobody reads of slices in target clusters: annotations, and where endpoints are.
 fn bare(mut slice: EndpointSlice) -> EndpointSlice {
     slice.metadata.annotations = Map::default();
+    for endpoint in &mut slice.endpoints {
+        endpoint.place = None;
+        let EndpointConditions { ready, .. } = endpoint.conditions;
+        endpoint.conditions = EndpointConditions {
+            ready,
+            ..EndpointConditions::default()
+        };
+    }
     slice
 }
 

@@ -19,7 +19,7 @@ use crate::{
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
         selector::is_dns_label,
     },
-    mirror::Federation,
+    mirror::{FederatedThrough, Federation},
 };
 
 /// Name of a target cluster: a DNS label, since it becomes part of the names of Services.
@@ -98,6 +98,8 @@ pub struct Options {
     pub allowed_namespaces: Option<String>,
     /// Which federated Services it may join.
     pub federation: Federation,
+    /// How it takes part in them.
+    pub federated_through: FederatedThrough,
 }
 
 /// The objects of a link. No `Debug`: they hold credentials.
@@ -209,6 +211,10 @@ fn link_resource(target: &Target, options: &Options) -> Link {
         let joins = options.federation.as_str().to_owned();
         annotations.insert(labels::FEDERATION.to_owned(), joins);
     }
+    if options.federated_through != FederatedThrough::default() {
+        let through = options.federated_through.as_str().to_owned();
+        annotations.insert(labels::FEDERATED_THROUGH.to_owned(), through);
+    }
     link.metadata.annotations = Some(annotations);
     link
 }
@@ -260,6 +266,7 @@ mod tests {
             headless_services: false,
             allowed_namespaces: None,
             federation: Federation::Any,
+            federated_through: FederatedThrough::Discovery,
         }
     }
 
@@ -341,6 +348,7 @@ mod tests {
                 headless_services: true,
                 allowed_namespaces: Some("team in (a,b)".into()),
                 federation: Federation::LocalMembers,
+                federated_through: FederatedThrough::Gateway,
                 ..options()
             },
         );
@@ -354,6 +362,7 @@ mod tests {
             multicluster.linkerd.io/allowed-namespaces: team in (a,b)
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
+            multicluster.linkerd.io/federated-through: gateway
             multicluster.linkerd.io/federation: local-members
             multicluster.linkerd.io/gateway-networks: 192.0.2.0/24,::1
             multicluster.linkerd.io/headless-services: enabled

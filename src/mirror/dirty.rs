@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    claims::member_name,
     export::member,
     key::Key,
     limit::LeftOut,
@@ -46,6 +47,8 @@ impl World {
             return link.map(Key::probe).into_iter().collect();
         }
         let mut keys = Vec::new();
+        let federated = service.and_then(member_name);
+        keys.extend(federated.map(|service| Key::federated(namespace, service)));
         if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {
             // Of an endpoint mirror: the headless Service's, and the one that clears its name if it is gone.
             let headless = slice.metadata.labels.get(l::HEADLESS_MIRROR);
@@ -99,9 +102,20 @@ impl World {
         if let Some(service) = slice.group() {
             let namespace = slice.metadata.namespace();
             keys.push(Key::mirror(cluster, namespace, service));
+            let federated = federated_name(service);
+            if self.standing(namespace, &federated).is_some() && self.by_slices() {
+                keys.push(Key::federated(namespace, service));
+            }
         }
         self.extend_with_hosts(cluster, slice, &mut keys);
         keys
+    }
+
+    /// Keys that a slice of a member in the local cluster concerns.
+    pub fn keys_of_member_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
+        let service = slice.group();
+        let key = service.map(|service| Key::federated(slice.metadata.namespace(), service));
+        key.into_iter().collect()
     }
 
     fn extend_with_hosts(&self, cluster: &str, slice: &EndpointSlice, keys: &mut Vec<Key>) {

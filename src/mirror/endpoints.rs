@@ -73,7 +73,7 @@ impl SlicePort<'_> {
 }
 
 impl<'a> DesiredSlice<'a> {
-    fn new(
+    pub(super) fn new(
         service: &'a Desired<'_>,
         dress: &Dress<'a>,
         suffix: &str,
@@ -92,6 +92,7 @@ impl<'a> DesiredSlice<'a> {
                 }
                 feed(endpoint.hostname.as_deref().unwrap_or_default().as_bytes());
                 feed(&[u8::from(endpoint.is_ready())]);
+                feed_place(endpoint, feed);
             }
             for port in &ports {
                 feed(port.name.as_bytes());
@@ -157,6 +158,18 @@ impl<'a> DesiredSlice<'a> {
     }
 }
 
+/// What else there is to know of an endpoint that is a Pod.
+fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
+    let Some(place) = &endpoint.place else { return };
+    let conditions = [endpoint.conditions.serving, endpoint.conditions.terminating];
+    feed(&conditions.map(|condition| condition.map_or(2, u8::from)));
+    let target = place.target.iter();
+    let target = target.flat_map(|of| [&of.kind, &of.namespace, &of.name, &of.uid]);
+    for text in target.chain([&place.node, &place.zone]) {
+        feed(text.as_deref().unwrap_or_default().as_bytes());
+    }
+}
+
 /// Labels and annotations of a Service's slices, before its name is added: the Service's labels, what Linkerd's
 /// destination controller reads.
 fn dress<'a>(service: &'a Desired<'_>, identity: &'a str) -> Dress<'a> {
@@ -203,13 +216,15 @@ impl Through<'_> {
     }
 }
 
-/// The slices of a gateway-mode mirror, one per address family of the gateway.
+/// The slices of a Service behind a gateway, one per address family of the gateway. The suffixes of their names begin with
+/// `prefix`.
 ///
 /// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
 /// The gateway carries TCP, so ports of other protocols have no endpoint.
 pub(super) fn through_gateway<'a>(
     service: &'a Desired<'_>,
     through: &Through<'a>,
+    prefix: &str,
 ) -> Vec<DesiredSlice<'a>> {
     let dress = dress(service, through.identity);
     let ports: Vec<SlicePort<'_>> = service
@@ -237,7 +252,7 @@ pub(super) fn through_gateway<'a>(
             DesiredSlice::new(
                 service,
                 &dress,
-                suffix,
+                &format!("{prefix}{suffix}"),
                 address_type,
                 endpoints,
                 ports.clone(),
@@ -249,8 +264,12 @@ pub(super) fn through_gateway<'a>(
 fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
         addresses: [address.to_string().into()].into(),
-        conditions: EndpointConditions { ready: Some(ready) },
+        conditions: EndpointConditions {
+            ready: Some(ready),
+            ..EndpointConditions::default()
+        },
         hostname: hostname.map(Into::into),
+        place: None,
     }
 }
 

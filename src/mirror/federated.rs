@@ -1,26 +1,33 @@
 //! Federated Services: one Service that spans the clusters in which it has members.
+//!
+//! It has one of two forms. Linkerd discovers its members, whom annotations name; or, as soon as one of them takes part
+//! through its cluster's gateway, it is made of `EndpointSlices`.
+
+mod form;
+mod members;
+mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
-
+use self::{
+    form::{Form, form},
+    members::{Members, Written},
+};
 use super::{
     claims::{Claim, Holder},
-    exclusions::Exclusions,
+    endpoints,
     export::{member, selects},
     links::LinkEntry,
-    metadata::{Dress, is_federated, remote_members},
+    metadata::{is_federated, remote_members},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
-    plan::{
-        Kind, Object, Plan, Problem, Reason, RemoteRef, Report, Write, forced_metadata, guarded,
-    },
+    plan::{Plan, Problem, Reason, RemoteRef, Report, Write},
+    policy::FederatedThrough,
     service,
     target::Target,
-    wanted::Wanted,
     world::World,
 };
-use crate::api::{k8s::Service, labels as l};
+use crate::api::{k8s::Service, members::MEMBERS};
 
 /// What is known of one target cluster's part in a federated Service.
 enum Part<'a> {
@@ -32,6 +39,16 @@ enum Part<'a> {
     Refused(Report),
     /// It has none.
     None,
+}
+
+/// Parts by cluster.
+type Parts<'a> = BTreeMap<&'a str, Linked<'a>>;
+
+/// A target cluster with its part.
+struct Linked<'a> {
+    target: &'a Target,
+    entry: &'a LinkEntry,
+    part: Part<'a>,
 }
 
 /// The plan for one federated Service.
@@ -48,20 +65,29 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     });
     let tokens = tokens(ours, service);
     let local = local_member(world, namespace, service);
-    let parts: BTreeMap<&str, (&Target, Part<'_>)> = world
+    let mut parts: Parts<'_> = world
         .active()
         .map(|(target, entry)| {
             let part = part(world, (target, entry), namespace, service, local.is_some());
-            (target.cluster.as_str(), (target, part))
+            let linked = Linked {
+                target,
+                entry,
+                part,
+            };
+            (target.cluster.as_str(), linked)
         })
         .collect();
+    let form = form(world, ours, &parts, &tokens, local.is_some());
+    if form == Form::Slices {
+        parts.values_mut().for_each(Linked::needs_gateway);
+    }
 
     let mut plan = Plan::default();
     let outcome = (|| {
         // Those that may not be members leave at once; who has to be asked whether it has left does so after them.
         let refused = |cluster: &String| {
             let part = parts.get(cluster.as_str());
-            matches!(part, Some((_, Part::Refused(_))))
+            part.is_some_and(|linked| matches!(linked.part, Part::Refused(_)))
         };
         let others_first = tokens.iter().any(refused);
         let stays = |cluster: &str, part: &Part<'_>| match part {
@@ -72,7 +98,7 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
         };
         let mut clusters: BTreeSet<&str> = parts
             .iter()
-            .filter(|(cluster, (_, part))| stays(cluster, part))
+            .filter(|(cluster, linked)| stays(cluster, &linked.part))
             .map(|(cluster, _)| *cluster)
             .collect();
         // A Link that cannot be read now, or whose new cluster is not listed yet, is no reason to leave.
@@ -99,13 +125,33 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
             name: &name,
             local,
             clusters: &clusters,
+            form,
         };
-        let ports = members.write(world, &parts, ours, &mut plan.writes);
+        let written = members.write(world, &parts, ours, &mut plan.writes);
         confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
-        Ok(Some((name, ports)))
+        Ok(Some((name, written)))
     })();
     report(namespace, service, &parts, &outcome, &mut plan);
     plan
+}
+
+impl Linked<'_> {
+    /// Without a gateway it cannot take part.
+    fn needs_gateway(&mut self) {
+        if self.target.gateway.is_some() {
+            return;
+        }
+        let report = match &self.part {
+            Part::Member(_) => {
+                let message =
+                    "members of other clusters come through gateways, and the Link has none";
+                Report::Failed(Problem::new(Reason::NoGateway, message))
+            }
+            Part::Unseen => Report::Unknown,
+            Part::Refused(_) | Part::None => return,
+        };
+        self.part = Part::Refused(report);
+    }
 }
 
 /// The clusters that the federated Service names with this Service.
@@ -131,17 +177,25 @@ pub(super) fn has_member(world: &World, namespace: &str, service: &str) -> bool 
 /// What is known of a target cluster's part, and whether it may have one.
 fn part<'a>(
     world: &World,
-    (target, entry): (&Target, &'a LinkEntry),
+    (target, entry): (&'a Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
     has_local_member: bool,
 ) -> Part<'a> {
-    let seen = seen_part(target, entry, namespace, service);
+    let mut linked = Linked {
+        target,
+        entry,
+        part: seen_part(target, entry, namespace, service),
+    };
+    if target.federated_through == FederatedThrough::Gateway {
+        linked.needs_gateway();
+    }
+    let seen = linked.part;
     let Some(forbidden) = world.forbids_joining(target, namespace, has_local_member) else {
         return seen;
     };
     Part::Refused(match seen {
-        Part::Unseen => Report::Unknown,
+        Part::Unseen | Part::Refused(Report::Unknown) => Report::Unknown,
         Part::None => Report::Absent,
         Part::Member(_) | Part::Refused(_) => Report::Failed(forbidden.problem(namespace, service)),
     })
@@ -189,25 +243,36 @@ fn local_member<'a>(world: &'a World, namespace: &str, service: &str) -> Option<
 fn remove(
     world: &World,
     actual: Option<&Service>,
-    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
+    parts: &Parts<'_>,
     tokens: &BTreeSet<String>,
     plan: &mut Plan,
 ) {
-    let local = actual.is_some_and(|a| a.metadata.annotations.contains_key(l::LOCAL_DISCOVERY));
+    let names_local = |actual: &Service| {
+        let mut keys = MEMBERS.iter().map(|[_, local]| local);
+        keys.any(|key| actual.metadata.annotations.contains_key(key))
+    };
+    let local = actual.is_some_and(names_local);
     let known = tokens
         .iter()
         .all(|cluster| parts.contains_key(cluster.as_str()))
         && (!local || world.config.local_members.is_some());
     if let Some(actual) = actual.filter(|actual| known || world.is_collected(&actual.metadata)) {
-        plan.writes.push(Write::delete_service(actual));
+        delete_with_slices(world, actual, &mut plan.writes);
     }
+}
+
+/// Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+fn delete_with_slices(world: &World, actual: &Service, writes: &mut Vec<Write>) {
+    let slices = world.local_slices(actual.metadata.namespace(), actual.metadata.name());
+    endpoints::reconcile(world, Vec::new(), slices, writes);
+    writes.push(Write::delete_service(actual));
 }
 
 /// A cluster loses its place only after it was asked again.
 fn confirm_leaving(
     namespace: &str,
     service: &str,
-    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
+    parts: &Parts<'_>,
     tokens: &BTreeSet<String>,
     clusters: &BTreeSet<&str>,
     plan: &mut Plan,
@@ -217,7 +282,7 @@ fn confirm_leaving(
     }
     let leaving = tokens.iter().filter(|cluster| {
         !clusters.contains(cluster.as_str())
-            && matches!(parts.get(cluster.as_str()), Some((_, Part::None)))
+            && matches!(parts.get(cluster.as_str()), Some(linked) if matches!(linked.part, Part::None))
     });
     plan.confirm.extend(leaving.map(|cluster| RemoteRef {
         cluster: cluster.clone(),
@@ -226,142 +291,28 @@ fn confirm_leaving(
     }));
 }
 
-/// The members that a federated Service should have.
-struct Members<'a, 's> {
-    namespace: &'a str,
-    service: &'a str,
-    name: &'a str,
-    local: Option<&'s Service>,
-    clusters: &'a BTreeSet<&'a str>,
-}
-
-impl<'s> Members<'_, 's> {
-    /// Plans the write, if one is needed. Returns the Service whose ports are the federated Service's, if it
-    /// can be seen.
-    fn write(
-        &self,
-        world: &'s World,
-        parts: &BTreeMap<&str, (&'s Target, Part<'s>)>,
-        actual: Option<&Service>,
-        writes: &mut Vec<Write>,
-    ) -> Option<&'s Service> {
-        let Some((service, exclusions)) = self.source(world, parts) else {
-            // The oldest member cannot be seen: what came from it stays until it can.
-            if let Some(actual) = actual {
-                self.rename_members(world, actual, writes);
-            }
-            return None;
-        };
-        let mut labels = exclusions.labels_of(service);
-        labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let mut annotations = exclusions.annotations(&service.metadata.annotations);
-        annotations.extend(self.annotations());
-        let dress = Dress {
-            labels,
-            annotations,
-        };
-        let ports = &service.spec.ports;
-        let installation = &world.config.namespace;
-        let desired = service::build(installation, self.namespace, self.name, dress, ports, false);
-        match actual {
-            None => writes.push(Write::Create(Object::Service(Box::new(desired.service())))),
-            Some(actual) if service::must_be_replaced(&desired, actual) => {
-                // Its list of members is all that is known of those that cannot be seen.
-                if self.all_seen(parts) {
-                    writes.push(Write::delete_service(actual));
-                } else {
-                    self.rename_members(world, actual, writes);
-                }
-            }
-            Some(actual) => writes.extend(service::patch(&desired, actual)),
-        }
-        Some(service)
-    }
-
-    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link. `None`
-    /// if that one cannot be seen.
-    fn source(
-        &self,
-        world: &'s World,
-        parts: &BTreeMap<&str, (&'s Target, Part<'s>)>,
-    ) -> Option<(&'s Service, &'s Exclusions)> {
-        if let Some(local) = self.local {
-            return Some((local, &world.config.local_exclusions));
-        }
-        let members = self
-            .clusters
-            .iter()
-            .filter_map(|cluster| parts.get(cluster));
-        match members.min_by_key(|(target, _)| target.age())? {
-            (target, Part::Member(seen)) => Some((seen, &target.exclusions)),
-            _ => None,
-        }
-    }
-
-    fn all_seen(&self, parts: &BTreeMap<&str, (&Target, Part<'_>)>) -> bool {
-        self.clusters
-            .iter()
-            .all(|cluster| matches!(parts.get(cluster), Some((_, Part::Member(_)))))
-    }
-
-    /// Remote members sorted by cluster, so that any order of arrival gives the same text.
-    fn annotations(&self) -> Wanted<'_> {
-        let remote: Vec<String> = self
-            .clusters
-            .iter()
-            .map(|cluster| format!("{}@{cluster}", self.service))
-            .collect();
-        let mut annotations = Wanted::default();
-        if !remote.is_empty() {
-            annotations.insert(l::REMOTE_DISCOVERY, remote.join(",").into());
-        }
-        if self.local.is_some() {
-            annotations.insert(l::LOCAL_DISCOVERY, self.service.into());
-        }
-        annotations
-    }
-
-    /// Changes the list of members, and nothing else but a label that somebody has taken away.
-    fn rename_members(&self, world: &World, actual: &Service, writes: &mut Vec<Write>) {
-        let wanted = self.annotations();
-        let differs = [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
-            .into_iter()
-            .any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
-        if !differs {
-            return;
-        }
-        let mut dress = Dress::of(&actual.metadata);
-        // By it the Service is found, and the admission policy knows it for ours.
-        dress.labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let annotations = &mut dress.annotations;
-        annotations.remove(l::REMOTE_DISCOVERY);
-        annotations.remove(l::LOCAL_DISCOVERY);
-        annotations.extend(wanted);
-        annotations.insert(l::MANAGED_BY, l::MANAGER.into());
-        annotations.insert(l::INSTALLATION, world.config.namespace.as_str().into());
-        // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
-        annotations.remove(l::DESIRED_STATE);
-        let patch = forced_metadata(&dress, &actual.metadata);
-        writes.push(guarded(Kind::Service, &actual.metadata, patch, json!({})));
-    }
-}
-
 /// Says of each cluster's Service what became of it.
 fn report(
     namespace: &str,
     service: &str,
-    parts: &BTreeMap<&str, (&Target, Part<'_>)>,
-    outcome: &Result<Option<(String, Option<&Service>)>, Problem>,
+    parts: &Parts<'_>,
+    outcome: &Result<Option<(String, Written<'_>)>, Problem>,
     plan: &mut Plan,
 ) {
     let mut said = Vec::new();
-    for (cluster, (_, part)) in parts {
-        let report = match (part, outcome) {
+    for (cluster, linked) in parts {
+        let report = match (&linked.part, outcome) {
             (Part::Unseen, _) => Report::Unknown,
             (Part::None, _) | (Part::Member(_), Ok(None)) => Report::Absent,
             (Part::Refused(report), _) => report.clone(),
             (Part::Member(_), Err(problem)) => Report::Failed(problem.clone()),
-            (Part::Member(seen), Ok(Some((local, source)))) => {
+            (Part::Member(_), Ok(Some((_, written))))
+                if written.problems.contains_key(*cluster) =>
+            {
+                Report::Failed(written.problems[*cluster].clone())
+            }
+            (Part::Member(seen), Ok(Some((local, written)))) => {
+                let source = written.source;
                 let differ = source
                     .as_ref()
                     .filter(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports));

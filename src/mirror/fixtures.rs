@@ -210,8 +210,12 @@ pub(super) fn slice(service: &str, suffix: &str) -> EndpointSlice {
 pub(super) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
         addresses: [address.into()].into(),
-        conditions: EndpointConditions { ready: Some(ready) },
+        conditions: EndpointConditions {
+            ready: Some(ready),
+            ..EndpointConditions::default()
+        },
         hostname: host.map(Into::into),
+        place: None,
     }
 }
 

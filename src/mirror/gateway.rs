@@ -144,7 +144,7 @@ impl Wish<'_> {
             ready: true,
             backed: true,
         };
-        endpoints::through_gateway(service, &through)
+        endpoints::through_gateway(service, &through, "")
     }
 }
 

@@ -225,7 +225,7 @@ impl Context<'_> {
             return Ok((name, None));
         }
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
-        let slices = endpoints::through_gateway(&desired, through);
+        let slices = endpoints::through_gateway(&desired, through, "");
         let actual_slices = world.local_slices(namespace, &name);
         stand(
             world,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    policy::FederatedThrough,
     target::{InvalidLink, Target, is_dns_label},
     world::{GatewayState, Remote},
 };
@@ -141,6 +142,12 @@ impl Links {
     /// The Links in charge, by target cluster.
     pub fn all_in_charge(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
         self.clusters.values().filter_map(|named| self.first(named))
+    }
+
+    /// Whether there are federated Services that are made of slices: a cluster takes part through its gateway.
+    pub fn by_slices(&self) -> bool {
+        let mut targets = self.all_in_charge().map(|(target, _)| target);
+        targets.any(|target| target.federated_through == FederatedThrough::Gateway)
     }
 
     /// Whether what stands for this cluster may be a Link's though none is in charge of it: of a Link that cannot be

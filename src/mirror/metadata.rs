@@ -5,7 +5,12 @@ use std::hash::Hasher as _;
 use siphasher::sip::SipHasher13;
 
 use super::wanted::Wanted;
-use crate::api::{k8s::Service, labels as l, metadata::Metadata};
+use crate::api::{
+    k8s::Service,
+    labels as l,
+    members::{self, MEMBERS},
+    metadata::Metadata,
+};
 
 /// Labels and annotations that an object should have.
 #[derive(Clone, Debug, Default)]
@@ -92,20 +97,15 @@ pub fn owner(metadata: &Metadata) -> Owner<'_> {
     }
 }
 
-/// Linkerd: a Service with either annotation is federated, whatever its value.
+/// Linkerd: a Service with either annotation is federated, whatever its value. So it is with ours.
 pub(super) fn is_federated(metadata: &Metadata) -> bool {
-    [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
-        .iter()
-        .any(|key| metadata.annotations.contains_key(key))
+    let mut keys = MEMBERS.iter().flatten();
+    keys.any(|key| metadata.annotations.contains_key(key))
 }
 
-/// The remote members that a federated Service names in its annotation [`l::REMOTE_DISCOVERY`]: Services and clusters.
+/// The remote members that a federated Service names in its annotations: Services and clusters.
 pub(super) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str, &str)> {
-    let list = metadata.annotations.get(l::REMOTE_DISCOVERY);
-    list.into_iter()
-        .flat_map(|list| list.split(','))
-        .filter_map(|token| token.trim().split_once('@'))
-        .filter(|(_, cluster)| !cluster.is_empty())
+    members::remote_members(|key| metadata.annotations.get(key))
 }
 
 /// The clusters of these members; one may come twice.

@@ -231,7 +231,7 @@ pub(super) fn plain(
             };
             let slices = context.through(actual).ok().map(|through| {
                 let backed = true; // its slices are not watched in this mode
-                endpoints::through_gateway(&by_gateway, &Through { backed, ..through })
+                endpoints::through_gateway(&by_gateway, &Through { backed, ..through }, "")
             });
             (slices, None)
         }
@@ -254,7 +254,10 @@ pub(super) fn plain(
                 // known whether the Service has endpoints: the slice would be written twice.
                 (None, None)
             }
-            Ok(through) => (Some(endpoints::through_gateway(&desired, &through)), None),
+            Ok(through) => (
+                Some(endpoints::through_gateway(&desired, &through, "")),
+                None,
+            ),
         },
     };
     stand(

@@ -55,7 +55,7 @@ pub use networks::{
 pub use plan::{
     Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
 };
-pub use policy::{Federation, PolicyError, allowed_namespaces};
+pub use policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces};
 pub use queries::{NAMES, Names, Queries, slices_of, slices_of_probes};
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};

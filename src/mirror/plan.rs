@@ -98,6 +98,8 @@ pub enum Reason {
     FederationNotAllowed,
     /// The local cluster has no `ClusterIP` left.
     NoClusterIp,
+    /// The federated Service is made of gateways, and the Link has none.
+    NoGateway,
 }
 
 impl Reason {
@@ -115,6 +117,7 @@ impl Reason {
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
             Self::FederationNotAllowed => "FederationNotAllowed",
             Self::NoClusterIp => "NoClusterIP",
+            Self::NoGateway => "NoGateway",
         }
     }
 }

@@ -27,6 +27,16 @@ pub enum Federation {
     None,
 }
 
+/// How a target cluster takes part in federated Services.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FederatedThrough {
+    /// Linkerd discovers its endpoints, as Linkerd's own service mirror has it. It takes a flat network.
+    #[default]
+    Discovery,
+    /// By its gateway. A federated Service that has such a member is made of `EndpointSlices`.
+    Gateway,
+}
+
 /// What is wrong with an annotation that restricts a target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
@@ -42,6 +52,29 @@ pub enum PolicyError {
     /// The word is none of those that there are.
     #[error("{0:?} is none of any, local-members, none")]
     Federation(String),
+    /// The word is none of those that there are.
+    #[error("{0:?} is none of discovery, gateway")]
+    FederatedThrough(String),
+}
+
+impl FederatedThrough {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Discovery, Self::Gateway];
+
+    /// As in a Link's annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// Reads a Link's annotation.
+    pub(super) fn parse(text: &str) -> Result<Self, PolicyError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str() == text.trim())
+            .ok_or_else(|| PolicyError::FederatedThrough(short(text)))
+    }
 }
 
 impl Federation {

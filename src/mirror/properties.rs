@@ -15,7 +15,7 @@ mod lab;
 
 use proptest::prelude::*;
 
-use crate::mirror::Federation;
+use crate::mirror::{FederatedThrough, Federation};
 
 use self::{
     acts::{
@@ -190,6 +190,7 @@ fn link_of(cluster: usize) -> LinkMade {
         headless: false,
         allowed: Allowed::All,
         federation: Federation::Any,
+        through: FederatedThrough::Discovery,
     }
 }
 

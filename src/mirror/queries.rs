@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    export::{Mode, mode},
+    export::{Mode, member, mode},
     selector::Selector,
     target::Target,
 };
@@ -21,37 +21,42 @@ pub const NAMES: usize = 50;
 pub struct Queries {
     /// Selectors of Services.
     pub services: Vec<String>,
-    /// Selector of the EndpointSlices of Services in gateway mode; `None` if the Link has no such mode.
+    /// Selectors of the EndpointSlices of Services behind the gateway; none if the Link has no gateway mode.
     ///
     /// Kubernetes copies a Service's labels to its slices; those that it does not make itself are found by
     /// [`Target::unselected`] and [`slices_of`].
-    pub slices: Option<String>,
+    pub slices: Vec<String>,
 }
 
 impl Target {
-    /// What is asked of this cluster.
-    pub fn queries(&self) -> Queries {
-        let services = self.service_selectors();
+    /// What is asked of this cluster. `by_slices`: as [`Links::by_slices`](super::Links::by_slices) says.
+    pub fn queries(&self, by_slices: bool) -> Queries {
+        let texts = |selectors: &[Selector]| selectors.iter().map(Selector::query).collect();
         Queries {
-            services: services.iter().map(Selector::query).collect(),
-            slices: self.gateway_selector.as_ref().map(Selector::query),
+            services: texts(&self.service_selectors()),
+            slices: texts(&self.slice_selectors(by_slices)),
         }
     }
 
-    /// Services in gateway mode that have no selector. Kubernetes makes no slices for them, and those that people make
+    /// Services behind the gateway that have no selector. Kubernetes makes no slices for them, and those that people make
     /// need not have the Service's labels: they are asked for by the Service's name.
     pub fn unselected<'a>(
         &self,
+        by_slices: bool,
         services: impl Iterator<Item = &'a Service>,
     ) -> impl Iterator<Item = (String, String)> {
         services
-            .filter(|service| self.is_unselected(service))
+            .filter(move |service| self.is_unselected(by_slices, service))
             .map(|service| service.metadata.id())
     }
 
     /// Whether it is one of the Services that [`Target::unselected`] finds.
-    pub fn is_unselected(&self, service: &Service) -> bool {
-        service.spec.selector.is_empty() && mode(self, service) == Some(Mode::Gateway)
+    pub fn is_unselected(&self, by_slices: bool, service: &Service) -> bool {
+        let is_behind_gateway = || {
+            mode(self, service) == Some(Mode::Gateway)
+                || by_slices && self.gateway.is_some() && member(self, service)
+        };
+        service.spec.selector.is_empty() && is_behind_gateway()
     }
 }
 
@@ -79,17 +84,30 @@ mod tests {
     #[test]
     fn slices_are_asked_for_where_the_link_has_gateway_mode() {
         let exported = "mirror.linkerd.io/exported in (true)";
-        assert_eq!(target("east").queries().slices.as_deref(), Some(exported));
+        assert_eq!(target("east").queries(false).slices, [exported]);
         let mut flat = link("east");
         flat.spec.selector = None;
-        let queries = Target::parse(&flat, false).unwrap().queries();
+        let queries = Target::parse(&flat, false).unwrap().queries(false);
         let services = [
             "mirror.linkerd.io/exported in (remote-discovery)",
             "mirror.linkerd.io/federated in (member)",
         ];
         let services = services.map(str::to_owned).into();
-        let slices = None;
+        let slices = Vec::new();
         assert_eq!(queries, Queries { services, slices });
+    }
+
+    #[test]
+    fn slices_of_members_are_asked_for_where_federated_services_are_made_of_slices() {
+        let (exported, members) = (
+            "mirror.linkerd.io/exported in (true)",
+            "mirror.linkerd.io/federated in (member)",
+        );
+        assert_eq!(target("east").queries(true).slices, [exported, members]);
+        let mut without = link("east");
+        without.spec.gateway_address.clear();
+        let without = Target::parse(&without, false).unwrap();
+        assert_eq!(without.queries(true).slices, [exported]);
     }
 
     #[test]
@@ -98,14 +116,25 @@ mod tests {
             service.0.spec.selector = map(&[("app", "web")]);
             service
         };
-        for (what, service, unselected) in [
-            ("exported", svc("web").exported(), true),
-            ("with a selector", selecting(svc("web").exported()), false),
-            ("for remote discovery", svc("web").discovered(), false),
-            ("a member", svc("web").member(), false),
+        for (what, by_slices, service, unselected) in [
+            ("exported", false, svc("web").exported(), true),
+            (
+                "with a selector",
+                false,
+                selecting(svc("web").exported()),
+                false,
+            ),
+            ("for remote discovery", true, svc("web").discovered(), false),
+            ("a member", false, svc("web").member(), false),
+            (
+                "a member behind the gateway",
+                true,
+                svc("web").member(),
+                true,
+            ),
         ] {
             let found: Vec<_> = target("east")
-                .unselected([&service.0].into_iter())
+                .unselected(by_slices, [&service.0].into_iter())
                 .collect();
             let expected = unselected.then(|| ("ns".to_owned(), "web".to_owned()));
             assert_eq!(found, Vec::from_iter(expected), "{what}");

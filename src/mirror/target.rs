@@ -11,7 +11,7 @@ use super::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
     networks::{NetworkError, networks},
-    policy::{Federation, PolicyError, allowed_namespaces},
+    policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
     selector::{Selector, SelectorError},
 };
 use crate::api::{
@@ -47,6 +47,8 @@ pub struct Target {
     pub allowed_namespaces: Option<Selector>,
     /// Which federated Services it may join.
     pub federation: Federation,
+    /// How it takes part in them.
+    pub federated_through: FederatedThrough,
 }
 
 /// A target cluster's gateway.
@@ -181,6 +183,11 @@ impl Target {
             .transpose()
             .map_err(|error| InvalidLink::Policy(l::FEDERATION, error))?
             .unwrap_or_default();
+        let federated_through = annotation(l::FEDERATED_THROUGH)
+            .map(FederatedThrough::parse)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?
+            .unwrap_or_default();
         let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
             .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
         Ok(Self {
@@ -202,6 +209,7 @@ impl Target {
             headless,
             allowed_namespaces,
             federation,
+            federated_through,
         })
     }
 
@@ -214,23 +222,34 @@ impl Target {
     /// The selectors to watch Services with, as few as can be: no Service of the target cluster that is
     /// not exported is ever transferred.
     pub fn service_selectors(&self) -> Vec<Selector> {
-        let mut united: Vec<Selector> = Vec::new();
-        let all = [
+        united([
             &self.gateway_selector,
             &self.discovery_selector,
             &self.federated_selector,
-        ];
-        for selector in all.into_iter().flatten() {
-            match united
-                .iter_mut()
-                .find_map(|known| known.union(selector).map(|both| (known, both)))
-            {
-                Some((known, both)) => *known = both,
-                None => united.push(selector.clone()),
-            }
-        }
-        united
+        ])
     }
+
+    /// The selectors to watch slices with: of Services that stand behind the gateway. `by_slices`: members of federated
+    /// Services do, as far as there is a gateway.
+    pub fn slice_selectors(&self, by_slices: bool) -> Vec<Selector> {
+        let members = self.federated_selector.as_ref();
+        let members = members.filter(|_| by_slices && self.gateway.is_some());
+        united([&self.gateway_selector, &members.cloned()])
+    }
+}
+
+fn united<'a>(selectors: impl IntoIterator<Item = &'a Option<Selector>>) -> Vec<Selector> {
+    let mut united: Vec<Selector> = Vec::new();
+    for selector in selectors.into_iter().flatten() {
+        match united
+            .iter_mut()
+            .find_map(|known| known.union(selector).map(|both| (known, both)))
+        {
+            Some((known, both)) => *known = both,
+            None => united.push(selector.clone()),
+        }
+    }
+    united
 }
 
 /// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.

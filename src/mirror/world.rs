@@ -10,7 +10,8 @@ use std::{
 };
 
 use super::{
-    claims::{Claim, Holder},
+    claims::{Claim, Holder, member_name},
+    endpoints::is_ours,
     exclusions::Exclusions,
     limit::LeftOut,
     links::{LinkEntry, Links},
@@ -62,6 +63,9 @@ pub struct World {
     pub probe_slices: Option<Objects<EndpointSlice>>,
     /// Members of federated Services in the local cluster; `None` until listed.
     pub members: Option<Objects<Service>>,
+    /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
+    /// of slices ([`Links::by_slices`]).
+    pub member_slices: Option<Objects<EndpointSlice>>,
     /// Links by name; `None` until listed.
     pub links: Option<Links>,
     /// Networks of this cluster, where no gateway is; `None` until looked up.
@@ -142,16 +146,21 @@ impl Remote {
         self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
     }
 
-    /// The slices of a Service.
+    /// The slices of a Service; each once, though two watches see it.
     pub fn slices_of<'a>(
         &'a self,
         namespace: &'a str,
         service: &'a str,
     ) -> impl Iterator<Item = &'a EndpointSlice> {
-        self.slices
-            .iter()
-            .flat_map(move |store| store.in_group(namespace, service))
-            .map(AsRef::as_ref)
+        let stores = self.slices.iter().enumerate();
+        stores.flat_map(move |(index, store)| {
+            let seen = move |slice: &&Arc<EndpointSlice>| {
+                let mut earlier = self.slices[..index].iter();
+                earlier.any(|store| store.get(namespace, slice.metadata.name()).is_some())
+            };
+            let found = store.in_group(namespace, service).iter();
+            found.filter(move |slice| !seen(slice)).map(AsRef::as_ref)
+        })
     }
 }
 
@@ -176,6 +185,7 @@ impl World {
             probes: Some(Objects::default()),
             probe_slices: Some(Objects::default()),
             members: Some(Objects::default()),
+            member_slices: Some(Objects::default()),
             links: Some(Links::default()),
             networks: Some(ClusterNetworks::default()),
             foreign: BTreeMap::new(),
@@ -202,6 +212,22 @@ impl World {
     /// The Links in charge, by target cluster.
     pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
         self.links.iter().flat_map(Links::all_in_charge)
+    }
+
+    /// Whether there are federated Services that are made of slices.
+    pub fn by_slices(&self) -> bool {
+        self.links.as_ref().is_some_and(Links::by_slices)
+    }
+
+    /// Whether slices of ours stand for a federated Service, whatever its form is by now.
+    pub fn has_federated_slices(&self) -> bool {
+        let mut slices = self.slices.iter().flat_map(Objects::iter);
+        slices.any(|slice| {
+            let is_federated = slice
+                .group()
+                .is_some_and(|name| member_name(name).is_some());
+            is_federated && is_ours(slice)
+        })
     }
 
     /// Whether what stands for this cluster, of which no Link is in charge, may still be a Link's.

@@ -52,6 +52,7 @@ mod secrets;
 mod soak;
 mod stalls;
 mod status;
+mod through_gateways;
 mod tls;
 mod tools;
 mod unlink;

@@ -3,6 +3,7 @@
 mod controller;
 mod definition;
 mod export;
+mod form;
 mod gateway;
 mod migrate;
 mod modes;
@@ -59,6 +60,12 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("members leave and join", |rig| {
         Box::pin(modes::members(rig))
+    }),
+    ("federated through the gateway", |rig| {
+        Box::pin(form::through_gateway(rig))
+    }),
+    ("federated form switched 10 times", |rig| {
+        Box::pin(form::switched(rig))
     }),
     ("the Link loses its gateway, and gets it back", |rig| {
         Box::pin(modes::gateway_lost(rig))

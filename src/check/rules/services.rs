@@ -143,13 +143,11 @@ pub(super) fn endpoints(facts: &Facts) -> Verdict {
 
 /// Whether a mirror has EndpointSlices; that of a Service in discovery mode has its endpoints elsewhere.
 fn has_own_endpoints(mirror: &Service) -> bool {
-    mirror.metadata.label(labels::REMOTE_DISCOVERY).is_empty() && !is_federated(mirror)
-}
-
-fn is_federated(mirror: &Service) -> bool {
-    [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
+    let annotation = |key| mirror.metadata.annotation(key);
+    let is_discovered = [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
         .iter()
-        .any(|key| !mirror.metadata.annotation(key).is_empty())
+        .any(|key| !annotation(key).is_empty());
+    mirror.metadata.label(labels::REMOTE_DISCOVERY).is_empty() && !is_discovered
 }
 
 pub(super) fn foreign_endpoints(facts: &Facts) -> Verdict {

@@ -9,6 +9,7 @@ use crate::{
         k8s::Service,
         labels,
         link::{ServiceCondition, ServiceStatus},
+        members::{local_member, remote_members},
     },
     check::facts::{Count, Endpoints, LinkFacts},
     mirror,
@@ -160,14 +161,10 @@ fn from(mirror: &Service, mode: Mode) -> Vec<String> {
 
 /// Members of a federated Service; none of any other.
 fn members(service: &Service) -> Vec<String> {
-    let list = |key| {
-        let list = service.metadata.annotation(key).split(',');
-        list.filter(|member| !member.is_empty())
-    };
-    let local = list(labels::LOCAL_DISCOVERY).map(|name| format!("{name}@(local)"));
-    local
-        .chain(list(labels::REMOTE_DISCOVERY).map(str::to_owned))
-        .collect()
+    let annotation = |key: &str| service.metadata.annotations.get(key);
+    let local = local_member(annotation).map(|name| format!("{name}@(local)"));
+    let remote = remote_members(annotation).map(|(name, cluster)| format!("{name}@{cluster}"));
+    local.into_iter().chain(remote).collect()
 }
 
 /// What controllers say of one local Service.

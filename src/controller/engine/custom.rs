@@ -6,7 +6,7 @@ use super::Engine;
 use crate::{
     api::k8s::EndpointSlice,
     controller::{
-        session::{CUSTOM, Chunk, Session},
+        session::{Chunk, Session},
         watch::Change,
     },
     mirror::{Grouped as _, Key, LeftOut, Names, Objects},
@@ -27,16 +27,20 @@ impl Engine {
         let Some(remote) = self.remote(link) else {
             return;
         };
-        let stores = (remote.slices.get_mut(CUSTOM), remote.cut.get_mut(CUSTOM));
+        let stores = (remote.slices.last_mut(), remote.cut.last_mut());
         let (Some(store), Some(cut)) = stores else {
             return;
         };
         let lists = matches!(change, Change::List { .. });
         let touched = absorb_followed(store, &mut remote.unlisted, cut, &followed, change);
         let cluster = self.cluster(link);
-        let keys = touched
-            .iter()
-            .map(|(namespace, name)| Key::mirror(&cluster, namespace, name));
+        let by_slices = self.world.by_slices();
+        let keys = touched.iter().flat_map(|(namespace, name)| {
+            let federated = by_slices.then(|| Key::federated(namespace, name));
+            federated
+                .into_iter()
+                .chain([Key::mirror(&cluster, namespace, name)])
+        });
         let keys: Vec<Key> = keys.collect();
         self.mark_changed(&cluster, keys);
         if lists {
@@ -56,7 +60,8 @@ impl Engine {
             return;
         };
         let service = remote.service(namespace, name);
-        let is_custom = service.is_some_and(|service| target.is_unselected(service));
+        let by_slices = self.world.by_slices();
+        let is_custom = service.is_some_and(|service| target.is_unselected(by_slices, service));
         let Some(session) = self.session(link) else {
             return;
         };
@@ -76,10 +81,10 @@ impl Engine {
             remote.unlisted.insert(id);
         } else {
             remote.unlisted.remove(&id);
-            if let Some(cut) = remote.cut.get_mut(CUSTOM) {
+            if let Some(cut) = remote.cut.last_mut() {
                 cut.retain(|other| *other != id);
             }
-            if let Some(store) = remote.slices.get_mut(CUSTOM) {
+            if let Some(store) = remote.slices.last_mut() {
                 forget(store, &id, &Names::new());
             }
         }

@@ -62,6 +62,21 @@ impl Engine {
             }
         };
         self.check_links(&concerned);
+        self.check_form();
+    }
+
+    /// What is watched follows from whether federated Services are made of slices, which any Link can say.
+    fn check_form(&mut self) {
+        let now = self.world.by_slices();
+        if std::mem::replace(&mut self.by_slices, now) != now {
+            self.watch_members.send_if_modified(|needed| {
+                let news = now && !*needed;
+                *needed |= now;
+                news
+            });
+            let all: Vec<String> = self.links.keys().cloned().collect();
+            self.check_sessions(&all);
+        }
     }
 
     /// Names of the Links that name the same target cluster as this one does, itself included.
@@ -232,6 +247,7 @@ impl Engine {
         let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
             return;
         };
+        let by_slices = self.world.by_slices();
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;
@@ -265,7 +281,7 @@ impl Engine {
                     continue;
                 }
             };
-            let Queries { services, slices } = target.queries();
+            let Queries { services, slices } = target.queries(by_slices);
             let spec = Spec {
                 kubeconfig,
                 services,
@@ -286,6 +302,9 @@ impl Engine {
             }
             self.sessions += 1;
             let services: Vec<_> = spec.services.iter().map(|_| None).collect();
+            // The last one is that of slices which no selector finds.
+            let watched = spec.slices.iter().map(|_| None);
+            let slices: Vec<_> = watched.chain([Some(Objects::default())]).collect();
             let first = self.world.stands_for(&target.cluster);
             let outbox = self.outbox.clone();
             let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
@@ -293,9 +312,9 @@ impl Engine {
             state.pending = Some(Pending {
                 session,
                 left_out: vec![LeftOut::default(); services.len()],
-                cut: vec![LeftOut::default(); 2],
+                cut: vec![LeftOut::default(); slices.len()],
                 services,
-                slices: vec![None, Some(Objects::default())],
+                slices,
                 follows_custom: false,
                 unlisted: BTreeSet::new(),
                 troubles: BTreeMap::new(),

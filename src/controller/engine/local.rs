@@ -7,7 +7,11 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+    time::Instant,
+};
 
 use super::{Engine, link_state::LinkState};
 use crate::{
@@ -37,6 +41,7 @@ pub(in crate::controller) enum Local {
     Probes(Change<Service>),
     ProbeSlices(Change<EndpointSlice>),
     Members(Change<Service>),
+    MemberSlices(Change<EndpointSlice>),
     Links(Change<LinkObject>),
     Secrets(Change<Secret>),
     /// The networks of the cluster, where no gateway is.
@@ -46,12 +51,13 @@ pub(in crate::controller) enum Local {
 }
 
 /// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
-/// listens.
+/// listens. That of the slices of members begins when `needed` says so.
 pub(in crate::controller) fn watch_local(
     client: &Client,
     config: &Config,
     metrics: &Metrics,
     outbox: &mpsc::Sender<Local>,
+    mut needed: latest::Receiver<bool>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let start = Start { outbox, metrics };
@@ -107,9 +113,23 @@ pub(in crate::controller) fn watch_local(
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
-                Watched::all(Api::<Wire<Service>>::all(all())).labels(selector),
+                Watched::all(Api::<Wire<Service>>::all(all())).labels(&selector),
                 members,
             ));
+            // Kubernetes copies the labels of a Service to the slices that it makes for it.
+            let slices = start.teller(
+                "EndpointSlices of federated members",
+                Kind::EndpointSlice,
+                Local::MemberSlices,
+            );
+            let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(selector);
+            tasks.spawn(async move {
+                if needed.wait_for(|needed| *needed).await.is_err() {
+                    // The engine has ended, which is no failure of this watch.
+                    std::future::pending::<()>().await;
+                }
+                watch(watched, slices).await;
+            });
         }
         None => {
             tasks.spawn(async move {
@@ -276,6 +296,19 @@ impl Engine {
                         .flat_map(|service| world.keys_of_member(service)),
                 );
             }
+            Local::MemberSlices(change) => {
+                let was_listed = world.member_slices.is_some();
+                let touched = absorb(&mut world.member_slices, change, false);
+                keys.extend(
+                    touched
+                        .iter()
+                        .flat_map(|slice| world.keys_of_member_slice(slice)),
+                );
+                if !was_listed {
+                    let members = world.members.iter().flat_map(Objects::iter);
+                    keys.extend(members.flat_map(|member| world.keys_of_member(member)));
+                }
+            }
             Local::Namespaces(change) => {
                 for (name, namespace) in namespaces(&mut world.namespaces, change) {
                     let Some(concerned) = world.change_namespace(&name, namespace) else {
@@ -310,7 +343,13 @@ impl Engine {
         }
         match (was_complete, self.world.is_complete()) {
             (true, true) => self.mark_all(queue::LOCAL, keys),
-            (false, true) => self.mark_all(queue::LOCAL, self.world.keys()),
+            (false, true) => {
+                self.mark_all(queue::LOCAL, self.world.keys());
+                // They stand for streams that began when the Service was made of them.
+                if self.world.has_federated_slices() {
+                    self.watch_members.send_replace(true);
+                }
+            }
             _ => {}
         }
     }

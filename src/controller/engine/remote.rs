@@ -17,7 +17,7 @@ use crate::{
     controller::{
         clock,
         metrics::{Cache, Kind},
-        session::{CUSTOM, HEARTBEAT_SOURCE, Report},
+        session::{HEARTBEAT_SOURCE, Report},
         watch::{Change, Contact},
     },
     mirror::{self, Key, LeftOut, LinkEntry, Names, Objects, Remote, Target, status::Exceeded},
@@ -133,15 +133,16 @@ impl Engine {
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
-                    pending.follow_custom(target, &touched);
+                    pending.follow_custom(target, self.world.by_slices(), &touched);
                 }
             }
             Report::CustomSlices(chunk, change) => {
-                let Some(Some(store)) = pending.slices.get_mut(CUSTOM) else {
+                let (Some(Some(store)), Some(cut)) =
+                    (pending.slices.last_mut(), pending.cut.last_mut())
+                else {
                     return;
                 };
                 let followed = pending.session.followed_of(&chunk);
-                let cut = &mut pending.cut[CUSTOM];
                 absorb_followed(store, &mut pending.unlisted, cut, &followed, change);
             }
             Report::Slices(index, change) => {
@@ -320,7 +321,7 @@ fn with<T, R>(store: &mut Objects<T>, change: impl FnOnce(&mut Option<Objects<T>
 impl Pending {
     /// Follows the slices of Services that no selector finds: all of them once all Services are listed, then what
     /// changes.
-    fn follow_custom(&mut self, target: &Target, touched: &[Arc<Service>]) {
+    fn follow_custom(&mut self, target: &Target, by_slices: bool, touched: &[Arc<Service>]) {
         let known = |id: &(String, String)| {
             let stores = self.services.iter().flatten();
             let found = stores.filter_map(|store| store.get(&id.0, &id.1));
@@ -335,9 +336,9 @@ impl Pending {
         } else {
             all.map(|service| service.metadata.id()).collect()
         };
-        let (are, are_not): (Names, Names) = ids
-            .into_iter()
-            .partition(|id| known(id).is_some_and(|service| target.is_unselected(service)));
+        let (are, are_not): (Names, Names) = ids.into_iter().partition(|id| {
+            known(id).is_some_and(|service| target.is_unselected(by_slices, service))
+        });
         self.follows_custom = true;
         self.session.follow(|followed| {
             for id in are_not {

@@ -12,7 +12,7 @@ fn made(
     backed: bool,
 ) -> Vec<EndpointSlice> {
     let (service, addresses) = (service(ports), ips(addresses));
-    let slices = through_gateway(&service, &through(&addresses, ready, backed)).into_iter();
+    let slices = through_gateway(&service, &through(&addresses, ready, backed), "").into_iter();
     slices.map(DesiredSlice::slice).collect()
 }
 
@@ -245,7 +245,7 @@ fn only_slices_of_ours_that_differ_are_written() {
     let addresses = ["192.0.2.1", "2001:db8::1"];
     let http = [port("http", 80)];
     let (service, known) = (service(&http), ips(&addresses));
-    let both = || through_gateway(&service, &through(&known, true, true));
+    let both = || through_gateway(&service, &through(&known, true, true), "");
     let made = || made(&addresses, &[port("http", 80)], true, true);
     let standing = |slices: Vec<EndpointSlice>| -> Vec<Arc<EndpointSlice>> {
         let slices = slices.into_iter().map(|mut slice| {
@@ -374,7 +374,7 @@ fn slice_whose_addresses_another_one_has_is_written_once_more_without_it() {
     let pass = |actual: &[Arc<EndpointSlice>]| {
         let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
         let service = service(&ports);
-        let desired = through_gateway(&service, &through(&addresses, true, true));
+        let desired = through_gateway(&service, &through(&addresses, true, true), "");
         let mut writes = Vec::new();
         reconcile(&world(), desired, actual, &mut writes);
         let count = writes.len();

@@ -15,7 +15,7 @@ use crate::{
         labels as l,
         link::{Link, LinkObject, LinkStatus},
     },
-    mirror::{Federation, Liveness, NamespacePhase},
+    mirror::{FederatedThrough, Federation, Liveness, NamespacePhase},
 };
 
 pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
@@ -56,6 +56,8 @@ pub(super) enum Act {
     Slice(usize, usize, usize, usize, Option<Vec<(usize, bool)>>),
     /// A Service of the local cluster comes, changes or goes.
     Member(usize, usize, Option<ServiceMade>),
+    /// A slice of such a Service comes, changes or goes: hosts, and whether they are ready.
+    MemberSlice(usize, usize, usize, Option<Vec<(usize, bool)>>),
     /// A namespace comes or goes.
     Namespace(usize, Option<NamespacePhase>),
     /// A namespace gets the label of a team, or has none any more.
@@ -157,6 +159,7 @@ pub(super) struct LinkMade {
     pub(super) headless: bool,
     pub(super) allowed: Allowed,
     pub(super) federation: Federation,
+    pub(super) through: FederatedThrough,
 }
 
 /// Into which namespaces a target cluster may mirror.
@@ -210,6 +213,8 @@ impl LinkMade {
         }
         let federation = self.federation.as_str().to_owned();
         annotations.insert(l::FEDERATION.to_owned(), federation);
+        let through = self.through.as_str().to_owned();
+        annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
         made
     }
 

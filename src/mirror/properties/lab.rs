@@ -65,6 +65,7 @@ enum Event {
     /// Of the cluster of this Link.
     Remote(String, Seen<Service>),
     RemoteSlice(String, Seen<EndpointSlice>),
+    MemberSlice(Seen<EndpointSlice>),
     /// All watches of this Link's cluster have listed.
     Synced(String),
     /// The watch of Services has listed again.
@@ -100,6 +101,7 @@ struct Linked {
 pub(super) struct Lab {
     pub(super) cluster: Cluster,
     members: BTreeMap<Id, Service>,
+    member_slices: BTreeMap<Id, EndpointSlice>,
     far: BTreeMap<String, Far>,
     links: BTreeMap<String, Linked>,
     pub(super) world: World,
@@ -131,6 +133,7 @@ impl Lab {
         Self {
             cluster,
             members: BTreeMap::new(),
+            member_slices: BTreeMap::new(),
             far: BTreeMap::new(),
             links: BTreeMap::new(),
             world,
@@ -193,6 +196,15 @@ impl Lab {
             Act::Member(ns, service, made) => {
                 let id = (namespace(*ns).to_owned(), name(*service).to_owned());
                 self.member(&id, made.as_ref());
+            }
+            Act::MemberSlice(ns, service, index, hosts) => {
+                let slice = remote_slice(
+                    namespace(*ns),
+                    name(*service),
+                    *index,
+                    hosts.as_deref().unwrap_or_default(),
+                );
+                self.member_slice(slice, hosts.is_some());
             }
             Act::Namespace(ns, phase) => self.namespace(namespace(*ns), *phase),
             Act::Label(ns, team) => self.label(namespace(*ns), *team),

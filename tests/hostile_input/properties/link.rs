@@ -67,7 +67,9 @@ const WORDS: [&str; 24] = [
 ];
 
 /// Values of the annotations that restrict a target cluster.
-const RESTRICTIONS: [&str; 10] = [
+const RESTRICTIONS: [&str; 12] = [
+    "discovery",
+    "gateway",
     "any",
     "local-members",
     "none",
@@ -92,7 +94,7 @@ pub fn link(data: &[u8]) {
             let value = draw.json(&WORDS, 3);
             put(&mut tree, field, value);
         }
-        for key in [l::ALLOWED_NAMESPACES, l::FEDERATION] {
+        for key in [l::ALLOWED_NAMESPACES, l::FEDERATION, l::FEDERATED_THROUGH] {
             if draw.flip() {
                 let text = draw.text(&RESTRICTIONS);
                 // Where the annotations are no map any more, it is no Link.
@@ -137,6 +139,8 @@ fn judge(link: &Link) {
         assert_eq!(target.allowed_namespaces, allowed.transpose().unwrap());
         let federation = annotation(l::FEDERATION).map_or("any", |text| text.trim());
         assert_eq!(target.federation.as_str(), federation);
+        let through = annotation(l::FEDERATED_THROUGH).map_or("discovery", |text| text.trim());
+        assert_eq!(target.federated_through.as_str(), through);
         let Some(gateway) = target.gateway else {
             assert_eq!(Host::parse_list(&link.spec.gateway_address), []);
             continue;

@@ -6,7 +6,7 @@ use super::{
     Act, Addresses, Allowed, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade,
     NAMES, NAMESPACES, ServiceMade, TEAMS,
 };
-use crate::mirror::{Federation, Liveness, NamespacePhase};
+use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 
 /// Share of Links that can be worked with.
 const GOOD: f64 = 0.85;
@@ -63,6 +63,13 @@ fn federation() -> impl Strategy<Value = Federation> {
     ]
 }
 
+fn through() -> impl Strategy<Value = FederatedThrough> {
+    prop_oneof![
+        Just(FederatedThrough::Discovery),
+        Just(FederatedThrough::Gateway)
+    ]
+}
+
 /// `good`: the share of Links that can be read, and of those with a gateway.
 fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
@@ -72,7 +79,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
         prop::bool::weighted(good),
         prop::bool::weighted(0.6),
         prop::bool::weighted(0.7),
-        (allowed(), federation()),
+        (allowed(), federation(), through()),
     )
         .prop_map(
             |(cluster, created, (valid, broken), gateway, probe, headless, policy)| LinkMade {
@@ -84,6 +91,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
                 headless,
                 allowed: policy.0,
                 federation: policy.1,
+                through: policy.2,
             },
         )
 }
@@ -127,6 +135,13 @@ fn wish(good: f64) -> impl Strategy<Value = Act> {
             .prop_map(|(c, n, s, i, hosts)| Act::Slice(c, n, s, i, hosts)),
         2 => (within(), 0..NAMES.len(), prop::option::weighted(0.7, service_made()))
             .prop_map(|(n, s, made)| Act::Member(n, s, made)),
+        2 => (
+            within(),
+            0..NAMES.len(),
+            0usize..2,
+            prop::option::weighted(0.8, prop::collection::vec((0..HOSTS.len() + 1, prop::bool::weighted(0.8)), 0..3)),
+        )
+            .prop_map(|(n, s, i, hosts)| Act::MemberSlice(n, s, i, hosts)),
         2 => (within(), prop::option::weighted(0.7, 0..TEAMS.len()))
             .prop_map(|(n, team)| Act::Label(n, team)),
     ]
@@ -217,7 +232,8 @@ pub(in crate::mirror::properties) fn plain_history(
 pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value = History> {
     let linked = |link: usize| {
         let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
-        (cluster, 0i64..3, any::<bool>()).prop_map(move |(cluster, created, headless)| {
+        let any = (cluster, 0i64..3, any::<bool>(), through());
+        any.prop_map(move |(cluster, created, headless, through)| {
             let made = LinkMade {
                 cluster,
                 created,
@@ -227,6 +243,7 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
                 headless,
                 allowed: Allowed::All,
                 federation: Federation::Any,
+                through,
             };
             Act::Link(link, Some(made))
         })

@@ -41,11 +41,20 @@ impl Cluster {
             // Without endpoints it says the same as no slice; and Kubernetes makes its own.
             let of_endpoints =
                 slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::ENDPOINTS_MIRRORING);
-            // In remote-discovery mode only those have slices that were in gateway mode before.
+            // Where Linkerd discovers endpoints, only those have slices that did otherwise before.
             let service = slice.group().unwrap_or_default().to_owned();
             let service = self.services.get(&(namespace.clone(), service));
-            let is_flat =
-                service.is_some_and(|s| s.metadata.labels.contains_key(l::REMOTE_DISCOVERY));
+            let is_flat = service.is_some_and(|service| {
+                let Metadata {
+                    labels,
+                    annotations,
+                    ..
+                } = &service.metadata;
+                labels.contains_key(l::REMOTE_DISCOVERY)
+                    || [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
+                        .iter()
+                        .any(|key| annotations.contains_key(key))
+            });
             if slice.endpoints.is_empty() || of_endpoints || is_flat {
                 continue;
             }

@@ -11,10 +11,10 @@ use super::{
 use crate::{
     api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
     mirror::{
-        Grouped as _, Key, Owner, Report, Reported, Write,
+        FederatedThrough, Grouped as _, Key, Owner, Report, Reported, Write,
         claims::Holder,
         federated_name, member,
-        metadata::{installation, is_managed},
+        metadata::{installation, is_managed, remote_members},
         owner, plan,
         service::mirrorable,
     },
@@ -26,18 +26,12 @@ impl Lab {
         if owner(before) != Owner::Federated {
             return;
         }
-        let tokens = |metadata: &Metadata| -> BTreeSet<String> {
-            let list = metadata
-                .annotations
-                .get(l::REMOTE_DISCOVERY)
-                .unwrap_or_default();
-            list.split(',').map(str::to_owned).collect()
+        let tokens = |metadata: &Metadata| -> BTreeSet<(String, String)> {
+            let owned = |(service, cluster): (&str, &str)| (service.to_owned(), cluster.to_owned());
+            remote_members(metadata).map(owned).collect()
         };
-        let after = after.map(tokens).unwrap_or_default();
-        for token in tokens(before).difference(&after) {
-            let Some((service, cluster)) = token.split_once('@') else {
-                continue;
-            };
+        let names = after.map(tokens).unwrap_or_default();
+        for (service, cluster) in tokens(before).difference(&names) {
             let name = before.name.as_deref().unwrap_or_default();
             if name != federated_name(service) {
                 continue;
@@ -50,6 +44,16 @@ impl Lab {
             if !self.may_join(cluster, namespace, service) {
                 continue; // whatever is known of the cluster
             }
+            // A Service that is made of gateways has no place for one without.
+            let is_flat =
+                after.is_some_and(|after| after.annotations.contains_key(l::REMOTE_DISCOVERY));
+            if target.gateway.is_none() && !is_flat {
+                continue;
+            }
+            if target.gateway.is_none() && target.federated_through == FederatedThrough::Gateway {
+                continue;
+            }
+            let token = format!("{service}@{cluster}");
             let Some(remote) = &entry.remote else {
                 panic!("{token} lost, its cluster cannot be seen");
             };
@@ -58,7 +62,7 @@ impl Lab {
                 known.is_some() || !remote.may_leave_out(namespace, service),
                 "{token} lost to a limit"
             );
-            let id = (namespace.to_owned(), service.to_owned());
+            let id = (namespace.to_owned(), service.clone());
             let far = self.far.get(cluster).and_then(|far| far.services.get(&id));
             let joins = far.is_some_and(|s| {
                 // One that is seen as unfit may have changed since.

@@ -234,9 +234,11 @@ fn edit_service(service: &mut Service, edit: Edit) {
         Edit::Ports => service.spec.ports = [port("odd", 1)].into(),
         Edit::Tokens => {
             let annotations = &mut metadata.annotations;
-            if let Some(tokens) = annotations.get(l::REMOTE_DISCOVERY) {
-                let tokens = format!("x@gone, {tokens},,");
-                annotations.insert(l::REMOTE_DISCOVERY, tokens);
+            for key in [l::REMOTE_DISCOVERY, l::MEMBERS] {
+                if let Some(tokens) = annotations.get(key) {
+                    let tokens = format!("x@gone, {tokens},,");
+                    annotations.insert(key, tokens);
+                }
             }
         }
         Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceOwner => {}

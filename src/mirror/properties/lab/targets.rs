@@ -174,6 +174,22 @@ impl Lab {
         }
     }
 
+    pub(super) fn member_slice(&mut self, mut slice: EndpointSlice, stands: bool) {
+        self.versions += 1;
+        slice.metadata.resource_version = Some(self.versions.to_string().into());
+        let id = id(&slice.metadata);
+        let before = self.member_slices.remove(&id);
+        let event = if stands {
+            self.member_slices.insert(id, slice.clone());
+            Seen::Apply(Arc::new(slice))
+        } else {
+            let Some(mut gone) = before else { return };
+            gone.metadata.resource_version = slice.metadata.resource_version;
+            Seen::Delete(Arc::new(gone))
+        };
+        self.push("member slices", Event::MemberSlice(event));
+    }
+
     pub(super) fn member(&mut self, id: &Id, made: Option<&ServiceMade>) {
         self.versions += 1;
         let before = self.members.remove(id);

@@ -90,6 +90,14 @@ impl Lab {
                     .collect();
                 self.mark(keys);
             }
+            Event::MemberSlice(seen) => {
+                let touched = absorb(&mut self.world.member_slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.world.keys_of_member_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
             Event::Namespace(name) => {
                 let now = self.cluster.namespaces.get(&name).cloned();
                 let keys = self.world.change_namespace(&name, now);
@@ -171,6 +179,9 @@ impl Lab {
         }
         for member in self.members.values() {
             put(&mut fresh.members, member);
+        }
+        for slice in self.member_slices.values() {
+            put(&mut fresh.member_slices, slice);
         }
         let entries = self.links.iter().map(|(link, linked)| {
             let far = self.far.get(CLUSTERS[linked.made.cluster]);

@@ -1,0 +1,214 @@
+//! The members that a federated Service should have, and the writes that make it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::{
+    super::{
+        exclusions::Exclusions,
+        metadata::Dress,
+        plan::{Kind, Object, Problem, Write, forced_metadata, guarded},
+        service,
+        wanted::Wanted,
+        world::World,
+    },
+    Part, Parts, delete_with_slices,
+    form::Form,
+    slices,
+};
+use crate::api::{
+    k8s::{Service, ServicePort},
+    labels as l,
+    members::MEMBERS,
+};
+
+/// The members that a federated Service should have.
+pub(super) struct Members<'a, 's> {
+    pub(super) namespace: &'a str,
+    pub(super) service: &'a str,
+    pub(super) name: &'a str,
+    pub(super) local: Option<&'s Service>,
+    pub(super) clusters: &'a BTreeSet<&'a str>,
+    pub(super) form: Form,
+}
+
+/// What is known once the writes of a federated Service are planned.
+pub(super) struct Written<'s> {
+    /// The Service whose ports are the federated Service's, if it can be seen.
+    pub(super) source: Option<&'s Service>,
+    /// What is wrong with gateways, by cluster.
+    pub(super) problems: BTreeMap<String, Problem>,
+}
+
+impl<'s> Members<'_, 's> {
+    /// Plans the writes, if any are needed.
+    pub(super) fn write(
+        &self,
+        world: &'s World,
+        parts: &Parts<'s>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+    ) -> Written<'s> {
+        let Some((service, exclusions)) = self.source(world, parts) else {
+            // The oldest member cannot be seen: what came from it stays until it can.
+            let problems = actual.map(|actual| {
+                let labels = Dress::of(&actual.metadata).labels;
+                let ports = &actual.spec.ports;
+                let rename = |writes: &mut Vec<Write>| self.rename_members(world, actual, writes);
+                self.in_order(world, parts, (labels, ports, Some(actual)), writes, rename)
+            });
+            return Written {
+                source: None,
+                problems: problems.unwrap_or_default(),
+            };
+        };
+        let mut labels = exclusions.labels_of(service);
+        labels.insert(l::MIRRORED_SERVICE, "true".into());
+        let mut annotations = exclusions.annotations(&service.metadata.annotations);
+        annotations.extend(self.annotations());
+        let dress = Dress {
+            labels: labels.clone(),
+            annotations,
+        };
+        let ports = &service.spec.ports;
+        let installation = &world.config.namespace;
+        let desired = service::build(installation, self.namespace, self.name, dress, ports, false);
+        let problems = match actual {
+            Some(actual) if service::must_be_replaced(&desired, actual) && self.all_seen(parts) => {
+                delete_with_slices(world, actual, writes);
+                BTreeMap::new()
+            }
+            // Its list of members is all that is known of those that cannot be seen.
+            Some(actual) if service::must_be_replaced(&desired, actual) => {
+                let rename = |writes: &mut Vec<Write>| self.rename_members(world, actual, writes);
+                self.in_order(world, parts, (labels, ports, Some(actual)), writes, rename)
+            }
+            Some(actual) => {
+                let patch =
+                    |writes: &mut Vec<Write>| writes.extend(service::patch(&desired, actual));
+                self.in_order(world, parts, (labels, ports, Some(actual)), writes, patch)
+            }
+            None => {
+                let created = Object::Service(Box::new(desired.service()));
+                writes.push(Write::Create(created));
+                self.in_order(world, parts, (labels, ports, None), writes, |_| ())
+            }
+        };
+        Written {
+            source: Some(service),
+            problems,
+        }
+    }
+
+    /// Changes the Service, and its slices if it has or needs any: before it, if they are to be looked at, else after it.
+    /// Slices stay where the Service does not need them any more: streams that began with them go on, and new ones do not
+    /// look at them. Returns what is wrong with gateways.
+    fn in_order(
+        &self,
+        world: &World,
+        parts: &Parts<'_>,
+        (labels, ports, actual): (Wanted<'_>, &[ServicePort], Option<&Service>),
+        writes: &mut Vec<Write>,
+        change: impl FnOnce(&mut Vec<Write>),
+    ) -> BTreeMap<String, Problem> {
+        if self.form == Form::Discovery && !slices::stand(world, self.namespace, self.name) {
+            change(writes);
+            return BTreeMap::new();
+        }
+        let owner = slices::Owner {
+            world,
+            namespace: self.namespace,
+            service: self.service,
+            name: self.name,
+            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
+            labels,
+            ports,
+        };
+        let remote = self.clusters.iter().filter_map(|cluster| {
+            let linked = parts.get(cluster)?;
+            Some(slices::Remote {
+                target: linked.target,
+                entry: linked.entry,
+                part: &linked.part,
+            })
+        });
+        let reconcile =
+            |writes: &mut Vec<Write>| owner.reconcile(remote, self.local.is_some(), writes);
+        if self.form == Form::Slices {
+            let problems = reconcile(writes);
+            change(writes);
+            problems
+        } else {
+            change(writes);
+            reconcile(writes);
+            BTreeMap::new()
+        }
+    }
+
+    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link. `None`
+    /// if that one cannot be seen.
+    fn source(&self, world: &'s World, parts: &Parts<'s>) -> Option<(&'s Service, &'s Exclusions)> {
+        if let Some(local) = self.local {
+            return Some((local, &world.config.local_exclusions));
+        }
+        let members = self
+            .clusters
+            .iter()
+            .filter_map(|cluster| parts.get(cluster));
+        let oldest = members.min_by_key(|linked| linked.target.age())?;
+        match oldest.part {
+            Part::Member(seen) => Some((seen, &oldest.target.exclusions)),
+            _ => None,
+        }
+    }
+
+    fn all_seen(&self, parts: &Parts<'_>) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let linked = parts.get(cluster);
+            linked.is_some_and(|linked| matches!(linked.part, Part::Member(_)))
+        })
+    }
+
+    /// Remote members sorted by cluster, so that any order of arrival gives the same text.
+    fn annotations(&self) -> Wanted<'_> {
+        let remote: Vec<String> = self
+            .clusters
+            .iter()
+            .map(|cluster| format!("{}@{cluster}", self.service))
+            .collect();
+        let [others, own] = self.form.keys();
+        let mut annotations = Wanted::default();
+        if !remote.is_empty() {
+            annotations.insert(others, remote.join(",").into());
+        }
+        if self.local.is_some() {
+            annotations.insert(own, self.service.into());
+        }
+        annotations
+    }
+
+    /// Changes the list of members, and nothing else but a label that somebody has taken away.
+    fn rename_members(&self, world: &World, actual: &Service, writes: &mut Vec<Write>) {
+        let wanted = self.annotations();
+        let mut keys = MEMBERS.into_iter().flatten();
+        let differs = keys.any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
+        if !differs {
+            return;
+        }
+        let mut dress = Dress::of(&actual.metadata);
+        // By it the Service is found, and the admission policy knows it for ours.
+        dress.labels.insert(l::MIRRORED_SERVICE, "true".into());
+        let annotations = &mut dress.annotations;
+        for key in MEMBERS.into_iter().flatten() {
+            annotations.remove(key);
+        }
+        annotations.extend(wanted);
+        annotations.insert(l::MANAGED_BY, l::MANAGER.into());
+        annotations.insert(l::INSTALLATION, world.config.namespace.as_str().into());
+        // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
+        annotations.remove(l::DESIRED_STATE);
+        let patch = forced_metadata(&dress, &actual.metadata);
+        writes.push(guarded(Kind::Service, &actual.metadata, patch, json!({})));
+    }
+}

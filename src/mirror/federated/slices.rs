@@ -1,0 +1,252 @@
+//! EndpointSlices of a federated Service that has members behind gateways: those of each gateway, and those of the local
+//! member's Pods.
+//!
+//! Linkerd reads identity and authority of each slice (`port_publisher.go`), so one Service can span gateways and Pods. It
+//! looks at no slice of a Service that names its members for discovery.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hasher as _,
+    sync::Arc,
+};
+
+use siphasher::sip::SipHasher13;
+
+use super::{
+    super::{
+        endpoints::{self, DesiredSlice, SlicePort, Through},
+        links::LinkEntry,
+        metadata::{Dress, fq_name},
+        networks::Reach,
+        plan::{Problem, Reason, Write},
+        service::Desired,
+        target::Target,
+        wanted::Wanted,
+        world::{Liveness, World},
+    },
+    Part,
+};
+use crate::api::{
+    k8s::{Endpoint, EndpointSlice, Service, ServicePort},
+    labels as l,
+};
+
+/// Endpoints of a slice of local Pods, at most: what Kubernetes' own controller puts into one.
+const ENDPOINTS: usize = 100;
+
+/// A member behind a gateway.
+pub(super) struct Remote<'a> {
+    pub(super) target: &'a Target,
+    pub(super) entry: &'a LinkEntry,
+    pub(super) part: &'a Part<'a>,
+}
+
+/// The Service whose slices these are.
+pub(super) struct Owner<'a> {
+    pub(super) world: &'a World,
+    pub(super) namespace: &'a str,
+    /// Name of its members.
+    pub(super) service: &'a str,
+    pub(super) name: &'a str,
+    /// UID, if it stands.
+    pub(super) uid: Option<&'a str>,
+    pub(super) labels: Wanted<'a>,
+    pub(super) ports: &'a [ServicePort],
+}
+
+impl Owner<'_> {
+    /// The writes that make its slices what they should be. Returns what is wrong with gateways, by cluster.
+    pub(super) fn reconcile<'a>(
+        &'a self,
+        remote: impl Iterator<Item = Remote<'a>>,
+        has_local_member: bool,
+        writes: &mut Vec<Write>,
+    ) -> BTreeMap<String, Problem> {
+        let actual = self.world.local_slices(self.namespace, self.name);
+        let (mut problems, mut kept) = (BTreeMap::new(), BTreeSet::new());
+        let mut members = Vec::new();
+        for member in remote {
+            let cluster = member.target.cluster.as_str();
+            let own: Vec<_> = of_cluster(actual, Some(cluster)).collect();
+            match through(self, &member, &own) {
+                Ok(None) => {
+                    kept.insert(Some(cluster));
+                }
+                Ok(Some(through)) => {
+                    problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
+                    members.push((cluster, self.behind(member.target), through));
+                }
+                Err(problem) => {
+                    problems.insert(cluster.to_owned(), problem);
+                    kept.insert(Some(cluster));
+                }
+            }
+        }
+        let slices = members.iter().flat_map(|(cluster, service, through)| {
+            endpoints::through_gateway(service, through, &format!("{cluster}-"))
+        });
+        let mut desired: Vec<DesiredSlice<'_>> = slices.collect();
+        let local = self.dressed(Dress {
+            labels: self.labels.clone(),
+            ..Dress::default()
+        });
+        match &self.world.member_slices {
+            Some(known) if has_local_member => {
+                let pods = known.in_group(self.namespace, self.service);
+                desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods)));
+            }
+            None if has_local_member => {
+                kept.insert(None);
+            }
+            _ => {}
+        }
+        let stays = |slice: &Arc<EndpointSlice>| kept.contains(&cluster_of(slice));
+        let looked_at: Vec<_> = actual.iter().filter(|s| !stays(s)).cloned().collect();
+        endpoints::reconcile(self.world, desired, &looked_at, writes);
+        problems
+    }
+
+    /// The Service as the slices of a gateway show it.
+    fn behind<'a>(&'a self, target: &'a Target) -> Desired<'a> {
+        let mut labels = self.labels.clone();
+        labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
+        let name = fq_name(self.service, self.namespace, &target.domain);
+        let annotations = [(l::REMOTE_FQ_NAME, name.into())].into();
+        self.dressed(Dress {
+            labels,
+            annotations,
+        })
+    }
+
+    fn dressed<'a>(&'a self, dress: Dress<'a>) -> Desired<'a> {
+        Desired {
+            installation: &self.world.config.namespace,
+            namespace: self.namespace,
+            name: self.name,
+            uid: self.uid,
+            dress,
+            ports: self.ports,
+            headless: false,
+        }
+    }
+}
+
+/// The cluster whose gateway a slice of ours leads to; `None` for those of local Pods.
+fn cluster_of(slice: &EndpointSlice) -> Option<&str> {
+    slice.metadata.labels.get(l::CLUSTER_NAME)
+}
+
+fn of_cluster<'a>(
+    slices: &'a [Arc<EndpointSlice>],
+    cluster: Option<&'a str>,
+) -> impl Iterator<Item = &'a EndpointSlice> {
+    slices
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(move |slice| endpoints::is_ours(slice) && cluster_of(slice) == cluster)
+}
+
+/// Whether any slice of ours stands for a federated Service.
+pub(super) fn stand(world: &World, namespace: &str, name: &str) -> bool {
+    let mut slices = world.local_slices(namespace, name).iter();
+    slices.any(|slice| endpoints::is_ours(slice) && !world.is_theirs(&slice.metadata))
+}
+
+/// Whether it is known if a member has endpoints that take traffic, and if so, whether it has. Kubernetes keeps at least
+/// one slice for each Service with a selector: until one is seen, nothing is known.
+pub(super) fn is_backed(entry: &LinkEntry, service: &Service) -> Option<bool> {
+    let remote = entry.remote.as_ref()?;
+    let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+    let mut slices = remote.slices_of(namespace, name).peekable();
+    let none = slices.peek().is_none();
+    if endpoints::any_ready(slices) {
+        return Some(true);
+    }
+    let unknown =
+        none && !service.spec.selector.is_empty() || remote.lacks_slices_of(namespace, name);
+    (!unknown).then_some(false)
+}
+
+/// What stands behind a member. `None`: its slices, or their absence, stay as they are. `own` are its slices.
+fn through<'a>(
+    owner: &Owner<'_>,
+    member: &Remote<'a>,
+    own: &[&EndpointSlice],
+) -> Result<Option<Through<'a>>, Problem> {
+    let Remote {
+        target,
+        entry,
+        part,
+    } = member;
+    let Some(gateway) = &target.gateway else {
+        return Ok(None);
+    };
+    let Some(Reach { addresses, refused }) = owner.world.reach(gateway, &entry.gateway) else {
+        let message = "Failed to get gateway address: no address of the gateway is known";
+        return Err(Problem::new(Reason::Error, message));
+    };
+    let known = match part {
+        Part::Member(service) => is_backed(entry, service),
+        _ => None,
+    };
+    let mut present = own.iter().flat_map(|slice| &slice.endpoints);
+    let backed = match known {
+        Some(backed) => backed,
+        None if own.is_empty() => return Ok(None),
+        None => present.clone().next().is_some(),
+    };
+    let ready = match entry.gateway.liveness {
+        Liveness::Alive => true,
+        Liveness::Dead => false,
+        Liveness::Unknown => present.next().is_none_or(Endpoint::is_ready),
+    };
+    Ok(Some(Through {
+        port: gateway.port,
+        identity: &gateway.identity,
+        ready: ready && !addresses.is_empty(),
+        addresses,
+        refused,
+        backed,
+    }))
+}
+
+/// The slices that show what a slice of the local member shows.
+fn of_pods<'a>(
+    service: &'a Desired<'_>,
+    pods: &'a EndpointSlice,
+) -> impl Iterator<Item = DesiredSlice<'a>> {
+    let address_type = match &*pods.address_type {
+        "IPv4" => Some("IPv4"),
+        "IPv6" => Some("IPv6"),
+        _ => None, // names, which Linkerd does not look up
+    };
+    let ports: Vec<SlicePort<'_>> = pods
+        .ports
+        .iter()
+        .filter_map(|port| {
+            Some(SlicePort {
+                name: port.name.as_deref().unwrap_or_default(),
+                protocol: port.protocol.as_deref().unwrap_or("TCP"),
+                port: port.port?,
+                app_protocol: port.app_protocol.as_deref(),
+            })
+        })
+        .collect();
+    let mut hasher = SipHasher13::new();
+    hasher.write(pods.metadata.name().as_bytes());
+    let hash = hasher.finish();
+    let chunks = pods.endpoints.chunks(ENDPOINTS).enumerate();
+    chunks.filter_map(move |(number, endpoints)| {
+        Some(DesiredSlice::new(
+            service,
+            &service.dress,
+            &format!("local-{hash:016x}-{number}"),
+            address_type?,
+            endpoints.to_vec(),
+            ports.clone(),
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests;

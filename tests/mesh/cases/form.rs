@@ -1,0 +1,96 @@
+//! A federated Service whose member of the other cluster comes through its gateway, and the way from one form to the
+//! other.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use tokio::time::sleep;
+
+use super::{of, without_failures};
+use crate::{
+    load::Tally,
+    rig::{
+        NAMESPACE, Rig,
+        cluster::EXTENSION,
+        identity_of,
+        mirrors::{FEDERATED, FOLLOWS, GATED},
+        pod::Pod,
+    },
+    table::Row,
+};
+
+/// How long each form is held under load.
+const HOLD: Duration = Duration::from_secs(10);
+/// A proxy forgets what nobody has asked for in this time; its own limit is 5 s.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// Local Pods and the gateway are all asked, and know who asks.
+pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = rig.load().await?;
+    turn(rig, true).await?;
+    let expected = &rig.expected_unlinked() | &rig.expected(GATED);
+    let service = format!("{NAMESPACE}/{FEDERATED}");
+    rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+    without_failures(&load.so_far())?;
+    load.count_anew();
+    sleep(HOLD).await;
+    turn(rig, false).await?;
+    sleep(HOLD).await;
+    let tallies = load.finish().await?;
+    asked_by_whom(rig, &tallies)?;
+    is_flat_again(rig).await?;
+    without_failures(&tallies)
+}
+
+/// There and back, each form held.
+pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
+    const TIMES: usize = 10;
+    let load = rig.load().await?;
+    let address = rig.target(FEDERATED).await?.address;
+    for time in 0..TIMES {
+        let by_gateway = time % 2 == 0;
+        turn(rig, by_gateway).await?;
+        sleep(HOLD).await;
+        let now = rig.target(FEDERATED).await?.address;
+        ensure!(now == address, "the ClusterIP was {address} and is {now}");
+    }
+    let tallies = load.finish().await?;
+    is_flat_again(rig).await?;
+    without_failures(&tallies)
+}
+
+/// Streams that run go on with the slices. Once they have ended, new ones discover all members.
+async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
+    sleep(FORGOTTEN).await;
+    without_failures(&rig.load().await?.finish().await?).map(|_| ())
+}
+
+/// Has the other cluster take part through its gateway, or through discovery.
+async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
+    let through = if by_gateway { "gateway" } else { "discovery" };
+    let annotation = format!("multicluster.linkerd.io/federated-through={through}");
+    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+    let annotate = [&["annotate", "--overwrite"], &link[..], &[&annotation]].concat();
+    rig.west.plane.kubectl(&annotate).await.map(|_| ())
+}
+
+/// Pods of the other cluster are asked by the gateway, those of this one by the client.
+fn asked_by_whom(rig: &Rig, tallies: &BTreeMap<String, Tally>) -> anyhow::Result<()> {
+    let client = identity_of("client", NAMESPACE);
+    let gateway = identity_of("linkerd-gateway", "linkerd-multicluster");
+    let is_of = |pods: &[Pod], name: &str| pods.iter().any(|pod| pod.name == name);
+    let answers = &of(tallies, FEDERATED)?.answers;
+    for (pod, seen) in answers.keys() {
+        let expected = if is_of(&rig.east_pods, pod) {
+            &gateway
+        } else {
+            &client
+        };
+        ensure!(seen == expected, "{pod} sees {seen}, not {expected}");
+    }
+    for pods in [&rig.east_pods, &rig.west_pods] {
+        let asked = answers.keys().any(|(pod, _)| is_of(pods, pod));
+        ensure!(asked, "not all members are asked: {:?}", answers.keys());
+    }
+    Ok(())
+}
