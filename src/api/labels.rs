@@ -67,6 +67,9 @@ pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 /// Annotation on a Link (ours): how its cluster takes part in federated Services: through `discovery` or its `gateway`.
 pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
+/// Annotation on a Link (ours): until this time (RFC 3339) its cluster takes no part in federated Services that have
+/// another member.
+pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway have to be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
 /// Annotation on the controller's Deployment (ours): `disabled` where its values leave the admission policies out.

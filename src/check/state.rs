@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::facts::LinkFacts;
-use crate::{api::link::ServiceStatus, mirror::status::GATEWAY_REFUSED};
+use crate::{
+    api::link::ServiceStatus,
+    mirror::{drain::DRAINED, status::GATEWAY_REFUSED},
+};
 
 /// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -33,6 +36,8 @@ pub struct LinkState {
     pub federated: i64,
     /// Number of Services that should be either and are not.
     pub unhealthy: i64,
+    /// Until when the target cluster is drained, and what it did not leave, as the controller says it; `null` if it is not.
+    pub drained: Option<String>,
     /// When anything of this last changed.
     pub last_change: Option<Timestamp>,
     /// What is wrong, as the controller says it.
@@ -102,6 +107,7 @@ impl LinkState {
             connected: holds(link, "Connected"),
             credentials_valid: holds(link, "CredentialsValid"),
             credentials_problems: None,
+            drained: link.trouble(DRAINED).map(|(_, message)| message.to_owned()),
             last_change: changes.max(),
             message: message(link),
             gateway,
@@ -242,6 +248,7 @@ pub(crate) mod tests {
           "mirrored": 700,
           "federated": 2,
           "unhealthy": 1,
+          "drained": null,
           "lastChange": "2026-01-01T00:00:05Z",
           "message": "no answer"
         }

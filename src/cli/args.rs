@@ -128,3 +128,27 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
 pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_go_duration(text)
 }
+
+/// Parses days, such as `30d`, or any other duration.
+pub(crate) fn days_or_duration(text: &str) -> Result<Duration, String> {
+    let days = text.trim().strip_suffix('d').map(str::parse::<u32>);
+    match days {
+        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
+        _ => duration(text).map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_durations_are_in_days_or_as_all_others() {
+        let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
+        assert_eq!(days_or_duration("30d"), hours(720));
+        assert_eq!(days_or_duration("720h"), hours(720));
+        for text in ["d", "1.5d", "-1d", "soon", ""] {
+            assert!(days_or_duration(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod check;
 mod cluster;
 mod complete;
 mod completions;
+mod drain;
 mod fleet;
 mod gateways;
 mod graph;
@@ -56,6 +57,8 @@ enum Command {
     Allow(allow::Allow),
     Revoke(allow::Revoke),
     Rotate(Box<rotate::Rotate>),
+    Drain(drain::Drain),
+    Undrain(drain::Undrain),
     Unlink(unlink::Unlink),
     Uninstall(uninstall::Uninstall),
     HandBack(hand_back::HandBack),
@@ -123,6 +126,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,
         Command::Rotate(args) => return rotate::run(&cli.global, args),
+        Command::Drain(args) => return drain::drain(&cli.global, args),
+        Command::Undrain(args) => return drain::undrain(&cli.global, args),
         Command::Unlink(args) => unlink::run(&cli.global, args)?,
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::HandBack(args) => hand_back::run(&cli.global, args)?,

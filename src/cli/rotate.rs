@@ -67,7 +67,7 @@ pub(crate) struct Rotate {
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     to: Option<String>,
     /// Only credentials that are older than this, or end within this time; 30d is 30 days
-    #[arg(long, value_name = "DURATION", value_parser = age)]
+    #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
     older_than: Option<Duration>,
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
@@ -241,15 +241,6 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
     Ok(chosen)
 }
 
-/// A Go duration, or days.
-fn age(text: &str) -> Result<Duration, String> {
-    let days = text.trim().strip_suffix('d').map(str::parse::<u32>);
-    match days {
-        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
-        _ => args::duration(text).map_err(|error| error.to_string()),
-    }
-}
-
 impl Outcome {
     fn new(cluster: &str, result: Ending, reason: Option<String>, done: Done) -> Self {
         Self {
@@ -264,20 +255,5 @@ impl Outcome {
     fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
         output::error(error);
         Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn age_is_in_days_or_as_all_durations() {
-        let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
-        assert_eq!(age("30d"), hours(720));
-        assert_eq!(age("720h"), hours(720));
-        for text in ["d", "1.5d", "-1d", "soon", ""] {
-            assert!(age(text).is_err(), "{text:?}");
-        }
     }
 }

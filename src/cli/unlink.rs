@@ -40,7 +40,7 @@ Examples:
 /// Time between two looks at mirrors that are on their way out.
 const RETRY: Duration = Duration::from_millis(500);
 /// Time for Linkerd to see that nothing names the cluster any more, before its credentials go.
-const SEEN: Duration = Duration::from_secs(2);
+pub(super) const SEEN: Duration = Duration::from_secs(2);
 
 /// Print what links a cluster to this one, for `kubectl delete -f -`, or delete it
 ///

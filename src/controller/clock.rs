@@ -1,7 +1,8 @@
 //! The only place that reads the wall clock, and the source of jitter.
 //!
-//! Wall-clock time is for people: status fields (also whether a token has expired), events, the lease's times. Nothing
-//! else may be decided by it; waiting, and the end of a lease, use the monotonic [`tokio::time::Instant`].
+//! Wall-clock time is for people: status fields (also whether a token has expired), events, the lease's times, and until
+//! when a cluster is drained, which people say. Nothing else may be decided by it; waiting, and the end of a lease, use the
+//! monotonic [`tokio::time::Instant`].
 
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ mod confirm;
 mod creating;
 mod custom;
 mod done;
+mod drains;
 mod foreign;
 mod gateways;
 mod link_state;
@@ -39,6 +40,7 @@ use self::{
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
+    clock,
     events::{self, News},
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
@@ -228,6 +230,7 @@ impl Engine {
         loop {
             health.alive.beat();
             health.ready.set(self.is_complete());
+            self.tell_time(clock::now());
             if self.works() && self.left_alone <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
@@ -374,6 +377,7 @@ impl Engine {
             // Without the lease none is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),
+            drain: self.next_drain_end(now),
         };
         timers.next()
     }

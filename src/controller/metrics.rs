@@ -191,6 +191,14 @@ impl Metrics {
             .set(invalid.into());
     }
 
+    /// Whether the cluster of a Link is drained.
+    pub fn link_drained(&self, link: &str, drained: bool) {
+        self.0
+            .link_drained
+            .with_label_values(&[link])
+            .set(drained.into());
+    }
+
     /// How many Services of a Link are in which state.
     pub fn link_counts(&self, link: &str, counts: LinkCounts) {
         let families = &self.0;
@@ -214,6 +222,7 @@ impl Metrics {
         for gauges in [
             &families.link_ready,
             &families.link_invalid,
+            &families.link_drained,
             &families.mirrored,
             &families.federated,
             &families.unhealthy,
@@ -312,6 +321,7 @@ pub(crate) mod tests {
         m.credentials_expire(link, Some(Timestamp::from_second(2_500).unwrap()));
         m.link_ready(link, true);
         m.link_invalid(link, false);
+        m.link_drained(link, true);
         let counts = LinkCounts {
             mirrored: 1,
             federated: 2,

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     apply::{Failure, Written, judge},
+    clock,
     gateway::{Resolution, Resolver, fixed},
     session::service_of,
 };
@@ -204,6 +205,7 @@ pub async fn world(
         links: Some(links),
         networks: Some(networks),
         foreign: BTreeMap::new(),
+        now: clock::now(),
         config,
     };
     let selector = world.config.local_members.as_ref().map(Selector::query);

@@ -3,12 +3,14 @@
 //! It has one of two forms. Linkerd discovers its members, whom annotations name; or, as soon as one of them takes part
 //! through its cluster's gateway, it is made of `EndpointSlices`.
 
+mod drained;
 mod form;
 mod members;
 mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use self::drained::stays;
 use self::{
     form::{Form, form},
     members::{Members, Written},
@@ -35,6 +37,8 @@ enum Part<'a> {
     Unseen,
     /// It has a member.
     Member(&'a Service),
+    /// It has one that takes no part, because the cluster is drained.
+    Drained(&'a Service),
     /// It may have none, whatever it has. What is to be said of its Service.
     Refused(Report),
     /// It has none.
@@ -56,45 +60,24 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
     let name = federated_name(service);
     let actual = world.standing(namespace, &name);
     let own = Claim::Federated(service);
-    let ours = actual.filter(|actual| match world.holder(actual) {
-        Holder::Claim(claim) => claim == own,
-        Holder::Stray => {
-            is_federated(&actual.metadata) || world.first_claim(namespace, &name) == Some(own)
-        }
-        Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign => false,
-    });
+    let ours = actual.filter(|actual| is_ours(world, namespace, service, actual));
     let tokens = tokens(ours, service);
     let local = local_member(world, namespace, service);
-    let mut parts: Parts<'_> = world
-        .active()
-        .map(|(target, entry)| {
-            let part = part(world, (target, entry), namespace, service, local.is_some());
-            let linked = Linked {
-                target,
-                entry,
-                part,
-            };
-            (target.cluster.as_str(), linked)
-        })
-        .collect();
-    let form = form(world, ours, &parts, &tokens, local.is_some());
-    if form == Form::Slices {
-        parts.values_mut().for_each(Linked::needs_gateway);
-    }
+    let (form, parts) = parts(world, (namespace, service), ours, &tokens, local.is_some());
 
     let mut plan = Plan::default();
     let outcome = (|| {
         // Those that may not be members leave at once; who has to be asked whether it has left does so after them.
         let refused = |cluster: &String| {
             let part = parts.get(cluster.as_str());
-            part.is_some_and(|linked| matches!(linked.part, Part::Refused(_)))
+            part.is_some_and(|linked| matches!(linked.part, Part::Refused(_) | Part::Drained(_)))
         };
         let others_first = tokens.iter().any(refused);
         let stays = |cluster: &str, part: &Part<'_>| match part {
             Part::Member(_) => true,
             Part::Unseen => tokens.contains(cluster),
             Part::None => others_first && tokens.contains(cluster),
-            Part::Refused(_) => false,
+            Part::Refused(_) | Part::Drained(_) => false,
         };
         let mut clusters: BTreeSet<&str> = parts
             .iter()
@@ -131,8 +114,48 @@ pub(super) fn plan(world: &World, namespace: &str, service: &str) -> Plan {
         confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
         Ok(Some((name, written)))
     })();
-    report(namespace, service, &parts, &outcome, &mut plan);
+    report(world, (namespace, service), &parts, &outcome, &mut plan);
     plan
+}
+
+/// Whether a Service of the federated Service's name is the one that we keep.
+fn is_ours(world: &World, namespace: &str, service: &str, actual: &Service) -> bool {
+    let own = Claim::Federated(service);
+    match world.holder(actual) {
+        Holder::Claim(claim) => claim == own,
+        Holder::Stray => {
+            let name = actual.metadata.name();
+            is_federated(&actual.metadata) || world.first_claim(namespace, name) == Some(own)
+        }
+        Holder::Theirs(_) | Holder::Unnamed | Holder::Foreign => false,
+    }
+}
+
+/// The form, and what is known of the parts of all clusters. `tokens`: those that the federated Service names.
+fn parts<'a>(
+    world: &'a World,
+    (namespace, service): (&str, &str),
+    actual: Option<&Service>,
+    tokens: &BTreeSet<String>,
+    has_local_member: bool,
+) -> (Form, Parts<'a>) {
+    let parts = world.active().map(|(target, entry)| {
+        let part = part(world, (target, entry), namespace, service, has_local_member);
+        let linked = Linked {
+            target,
+            entry,
+            part,
+        };
+        (target.cluster.as_str(), linked)
+    });
+    let mut parts: Parts<'_> = parts.collect();
+    // Drained clusters count: that one is drained is no reason to change the form.
+    let form = form(world, actual, &parts, tokens, has_local_member);
+    if form == Form::Slices {
+        parts.values_mut().for_each(Linked::needs_gateway);
+    }
+    drained::take_out(world, namespace, has_local_member, tokens, &mut parts);
+    (form, parts)
 }
 
 impl Linked<'_> {
@@ -148,7 +171,7 @@ impl Linked<'_> {
                 Report::Failed(Problem::new(Reason::NoGateway, message))
             }
             Part::Unseen => Report::Unknown,
-            Part::Refused(_) | Part::None => return,
+            Part::Drained(_) | Part::Refused(_) | Part::None => return,
         };
         self.part = Part::Refused(report);
     }
@@ -197,7 +220,9 @@ fn part<'a>(
     Part::Refused(match seen {
         Part::Unseen | Part::Refused(Report::Unknown) => Report::Unknown,
         Part::None => Report::Absent,
-        Part::Member(_) | Part::Refused(_) => Report::Failed(forbidden.problem(namespace, service)),
+        Part::Member(_) | Part::Drained(_) | Part::Refused(_) => {
+            Report::Failed(forbidden.problem(namespace, service))
+        }
     })
 }
 
@@ -293,15 +318,17 @@ fn confirm_leaving(
 
 /// Says of each cluster's Service what became of it.
 fn report(
-    namespace: &str,
-    service: &str,
+    world: &World,
+    (namespace, service): (&str, &str),
     parts: &Parts<'_>,
     outcome: &Result<Option<(String, Written<'_>)>, Problem>,
     plan: &mut Plan,
 ) {
     let mut said = Vec::new();
     for (cluster, linked) in parts {
+        let target = linked.target;
         let report = match (&linked.part, outcome) {
+            (Part::Drained(_), _) => Report::Failed(drained::left(target)),
             (Part::Unseen, _) => Report::Unknown,
             (Part::None, _) | (Part::Member(_), Ok(None)) => Report::Absent,
             (Part::Refused(report), _) => report.clone(),
@@ -320,7 +347,10 @@ fn report(
                     let message = format!("ports differ from those of {namespace}/{local}");
                     Problem::new(Reason::PortConflict, message)
                 });
-                let note = note.or_else(|| service::not_copied(seen));
+                let stays = world
+                    .is_drained(target)
+                    .then(|| drained::stays_as_the_last(target));
+                let note = stays.or(note).or_else(|| service::not_copied(seen));
                 Report::Mirrored {
                     local: local.clone(),
                     note,

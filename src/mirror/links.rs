@@ -75,6 +75,8 @@ pub struct Links {
     clusters: BTreeMap<String, Named>,
     /// Names of the Links for which something may stand besides the mirrors of the cluster that they name. Few.
     unsettled: BTreeSet<String>,
+    /// Names of the Links whose cluster is drained, or was. Few.
+    drains: BTreeSet<String>,
 }
 
 /// The Links that name one cluster.
@@ -150,6 +152,15 @@ impl Links {
         targets.any(|target| target.federated_through == FederatedThrough::Gateway)
     }
 
+    /// The Links in charge whose cluster is drained, or was: until when.
+    pub(super) fn drains(&self) -> impl Iterator<Item = (&Target, Timestamp)> {
+        self.drains.iter().filter_map(|link| {
+            let target = self.entries.get(link)?.target.as_ref().ok()?;
+            let (in_charge, _) = self.in_charge(&target.cluster)?;
+            (in_charge.link == target.link).then_some((target, target.drained_until?))
+        })
+    }
+
     /// Whether what stands for this cluster may be a Link's though none is in charge of it: of a Link that cannot be
     /// worked with and named it, or may have; or of one that has turned to another cluster, which was not listed yet.
     pub(super) fn may_keep(&self, cluster: &str) -> bool {
@@ -214,6 +225,9 @@ impl Links {
         if entry.is_unsettled() {
             self.unsettled.insert(link.to_owned());
         }
+        if (entry.target.as_ref()).is_ok_and(|target| target.drained_until.is_some()) {
+            self.drains.insert(link.to_owned());
+        }
         let Some(cluster) = &entry.cluster else {
             return;
         };
@@ -227,6 +241,7 @@ impl Links {
     /// Takes a Link out of where it was filed.
     fn unfile(&mut self, link: &str, cluster: Option<&str>) {
         self.unsettled.remove(link);
+        self.drains.remove(link);
         let Some(cluster) = cluster else { return };
         if let Some(named) = self.clusters.get_mut(cluster) {
             named.valid.retain(|(_, known)| known != link);

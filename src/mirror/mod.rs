@@ -8,6 +8,7 @@
 mod budget;
 mod claims;
 mod dirty;
+pub mod drain;
 mod endpoints;
 mod exclusions;
 pub mod expiry;

@@ -96,6 +96,8 @@ pub enum Reason {
     NamespaceNotAllowed,
     /// The Link does not let its cluster join this federated Service.
     FederationNotAllowed,
+    /// The cluster is drained.
+    Drained,
     /// The local cluster has no `ClusterIP` left.
     NoClusterIp,
     /// The federated Service is made of gateways, and the Link has none.
@@ -116,6 +118,7 @@ impl Reason {
             Self::LimitExceeded => "LimitExceeded",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
             Self::FederationNotAllowed => "FederationNotAllowed",
+            Self::Drained => "Drained",
             Self::NoClusterIp => "NoClusterIP",
             Self::NoGateway => "NoGateway",
         }

@@ -7,6 +7,7 @@
 //!   are, they stay as they are;
 //! - a headless mirror without endpoints keeps its form;
 //! - a cluster that cannot be seen, or whose Link cannot be read, keeps what it has;
+//! - of clusters that are all drained, those stay in a federated Service that have a place;
 //! - what is left of Links that are gone is removed only if we have written it.
 
 mod acts;
@@ -191,6 +192,7 @@ fn link_of(cluster: usize) -> LinkMade {
         allowed: Allowed::All,
         federation: Federation::Any,
         through: FederatedThrough::Discovery,
+        drained: false,
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
 use super::{
+    drain::Drain,
     key::Key,
     limit::{LeftOut, Limits},
     networks::Refused,
@@ -91,7 +92,8 @@ impl Ledger {
         lists.filter(waits).count()
     }
 
-    /// Number of Services that are mirrored, that are members, and that should be either and are not.
+    /// Number of Services that are mirrored, that are members, and that should be either and are not. Those that are not
+    /// because the cluster is drained are as they should be.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Report>| {
             list.values()
@@ -99,9 +101,15 @@ impl Ledger {
                 .count()
         };
         let (mirrored, federated) = (good(&self.mirrors), good(&self.federated));
-        let all = self.mirrors.len() + self.federated.len();
+        let drained = self.federated.values().filter(|report| is_drained(report));
+        let all = self.mirrors.len() + self.federated.len() - drained.count();
         (mirrored, federated, all - mirrored - federated)
     }
+}
+
+/// Whether a Service is left out because the cluster is drained.
+fn is_drained(report: &Report) -> bool {
+    matches!(report, Report::Failed(problem) if problem.reason == Reason::Drained)
 }
 
 /// Whether two reports that differ do so only in the words of a problem.
@@ -149,6 +157,8 @@ pub struct Facts {
     pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
     pub gateway: Option<GatewayFacts>,
+    /// The drain of the target cluster, while there is one.
+    pub drain: Option<Drain>,
 }
 
 /// The end of a Link's token.
@@ -255,7 +265,10 @@ fn entries(
         })
         .collect();
     let all = total <= LISTED;
-    let shown = |report: &Report| all || !matches!(report, Report::Mirrored { note: None, .. });
+    let is_usual = |report: &Report| {
+        matches!(report, Report::Mirrored { note: None, .. }) || is_drained(report)
+    };
+    let shown = |report: &Report| all || !is_usual(report);
     reports
         .iter()
         .filter(|(_, report)| shown(report))

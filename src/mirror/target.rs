@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use thiserror::Error;
 
 use super::{
+    drain::{DrainError, drained_until},
     exclusions::{CopiedError, Exclusions, copied_rules},
     names::{fits, probe_name},
     networks::{NetworkError, networks},
@@ -49,6 +50,8 @@ pub struct Target {
     pub federation: Federation,
     /// How it takes part in them.
     pub federated_through: FederatedThrough,
+    /// Until then it is drained, if that time is still to come.
+    pub drained_until: Option<Timestamp>,
 }
 
 /// A target cluster's gateway.
@@ -134,6 +137,9 @@ pub enum InvalidLink {
     /// An annotation that restricts the cluster is malformed.
     #[error("the annotation {0} is invalid: {1}")]
     Policy(&'static str, PolicyError),
+    /// The end of a drain is no time.
+    #[error("the annotation {name} is invalid: {0}", name = l::DRAINED_UNTIL)]
+    Drain(DrainError),
     /// The networks of gateways are malformed.
     #[error("the annotation {name} is invalid: {0}", name = l::GATEWAY_NETWORKS)]
     Networks(NetworkError),
@@ -188,6 +194,10 @@ impl Target {
             .transpose()
             .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?
             .unwrap_or_default();
+        let drained_until = annotation(l::DRAINED_UNTIL)
+            .map(drained_until)
+            .transpose()
+            .map_err(InvalidLink::Drain)?;
         let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
             .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
         Ok(Self {
@@ -210,6 +220,7 @@ impl Target {
             allowed_namespaces,
             federation,
             federated_through,
+            drained_until,
         })
     }
 

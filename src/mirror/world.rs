@@ -9,6 +9,8 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{
     claims::{Claim, Holder, member_name},
     endpoints::is_ours,
@@ -72,6 +74,8 @@ pub struct World {
     pub networks: Option<ClusterNetworks>,
     /// Slots, by namespace and name, in which a live look found a Service that is not ours.
     pub foreign: BTreeMap<(String, String), String>,
+    /// The time of day, as [`World::advance`] was told last. Drains end by it.
+    pub now: Timestamp,
 }
 
 /// What is known of a target cluster. Complete as of some moment: all of it was listed.
@@ -189,6 +193,7 @@ impl World {
             links: Some(Links::default()),
             networks: Some(ClusterNetworks::default()),
             foreign: BTreeMap::new(),
+            now: Timestamp::default(),
         }
     }
 

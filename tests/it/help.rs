@@ -24,6 +24,8 @@ fn the_commands_of_manifests_say_what_they_do() {
         "allow",
         "revoke",
         "rotate",
+        "drain",
+        "undrain",
         "unlink",
         "uninstall",
         "hand-back",

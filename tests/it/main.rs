@@ -15,6 +15,7 @@ mod confined;
 mod corners;
 mod crashes;
 mod credentials;
+mod drain;
 mod examples;
 mod faults;
 mod federated;

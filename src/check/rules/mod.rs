@@ -161,6 +161,7 @@ const RULES: &[Rule] = &[
     rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),
     rule("exported services fit the Service range", "", Warning, services::service_range),
+    rule("clusters that are drained have left federated services", "", Warning, services::drains).retried(),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
     rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),

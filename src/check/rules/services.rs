@@ -16,6 +16,7 @@ use crate::{
     },
     mirror::{
         Reason,
+        drain::DRAINED,
         status::{ALL_REFUSED, GATEWAY_REFUSED},
     },
 };
@@ -71,6 +72,30 @@ pub(super) fn gateway_addresses(facts: &Facts) -> Verdict {
     }
     none_left.append(&mut some_left);
     Verdict::of(none_left)
+}
+
+pub(super) fn drains(facts: &Facts) -> Verdict {
+    let (mut problems, mut drained) = (Vec::new(), Vec::new());
+    for link in facts.links() {
+        let Some((reason, message)) = link.trouble(DRAINED) else {
+            continue;
+        };
+        let cluster = link.cluster();
+        if reason == DRAINED {
+            drained.push(format!("{cluster}: drained {message}"));
+        } else {
+            problems.push(format!(
+                "{cluster}: drained {message}\n`linkerd-mc status --services --cluster-name {cluster}` shows them"
+            ));
+        }
+    }
+    if problems.is_empty() && drained.is_empty() {
+        Verdict::Skip
+    } else if problems.is_empty() {
+        Verdict::PassWith(drained)
+    } else {
+        Verdict::Fail(problems)
+    }
 }
 
 pub(super) fn gateways(facts: &Facts) -> Verdict {
@@ -242,11 +267,15 @@ pub(super) fn service_range(facts: &Facts) -> Verdict {
     }
 }
 
-/// Services that should be mirrored or federated and are not: why, in one word and in one sentence.
+/// Services that should be mirrored or federated and are not: why, in one word and in one sentence. Those of drained
+/// clusters should not.
 fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     let lists = [&status.mirror_services, &status.federated_services];
     lists.into_iter().flatten().filter_map(|service| {
         let condition = service.conditions.first().filter(|c| c.status != "True")?;
+        if condition.reason == Reason::Drained.as_str() {
+            return None;
+        }
         Some((
             condition.reason.as_str(),
             sentence(service, &condition.reason, &condition.message),

@@ -80,6 +80,9 @@ fn link(cluster: &str) -> LinkFacts {
                 "conditions": [{
                     "type": "Ready", "status": "True", "reason": "Ready", "message": "",
                     "lastTransitionTime": NOW,
+                }, {
+                    "type": "Drained", "status": "True", "reason": "Drained", "message": "until then",
+                    "lastTransitionTime": NOW,
                 }],
                 "gateway": {"alive": true},
                 "unhealthy": 0,
@@ -371,6 +374,9 @@ const CASES: &[(&str, Change, Level, &str)] = &[
     ("exported services fit the Service range", |f| crowd(f, 4, Ok(Some(range()))), Level::Success, ""),
     ("exported services fit the Service range", |f| crowd(f, 5, Ok(Some(range()))), Level::Warning, "4 ClusterIPs are left of the Service range 10.96.0.0/29, and up to 5 Services wait to be mirrored (5 of east); one more ServiceCIDR gives more"),
     ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "ClusterIPsExhausted", "status": "True", "reason": "x", "message": "Services that wait for a ClusterIP: 5", "lastTransitionTime": NOW}]})), Level::Warning, "east: Services that wait for a ClusterIP: 5"),
+    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &json!({"type": "Mirrored", "status": "False", "reason": "Drained", "message": "", "lastTransitionTime": NOW}))]})), Level::Success, ""),
+    ("clusters that are drained have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "Drained", "message": "until then", "lastTransitionTime": NOW}]})), Level::Success, ""),
+    ("clusters that are drained have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "LastMember", "message": "until then; 1 more", "lastTransitionTime": NOW}]})), Level::Warning, "east: drained until then; 1 more\n`linkerd-mc status --services --cluster-name east` shows them"),
     ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Level::Warning, "east: shop/web: ports differ"),
     ("multicluster extension proxies are healthy", |f| f.pods = no(), Level::Warning, "cannot list pods: refused"),
     ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Level::Warning, "no pod of the extension has a proxy"),

@@ -60,6 +60,9 @@ fn facts(edge: &Edge) -> Vec<String> {
             (None, _) => "gateway unknown".to_owned(),
         });
     }
+    if link.drained.is_some() {
+        facts.push("drained".to_owned());
+    }
     for (count, what) in [
         (link.mirrored, "mirrored"),
         (link.federated, "federated"),

@@ -174,7 +174,13 @@ struct Word<'a> {
 }
 
 impl Word<'_> {
+    /// Whether the cluster takes no part because somebody wants it so.
+    fn is_drained(&self) -> bool {
+        self.condition.reason == mirror::Reason::Drained.as_str()
+    }
+
     fn row(self) -> ServiceRow {
+        let is_drained = self.is_drained();
         let ServiceCondition {
             status,
             reason,
@@ -183,7 +189,7 @@ impl Word<'_> {
         } = self.condition;
         ServiceRow {
             from: vec![self.from],
-            healthy: Some(status == "True"),
+            healthy: Some(status == "True" || is_drained),
             reason: Some(reason.clone()),
             message: Some(message.clone()).filter(|message| !message.is_empty()),
             ..ServiceRow::default()
@@ -205,7 +211,7 @@ fn said(links: &[LinkFacts]) -> BTreeMap<(String, String), Word<'_>> {
         let place = (remote.namespace.clone(), local);
         let complained = said
             .get(&place)
-            .is_some_and(|word| word.condition.status != "True");
+            .is_some_and(|word| word.condition.status != "True" && !word.is_drained());
         if !complained {
             said.insert(place, word);
         }
@@ -331,6 +337,41 @@ mod tests {
         web-east gateway web@east 1/2 true -
         web-federated federated web@(local),web@east,web@west - false headless
         ");
+    }
+
+    #[test]
+    fn member_of_a_drained_cluster_is_no_complaint() {
+        let drained = json!({"federatedServices": [{
+            "controllerName": "linkerd.io/service-mirror",
+            "remoteRef": {"name": "web", "namespace": "shop"},
+            "conditions": [{
+                "type": "Mirrored", "status": "False", "reason": "Drained", "message": "until then",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }]});
+        let complains = json!({"federatedServices": [status("web", "False", "headless")]});
+        let federated = service(
+            "web-federated",
+            &json!({}),
+            &json!({labels::REMOTE_DISCOVERY: "web@west"}),
+            "10.0.0.4",
+        );
+        let none = Endpoints::default();
+        for (west, mirrors, expected) in [
+            (
+                &json!({}),
+                &[federated.clone()][..],
+                Some((Some(true), "Drained")),
+            ),
+            (&complains, &[federated], Some((Some(false), "Because"))),
+            (&json!({}), &[], None),
+        ] {
+            let links = [link("east", &drained), link("west", west)];
+            let rows = rows("here", &links, mirrors, &none, None);
+            let row = rows.first();
+            let row = row.map(|row| (row.healthy, row.reason.as_deref().unwrap_or_default()));
+            assert_eq!(row, expected);
+        }
     }
 
     #[test]

@@ -122,7 +122,10 @@ pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
         // The wide table has a column for it.
         let message = edge.link.message.as_deref().filter(|_| !shape.wide);
         let credentials = edge.link.credentials_problems.iter().flatten().next();
+        let drained = edge.link.drained.as_ref();
+        let drained = drained.map(|until| format!("drained {until}"));
         let said = message.into_iter().chain(credentials.map(String::as_str));
+        let said = said.chain(drained.as_deref());
         notes.extend(said.map(|said| {
             if shape.fleet {
                 format!("{} → {}: {said}", edge.source, edge.target)

@@ -242,6 +242,9 @@ impl Engine {
             let Report::Failed(problem) = &said.report else {
                 continue;
             };
+            if problem.reason == Reason::Drained {
+                continue; // somebody wants it so
+            }
             let remote = &said.remote;
             let service = entry
                 .remote

@@ -20,7 +20,7 @@ use crate::{
         clock,
         metrics::{Kind, LinkCounts, Outcome, Verb},
     },
-    mirror::{expiry, status::status},
+    mirror::{drain::until, expiry, status::status},
 };
 
 impl LinkState {
@@ -65,6 +65,15 @@ impl Engine {
             if let Some(gateway) = &mut state.facts.gateway {
                 gateway.refused = self.world.refused(name);
             }
+            let drain = self.world.drain_of(name);
+            match (&state.facts.drain, &drain) {
+                (None, Some(drain)) => {
+                    tracing::info!(link = name, "drained {}", until(drain.until));
+                }
+                (Some(_), None) => tracing::info!(link = name, "drained no more"),
+                _ => {}
+            }
+            state.facts.drain = drain;
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
             let wall = clock::now();
             state.look(wall);
@@ -84,6 +93,7 @@ impl Engine {
             self.metrics.link_ready(name, ready);
             self.metrics
                 .link_invalid(name, state.facts.invalid.is_some());
+            self.metrics.link_drained(name, state.facts.drain.is_some());
             let mut before = last.clone();
             if sent == before {
                 if !state.status.is_sent_again(&state.link, now) {

@@ -21,6 +21,8 @@ pub(super) struct Timers {
     pub(super) status: Option<Instant>,
     /// When the next name that belongs to somebody else is to be looked up, if a lookup may begin.
     pub(super) lookup: Option<Instant>,
+    /// When the next drain of a target cluster ends.
+    pub(super) drain: Option<Instant>,
 }
 
 impl Timers {
@@ -30,7 +32,8 @@ impl Timers {
             return self.latest;
         }
         let key = self.key.filter(|_| self.free_slot);
-        let due = [key, self.status, self.lookup].into_iter().flatten().min();
+        let due = [key, self.status, self.lookup, self.drain];
+        let due = due.into_iter().flatten().min();
         due.map_or(self.latest, |due| due.max(self.throttled))
             .min(self.latest)
             .max(self.now)
@@ -58,11 +61,13 @@ mod tests {
             key: None,
             status: None,
             lookup: None,
+            drain: None,
         };
         let overdue = Timers {
             key: Some(past),
             status: Some(past),
             lookup: Some(past),
+            drain: Some(past),
             ..idle
         };
         let cases = [
@@ -120,6 +125,14 @@ mod tests {
                     ..idle
                 },
                 at(1),
+            ),
+            (
+                "a drain that ends",
+                Timers {
+                    drain: Some(at(4)),
+                    ..idle
+                },
+                at(4),
             ),
             (
                 "nothing before the latest",

@@ -30,6 +30,7 @@ pub(super) struct Families {
     pub(super) credentials_expiry: GaugeVec,
     pub(super) link_ready: IntGaugeVec,
     pub(super) link_invalid: IntGaugeVec,
+    pub(super) link_drained: IntGaugeVec,
     pub(super) mirrored: IntGaugeVec,
     pub(super) federated: IntGaugeVec,
     pub(super) unhealthy: IntGaugeVec,
@@ -181,6 +182,12 @@ impl Families {
                 &r,
                 "linkerd_mc_link_invalid",
                 "1 if the Link cannot be worked with: what it made stays as it is",
+                link,
+            ),
+            link_drained: gauges(
+                &r,
+                "linkerd_mc_link_drained",
+                "1 while the Link's cluster is drained: it leaves federated Services that have another member",
                 link,
             ),
             mirrored: gauges(

@@ -48,7 +48,7 @@ pub(super) fn form(
     has_local_member: bool,
 ) -> Form {
     let takes_part = |(cluster, linked): &(&&str, &Linked<'_>)| match linked.part {
-        Part::Member(_) => true,
+        Part::Member(_) | Part::Drained(_) => true,
         Part::Unseen => tokens.contains(**cluster),
         Part::Refused(_) | Part::None => false,
     };

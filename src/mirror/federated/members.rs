@@ -146,19 +146,19 @@ impl<'s> Members<'_, 's> {
         }
     }
 
-    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link. `None`
-    /// if that one cannot be seen.
+    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link, drained or not, so
+    /// that a drain changes nothing but the list of members. `None` if that one cannot be seen.
     fn source(&self, world: &'s World, parts: &Parts<'s>) -> Option<(&'s Service, &'s Exclusions)> {
         if let Some(local) = self.local {
             return Some((local, &world.config.local_exclusions));
         }
-        let members = self
-            .clusters
-            .iter()
-            .filter_map(|cluster| parts.get(cluster));
+        let members = parts.iter().filter(|(cluster, linked)| {
+            self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
+        });
+        let members = members.map(|(_, linked)| linked);
         let oldest = members.min_by_key(|linked| linked.target.age())?;
         match oldest.part {
-            Part::Member(seen) => Some((seen, &oldest.target.exclusions)),
+            Part::Member(seen) | Part::Drained(seen) => Some((seen, &oldest.target.exclusions)),
             _ => None,
         }
     }

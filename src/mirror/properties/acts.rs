@@ -15,7 +15,7 @@ use crate::{
         labels as l,
         link::{Link, LinkObject, LinkStatus},
     },
-    mirror::{FederatedThrough, Federation, Liveness, NamespacePhase},
+    mirror::{FederatedThrough, Federation, Liveness, NamespacePhase, drain::rfc3339},
 };
 
 pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
@@ -25,6 +25,8 @@ const HOSTS: [&str; 3] = ["h", "a", "i"];
 /// A namespace that is protected.
 pub(super) const PROTECTED: &str = "kube-system";
 const NAMESPACES: [&str; 4] = [NS, LINKS, "new", PROTECTED];
+/// When drains end; the worlds begin before.
+pub(super) const DRAINED_UNTIL: i64 = 1_000;
 /// Values of the label `team` of namespaces.
 pub(super) const TEAMS: [&str; 2] = ["a", "b"];
 
@@ -46,6 +48,8 @@ pub(super) enum Act {
     Gateway(usize, Addresses, Liveness),
     /// The usual gateway comes to be in the Service range of the cluster, or not any more.
     Networks(bool),
+    /// Drains end, or the clock is put back to before their end.
+    Clock(bool),
     /// The limit leaves Services out, or some of their slices, or neither any more.
     Limit(usize, Limited),
     /// The watches of a target cluster are refused for a while; then they list.
@@ -150,6 +154,10 @@ pub(super) enum Form {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub(super) struct LinkMade {
     pub(super) cluster: usize,
     pub(super) created: i64,
@@ -160,6 +168,8 @@ pub(super) struct LinkMade {
     pub(super) allowed: Allowed,
     pub(super) federation: Federation,
     pub(super) through: FederatedThrough,
+    /// Until [`DRAINED_UNTIL`].
+    pub(super) drained: bool,
 }
 
 /// Into which namespaces a target cluster may mirror.
@@ -215,6 +225,10 @@ impl LinkMade {
         annotations.insert(l::FEDERATION.to_owned(), federation);
         let through = self.through.as_str().to_owned();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
+        if self.drained {
+            let until = rfc3339(at(DRAINED_UNTIL));
+            annotations.insert(l::DRAINED_UNTIL.to_owned(), until);
+        }
         made
     }
 

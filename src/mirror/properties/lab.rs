@@ -16,10 +16,10 @@ use std::{
 };
 
 use super::{
-    super::fixtures::{GATEWAY, LINKS, NS, ip, world},
+    super::fixtures::{GATEWAY, LINKS, NS, at, ip, world},
     acts::{
-        Act, Addresses, CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, PROTECTED, name, namespace,
-        remote_slice,
+        Act, Addresses, CLUSTERS, DRAINED_UNTIL, Form, LINK_NAMES, Limited, LinkMade, PROTECTED,
+        name, namespace, remote_slice,
     },
     cluster::{Cluster, Id},
 };
@@ -177,6 +177,11 @@ impl Lab {
                 };
                 let keys = self.world.change_networks(networks);
                 self.mark(keys);
+            }
+            Act::Clock(ends) => {
+                let now = at(if *ends { DRAINED_UNTIL } else { 0 });
+                let keys = self.world.advance(now).into_values().flatten();
+                self.dirty.extend(keys);
             }
             Act::Limit(link, limited) => self.limit(LINK_NAMES[*link], *limited),
             Act::Refused(link) => self.list_again(LINK_NAMES[*link]),

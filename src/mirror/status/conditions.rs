@@ -11,6 +11,7 @@ use crate::{
     hint::in_brief,
     mirror::{
         Liveness, Reason,
+        drain::DRAINED,
         expiry::{self, Stage},
         networks::refused_message,
         tls::INSECURE_TLS,
@@ -85,6 +86,9 @@ pub(super) fn conditions(
     if let Some(exceeded) = facts.exceeded {
         let message = exceeded_message(exceeded);
         said.push(("LimitExceeded", "True", "LimitExceeded", message));
+    }
+    if let Some(drain) = facts.drain {
+        said.push((DRAINED, "True", drain.reason(), drain.to_string()));
     }
     if without_cluster_ip > 0 {
         let message = format!(

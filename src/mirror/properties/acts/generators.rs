@@ -70,7 +70,7 @@ fn through() -> impl Strategy<Value = FederatedThrough> {
     ]
 }
 
-/// `good`: the share of Links that can be read, and of those with a gateway.
+/// `good`: the share of Links that can be read, and of those with a gateway. Where all are good, none is drained.
 fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
         0..CLUSTERS.len(),
@@ -79,7 +79,12 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
         prop::bool::weighted(good),
         prop::bool::weighted(0.6),
         prop::bool::weighted(0.7),
-        (allowed(), federation(), through()),
+        (
+            allowed(),
+            federation(),
+            through(),
+            prop::bool::weighted((1.0 - good) * 2.0),
+        ),
     )
         .prop_map(
             |(cluster, created, (valid, broken), gateway, probe, headless, policy)| LinkMade {
@@ -92,6 +97,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
                 allowed: policy.0,
                 federation: policy.1,
                 through: policy.2,
+                drained: policy.3,
             },
         )
 }
@@ -177,6 +183,7 @@ fn news() -> impl Strategy<Value = Act> {
         2 => (0..LINK_NAMES.len(), limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => (0..LINK_NAMES.len()).prop_map(Act::Refused),
         1 => any::<bool>().prop_map(Act::Networks),
+        2 => any::<bool>().prop_map(Act::Clock),
     ]
 }
 
@@ -244,6 +251,7 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
                 allowed: Allowed::All,
                 federation: Federation::Any,
                 through,
+                drained: false,
             };
             Act::Link(link, Some(made))
         })

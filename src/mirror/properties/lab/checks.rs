@@ -44,6 +44,9 @@ impl Lab {
             if !self.may_join(cluster, namespace, service) {
                 continue; // whatever is known of the cluster
             }
+            if self.may_be_drained(cluster, namespace, service) {
+                continue; // likewise
+            }
             // A Service that is made of gateways has no place for one without.
             let is_flat =
                 after.is_some_and(|after| after.annotations.contains_key(l::REMOTE_DISCOVERY));

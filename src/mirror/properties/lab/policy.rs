@@ -3,8 +3,8 @@
 
 use super::{
     super::{
-        super::fixtures::{LINKS, NS},
-        acts::{Allowed, PROTECTED, TEAMS},
+        super::fixtures::{LINKS, NS, at},
+        acts::{Allowed, CLUSTERS, DRAINED_UNTIL, PROTECTED, TEAMS},
     },
     Lab,
 };
@@ -13,6 +13,7 @@ use crate::{
     mirror::{
         Federation, Owner,
         claims::{Claim, Holder},
+        member,
         metadata::remote_members,
         owner,
     },
@@ -24,6 +25,13 @@ const TEAM: &str = "team";
 /// Whether nothing but probe Services may stand in a namespace.
 pub(super) fn is_protected(namespace: &str) -> bool {
     namespace == LINKS || namespace == PROTECTED
+}
+
+/// Whether a Service is of a kind that can be a member.
+fn can_be_member(service: &Service) -> bool {
+    let spec = &service.spec;
+    let external = spec.type_.as_deref() == Some("ExternalName");
+    !service.is_headless() && !spec.ports.is_empty() && !external
 }
 
 impl Lab {
@@ -51,24 +59,44 @@ impl Lab {
         allows && !is_protected(namespace)
     }
 
+    fn has_local_member(&self, namespace: &str, service: &str) -> bool {
+        let members = self.world.members.as_ref();
+        let local = members.and_then(|members| members.get(namespace, service));
+        local.is_some_and(|local| can_be_member(local))
+    }
+
     /// Whether it may join this federated Service.
     pub(super) fn may_join(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let Some((target, _)) = self.world.link(cluster) else {
             return true;
         };
-        let members = self.world.members.as_ref();
-        let local = members.and_then(|members| members.get(namespace, service));
-        let is_local = |local: &Service| {
-            let spec = &local.spec;
-            let external = spec.type_.as_deref() == Some("ExternalName");
-            !local.is_headless() && !spec.ports.is_empty() && !external
-        };
         let joins = match self.links[&target.link].made.federation {
             Federation::Any => true,
-            Federation::LocalMembers => local.is_some_and(|local| is_local(local)),
+            Federation::LocalMembers => self.has_local_member(namespace, service),
             Federation::None => false,
         };
         joins && self.may_mirror(cluster, namespace)
+    }
+
+    /// Whether a target cluster is drained, and may leave a federated Service without being asked: somebody else takes
+    /// part.
+    pub(super) fn may_be_drained(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let is_drained = |cluster: &str| {
+            let before_its_end = self.world.now < at(DRAINED_UNTIL);
+            let link = self.world.link(cluster);
+            link.is_some_and(|(target, _)| self.links[&target.link].made.drained && before_its_end)
+        };
+        let takes_part = |other: &str| {
+            let seen = self.world.link(other).and_then(|(target, entry)| {
+                let seen = entry.remote.as_ref()?.service(namespace, service)?;
+                member(target, seen).then_some(seen)
+            });
+            let may = !is_drained(other) && self.may_join(other, namespace, service);
+            may && seen.is_some_and(|seen| can_be_member(seen))
+        };
+        is_drained(cluster)
+            && (self.has_local_member(namespace, service)
+                || CLUSTERS.iter().any(|other| takes_part(other)))
     }
 
     /// A Service is created.

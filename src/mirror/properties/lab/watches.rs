@@ -159,6 +159,7 @@ impl Lab {
     pub(super) fn fresh_world(&self) -> World {
         let mut fresh = world();
         fresh.config = self.world.config.clone();
+        fresh.now = self.world.now;
         fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
         fresh.networks.clone_from(&self.world.networks);
         for service in self.cluster.services.values() {

@@ -1,0 +1,92 @@
+//! Drained clusters leave federated Services, as far as somebody else is seen to be a member.
+//!
+//! A drain moves requests elsewhere. Where there is no elsewhere it moves nothing: the last member stays, and with it the
+//! Service and its ClusterIP. Of clusters that are all drained those stay that have a place, and if none has, all come.
+
+use std::collections::BTreeSet;
+
+use super::{Part, Parts, is_ours, local_member, parts, tokens};
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        claims::member_name,
+        drain,
+        plan::{Problem, Reason, Report},
+        target::Target,
+        world::World,
+    },
+};
+
+/// Takes those out that are drained and are not needed. They leave at once: that they are drained is no old news, and a
+/// cluster that is worked on may not answer.
+pub(super) fn take_out(
+    world: &World,
+    namespace: &str,
+    has_local_member: bool,
+    tokens: &BTreeSet<String>,
+    parts: &mut Parts<'_>,
+) {
+    if !parts.values().any(|linked| world.is_drained(linked.target)) {
+        return;
+    }
+    let others_take_part = has_local_member
+        || parts
+            .values()
+            .any(|linked| matches!(linked.part, Part::Member(_)) && !world.is_drained(linked.target));
+    let keeps_a_place = |cluster: &String| match parts.get(cluster.as_str()) {
+        Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),
+        None => world.may_keep(cluster) && !world.protects(namespace),
+    };
+    let any_has_a_place = tokens.iter().any(keeps_a_place);
+    for (cluster, linked) in parts {
+        let (target, part) = (linked.target, &mut linked.part);
+        if !world.is_drained(target) {
+            continue;
+        }
+        let has_place = tokens.contains(*cluster);
+        match part {
+            Part::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
+                *part = Part::Drained(seen);
+            }
+            Part::Unseen if others_take_part && has_place => {
+                *part = Part::Refused(Report::Failed(left(target)));
+            }
+            Part::None if others_take_part => *part = Part::Refused(Report::Absent),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a drained cluster stays in a federated Service; `None` if that does not name it.
+pub(in crate::mirror) fn stays(world: &World, actual: &Service, cluster: &str) -> Option<bool> {
+    let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
+    let service = member_name(name)?;
+    let tokens = tokens(Some(actual), service);
+    if !tokens.contains(cluster) || !is_ours(world, namespace, service, actual) {
+        return None;
+    }
+    let local = local_member(world, namespace, service);
+    let of = (namespace, service);
+    let (_, parts) = parts(world, of, Some(actual), &tokens, local.is_some());
+    let linked = parts.get(cluster)?;
+    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
+}
+
+/// What is said of a member whose cluster is drained.
+pub(super) fn left(target: &Target) -> Problem {
+    Problem::new(Reason::Drained, until(target))
+}
+
+/// What is said of one that stays.
+pub(super) fn stays_as_the_last(target: &Target) -> Problem {
+    let message = format!(
+        "{}, and stays as long as no other member is seen",
+        until(target)
+    );
+    Problem::new(Reason::Drained, message)
+}
+
+fn until(target: &Target) -> String {
+    let until = target.drained_until.map(drain::until).unwrap_or_default();
+    format!("the cluster is drained {until}")
+}
