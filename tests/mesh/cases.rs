@@ -2,6 +2,7 @@
 
 mod controller;
 mod definition;
+mod drain;
 mod export;
 mod form;
 mod gateway;
@@ -67,6 +68,7 @@ const CASES: &[(&str, Case)] = &[
     ("federated form switched 10 times", |rig| {
         Box::pin(form::switched(rig))
     }),
+    ("drain and undrain", |rig| Box::pin(drain::under_load(rig))),
     ("the Link loses its gateway, and gets it back", |rig| {
         Box::pin(modes::gateway_lost(rig))
     }),

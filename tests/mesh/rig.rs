@@ -128,7 +128,9 @@ impl Rig {
         self.gateway.proxy_ready().await?;
         self.west.install().await?;
         self.controller.restart().await?;
-        self.link().await
+        self.link().await?;
+        let undrain = ["undrain", "--cluster-name=east", "--wait=0s"];
+        self.west.linkerd_mc(&undrain).map(|_| ())
     }
 
     /// Starts another Pod of `east`, which is not among [`Self::east_pods`] yet.
