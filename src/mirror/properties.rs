@@ -20,8 +20,8 @@ use crate::mirror::{FederatedThrough, Federation};
 
 use self::{
     acts::{
-        Act, Allowed, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, history,
-        limited, plain_history,
+        Act, Allowed, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, drains,
+        history, limited, plain_history,
     },
     lab::{Dice, Lab},
 };
@@ -71,6 +71,16 @@ proptest! {
 
     #[test]
     fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
+        let mut lab = live(&acts, seed, 0);
+        lab.drain();
+        lab.is_settled();
+    }
+
+    #[test]
+    fn whoever_is_drained_and_comes_back_the_keys_that_are_marked_are_enough(
+        acts in drains(14),
+        seed: u64,
+    ) {
         let mut lab = live(&acts, seed, 0);
         lab.drain();
         lab.is_settled();

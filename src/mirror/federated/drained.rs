@@ -30,9 +30,9 @@ pub(super) fn take_out(
         return;
     }
     let others_take_part = has_local_member
-        || parts
-            .values()
-            .any(|linked| matches!(linked.part, Part::Member(_)) && !world.is_drained(linked.target));
+        || parts.values().any(|linked| {
+            matches!(linked.part, Part::Member(_)) && !world.is_drained(linked.target)
+        });
     let keeps_a_place = |cluster: &String| match parts.get(cluster.as_str()) {
         Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),
         None => world.may_keep(cluster) && !world.protects(namespace),

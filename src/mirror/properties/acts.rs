@@ -7,7 +7,7 @@ mod generators;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub(super) use self::generators::{crowd, history, limited, plain_history};
+pub(super) use self::generators::{crowd, drains, history, limited, plain_history};
 use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{

@@ -353,6 +353,31 @@ fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
 }
 
 #[test]
+fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
+    let mut world = two(By::Gateway, By::Discovery).worked_on(&key());
+    world.now = at(0);
+    let drained = world.clone().with_news("east", |entry| {
+        entry.target.as_mut().unwrap().drained_until = Some(at(60));
+    });
+    let writes = plan(&drained, &key()).writes;
+    assert_eq!(
+        said(&writes),
+        [
+            "delete EndpointSlice ns/web-federated-east-ipv4",
+            "patch Service ns/web-federated"
+        ]
+    );
+    let annotations = &body(&writes, "web-federated")["metadata"]["annotations"];
+    assert_eq!(annotations[l::MEMBERS], "web@west");
+    // Where nobody else is left that requests could go to, it stays.
+    let alone = two(By::Gateway, By::DiscoveryOnly).worked_on(&key());
+    let last = alone.with_news("east", |entry| {
+        entry.target.as_mut().unwrap().drained_until = Some(at(60));
+    });
+    assert_eq!(plan(&last, &key()).writes, []);
+}
+
+#[test]
 fn a_service_that_goes_takes_its_slices_along() {
     let mut world = two(By::Gateway, By::Gateway).worked_on(&key());
     let links = world.links.get_or_insert_default();

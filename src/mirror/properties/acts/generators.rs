@@ -283,3 +283,52 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
         History(acts)
     })
 }
+
+/// Two clusters with members of one federated Service, which are drained and come back.
+pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Value = History> {
+    let linked = |link: usize| {
+        let any = (0i64..3, any::<[bool; 2]>(), through());
+        any.prop_map(move |(created, [gateway, drained], through)| {
+            let made = LinkMade {
+                cluster: link,
+                created,
+                form: Form::Valid,
+                gateway,
+                probe: false,
+                headless: false,
+                allowed: Allowed::All,
+                federation: Federation::Any,
+                through,
+                drained,
+            };
+            Act::Link(link, Some(made))
+        })
+    };
+    let service = (prop::bool::weighted(0.8), 0usize..3).prop_map(|(member, label)| ServiceMade {
+        export: 0,
+        member,
+        form: 0,
+        ports: 0,
+        label,
+    });
+    let joins = |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Act::Remote(cluster, 0, 0, Some(made)))
+    };
+    let act = prop_oneof![
+        4 => (0usize..2).prop_flat_map(linked),
+        1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
+        4 => (0usize..2, prop::option::weighted(0.7, service.clone()))
+            .prop_map(|(cluster, made)| Act::Remote(cluster, 0, 0, made)),
+        2 => prop::option::weighted(0.6, service.clone()).prop_map(|made| Act::Member(0, 0, made)),
+        4 => any::<bool>().prop_map(Act::Clock),
+        1 => (0usize..2, limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
+        1 => Just(Act::Restart),
+    ];
+    let first = (linked(0), linked(1), joins(0), joins(1));
+    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
+        let mut acts = vec![one, two, here, there];
+        acts.extend(more);
+        History(acts)
+    })
+}

@@ -4,14 +4,14 @@
 use super::{
     super::{
         super::fixtures::{LINKS, NS, at},
-        acts::{Allowed, CLUSTERS, DRAINED_UNTIL, PROTECTED, TEAMS},
+        acts::{Allowed, CLUSTERS, DRAINED_UNTIL, LinkMade, PROTECTED, TEAMS},
     },
     Lab,
 };
 use crate::{
     api::{k8s::Service, labels as l, map::Map},
     mirror::{
-        Federation, Owner,
+        FederatedThrough, Federation, Owner,
         claims::{Claim, Holder},
         member,
         metadata::remote_members,
@@ -86,13 +86,30 @@ impl Lab {
             let link = self.world.link(cluster);
             link.is_some_and(|(target, _)| self.links[&target.link].made.drained && before_its_end)
         };
-        let takes_part = |other: &str| {
+        let made = |cluster: &str| {
+            let link = self.world.link(cluster);
+            link.map(|(target, _)| &self.links[&target.link].made)
+        };
+        let has_member = |other: &str| {
             let seen = self.world.link(other).and_then(|(target, entry)| {
                 let seen = entry.remote.as_ref()?.service(namespace, service)?;
                 member(target, seen).then_some(seen)
             });
-            let may = !is_drained(other) && self.may_join(other, namespace, service);
+            let may = self.may_join(other, namespace, service);
             may && seen.is_some_and(|seen| can_be_member(seen))
+        };
+        // Where one member comes through a gateway, all others need one.
+        let is_behind_gateway = |other: &str| {
+            let through =
+                |made: &LinkMade| made.gateway && made.through == FederatedThrough::Gateway;
+            made(other).is_some_and(through) && has_member(other)
+        };
+        let by_gateways = CLUSTERS.iter().any(|other| is_behind_gateway(other));
+        let takes_part = |other: &str| {
+            let has_gateway = made(other).is_some_and(|made| made.gateway);
+            let needs_gateway =
+                by_gateways || made(other).is_some_and(|m| m.through == FederatedThrough::Gateway);
+            !is_drained(other) && has_member(other) && (has_gateway || !needs_gateway)
         };
         is_drained(cluster)
             && (self.has_local_member(namespace, service)
@@ -141,6 +158,7 @@ impl Lab {
                     for (member, cluster) in remote_members(&service.metadata) {
                         let joins = member == own && self.world.link(cluster).is_some();
                         let may = !joins || self.may_join(cluster, namespace, member);
+                        let may = may && !self.may_be_drained(cluster, namespace, member);
                         assert!(may, "{namespace}/{name}: {member}@{cluster}");
                     }
                 }
