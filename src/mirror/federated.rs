@@ -151,8 +151,21 @@ fn parts<'a>(
     let mut parts: Parts<'_> = parts.collect();
     // Drained clusters count: that one is drained is no reason to change the form.
     let form = form(world, actual, &parts, tokens, has_local_member);
-    if form == Form::Slices {
-        parts.values_mut().for_each(Linked::needs_gateway);
+    let was_slices = actual.map(Form::of) == Some(Form::Slices);
+    for (cluster, linked) in &mut parts {
+        let (lacks_gateway, takes_part) =
+            (linked.target.lacks_gateway(), tokens.contains(*cluster));
+        // One that has lost its gateway keeps the endpoints that it has, as mirrors do.
+        let keeps = lacks_gateway && was_slices && takes_part;
+        if (form == Form::Slices || lacks_gateway) && !keeps {
+            linked.needs_gateway();
+        }
+        // It waits for the form in which it can be reached.
+        let through = linked.target.federated_through;
+        let waits = form == Form::Discovery && through == FederatedThrough::Gateway && !takes_part;
+        if waits && matches!(linked.part, Part::Member(_)) {
+            linked.part = Part::Unseen;
+        }
     }
     drained::take_out(world, namespace, has_local_member, tokens, &mut parts);
     (form, parts)
@@ -193,7 +206,7 @@ pub(super) fn has_member(world: &World, namespace: &str, service: &str) -> bool 
     local_member(world, namespace, service).is_some()
         || world.active().any(|link| {
             let part = part(world, link, namespace, service, false);
-            matches!(part, Part::Member(_))
+            matches!(part, Part::Member(_)) && !link.0.lacks_gateway()
         })
 }
 
@@ -205,20 +218,12 @@ fn part<'a>(
     service: &str,
     has_local_member: bool,
 ) -> Part<'a> {
-    let mut linked = Linked {
-        target,
-        entry,
-        part: seen_part(target, entry, namespace, service),
-    };
-    if target.federated_through == FederatedThrough::Gateway {
-        linked.needs_gateway();
-    }
-    let seen = linked.part;
+    let seen = seen_part(target, entry, namespace, service);
     let Some(forbidden) = world.forbids_joining(target, namespace, has_local_member) else {
         return seen;
     };
     Part::Refused(match seen {
-        Part::Unseen | Part::Refused(Report::Unknown) => Report::Unknown,
+        Part::Unseen => Report::Unknown,
         Part::None => Report::Absent,
         Part::Member(_) | Part::Drained(_) | Part::Refused(_) => {
             Report::Failed(forbidden.problem(namespace, service))

@@ -224,6 +224,11 @@ impl Target {
         })
     }
 
+    /// Whether it takes part in federated Services through a gateway that the Link does not have.
+    pub(super) fn lacks_gateway(&self) -> bool {
+        self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
+    }
+
     /// Order of age: the smaller one is the older Link. Linkerd's rule for federated Services; a tie in the
     /// second goes to the name.
     pub fn age(&self) -> (Option<Timestamp>, &str) {

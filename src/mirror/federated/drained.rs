@@ -31,7 +31,9 @@ pub(super) fn take_out(
     }
     let others_take_part = has_local_member
         || parts.values().any(|linked| {
-            matches!(linked.part, Part::Member(_)) && !world.is_drained(linked.target)
+            matches!(linked.part, Part::Member(_))
+                && !world.is_drained(linked.target)
+                && !linked.target.lacks_gateway()
         });
     let keeps_a_place = |cluster: &String| match parts.get(cluster.as_str()) {
         Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),

@@ -27,7 +27,7 @@ impl Form {
     }
 
     /// The form of a Service that stands.
-    fn of(actual: &Service) -> Self {
+    pub(super) fn of(actual: &Service) -> Self {
         let annotations = &actual.metadata.annotations;
         let is_flat = MEMBERS[0].iter().any(|key| annotations.contains_key(key));
         if is_flat {
@@ -52,15 +52,18 @@ pub(super) fn form(
         Part::Unseen => tokens.contains(**cluster),
         Part::Refused(_) | Part::None => false,
     };
-    let members = || parts.iter().filter(takes_part).map(|(_, linked)| linked);
-    let through_gateway =
-        |linked: &Linked<'_>| linked.target.federated_through == FederatedThrough::Gateway;
+    let members = || parts.iter().filter(takes_part);
+    let was = actual.map(Form::of);
+    let was_slices = was == Some(Form::Slices);
+    let through_gateway = |(cluster, linked): (&&str, &Linked<'_>)| {
+        let has_slices = || was_slices && tokens.contains(*cluster);
+        linked.target.federated_through == FederatedThrough::Gateway
+            && (!linked.target.lacks_gateway() || has_slices())
+    };
     // What a Link that cannot be read now says of it is not known.
     let unknown =
         |cluster: &String| !parts.contains_key(cluster.as_str()) && world.may_keep(cluster);
-    let was = actual.map(Form::of);
-    if !members().any(through_gateway) && (was != Some(Form::Slices) || !tokens.iter().any(unknown))
-    {
+    if !members().any(through_gateway) && !(was_slices && tokens.iter().any(unknown)) {
         return Form::Discovery;
     }
     let is_known = |linked: &Linked<'_>| match linked.part {
@@ -70,7 +73,8 @@ pub(super) fn form(
         _ => true,
     };
     let pods_are_known = !has_local_member || world.member_slices.is_some();
-    if was == Some(Form::Discovery) && !(pods_are_known && members().all(is_known)) {
+    let all_are_known = || members().all(|(_, linked)| is_known(linked));
+    if was == Some(Form::Discovery) && !(pods_are_known && all_are_known()) {
         return Form::Discovery;
     }
     Form::Slices

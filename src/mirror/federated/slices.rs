@@ -178,12 +178,15 @@ fn through<'a>(
         entry,
         part,
     } = member;
+    let error = |why: &str| {
+        let message = format!("Failed to get gateway address: {why}");
+        Err(Problem::new(Reason::Error, message))
+    };
     let Some(gateway) = &target.gateway else {
-        return Ok(None);
+        return error("the Link has no gateway");
     };
     let Some(Reach { addresses, refused }) = owner.world.reach(gateway, &entry.gateway) else {
-        let message = "Failed to get gateway address: no address of the gateway is known";
-        return Err(Problem::new(Reason::Error, message));
+        return error("no address of the gateway is known");
     };
     let known = match part {
         Part::Member(service) => is_backed(entry, service),

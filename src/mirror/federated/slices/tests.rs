@@ -353,6 +353,63 @@ fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
 }
 
 #[test]
+fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
+    let world = two(By::Gateway, By::Gateway).worked_on(&key());
+    let lost = |world: &World, cluster| {
+        world.clone().with_news(cluster, |entry| {
+            entry.target.as_mut().unwrap().gateway = None;
+        })
+    };
+    let one = lost(&world, "east");
+    assert_eq!(plan(&one, &key()).writes, []);
+    assert_eq!(
+        as_told(&plan(&one, &key()))[0],
+        "web@east: Error: Failed to get gateway address: the Link has no gateway"
+    );
+    assert_eq!(plan(&lost(&one, "west"), &key()).writes, []);
+    // One that never had a gateway does not join, and turns nobody to slices.
+    let never = two(By::Gateway, By::DiscoveryOnly).with_news("east", |entry| {
+        entry.target.as_mut().unwrap().gateway = None;
+    });
+    assert_eq!(
+        as_told(&plan(&never, &key())),
+        [
+            "web@east: NoGateway: members of other clusters come through gateways, and the Link has none",
+            "web@west: web-federated"
+        ]
+    );
+    let flat = never.worked_on(&key());
+    assert_eq!(
+        standing(&flat)
+            .metadata
+            .annotations
+            .get(l::REMOTE_DISCOVERY),
+        Some("web@west")
+    );
+}
+
+#[test]
+fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
+    // The local member stands by itself, and nobody has looked at its Pods yet.
+    let mut world = two(By::Discovery, By::Discovery)
+        .with_news("east", |entry| entry.remote = None)
+        .with_news("west", |entry| entry.remote = None)
+        .local_member(web())
+        .worked_on(&key());
+    let links = world.links.get_or_insert_default();
+    links.remove("east");
+    links.remove("west");
+    world.member_slices = None;
+    let joins = world.linked(target("east", 1, By::Gateway), &[web()], &[backing("web")]);
+    assert_eq!(plan(&joins, &key()).writes, []);
+    assert_eq!(as_told(&plan(&joins, &key())), ["web@east: unknown"]);
+    let known = joins.pods(pods(1));
+    let writes = said(&plan(&known, &key()).writes);
+    assert_eq!(writes.len(), 3, "{writes:?}");
+    assert_eq!(writes[2], "patch Service ns/web-federated");
+}
+
+#[test]
 fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
     let mut world = two(By::Gateway, By::Discovery).worked_on(&key());
     world.now = at(0);

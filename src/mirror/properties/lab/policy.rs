@@ -116,6 +116,11 @@ impl Lab {
                 || CLUSTERS.iter().any(|other| takes_part(other)))
     }
 
+    fn any_lacks_gateway(&self) -> bool {
+        let mut links = self.links.values().map(|linked| &linked.made);
+        links.any(|made| !made.gateway && made.through == FederatedThrough::Gateway)
+    }
+
     /// A Service is created.
     pub(super) fn may_stand(&self, service: &Service) {
         let metadata = &service.metadata;
@@ -158,7 +163,10 @@ impl Lab {
                     for (member, cluster) in remote_members(&service.metadata) {
                         let joins = member == own && self.world.link(cluster).is_some();
                         let may = !joins || self.may_join(cluster, namespace, member);
-                        let may = may && !self.may_be_drained(cluster, namespace, member);
+                        // Who has lost a gateway keeps its endpoints, and the Service its form: then nobody can
+                        // take part who has none, and a drained cluster stays.
+                        let drained = self.may_be_drained(cluster, namespace, member);
+                        let may = may && (!drained || self.any_lacks_gateway());
                         assert!(may, "{namespace}/{name}: {member}@{cluster}");
                     }
                 }
