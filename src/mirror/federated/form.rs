@@ -63,7 +63,8 @@ pub(super) fn form(
     // What a Link that cannot be read now says of it is not known.
     let unknown =
         |cluster: &String| !parts.contains_key(cluster.as_str()) && world.may_keep(cluster);
-    if !members().any(through_gateway) && !(was_slices && tokens.iter().any(unknown)) {
+    let by_slices = members().any(through_gateway) || was_slices && tokens.iter().any(unknown);
+    if !by_slices {
         return Form::Discovery;
     }
     let is_known = |linked: &Linked<'_>| match linked.part {

@@ -61,7 +61,8 @@ pub(super) fn trespasses(stage: &Stage, since: &Point) -> anyhow::Result<Vec<Str
         "events" | "leases" => true,
         "links" => event.subresource == "status",
         _ if event.namespace == NAMESPACE => event.name.starts_with("probe-"),
-        _ => event.name.contains(&stage.cluster) || event.name.ends_with("-federated"),
+        // The slices of a federated Service begin with its name.
+        _ => event.name.contains(&stage.cluster) || event.name.contains("-federated"),
     };
     let is_here = |event: &AuditEvent| [&*stage.namespace, NAMESPACE].contains(&&*event.namespace);
     let mut here = stage.source.audit_since(since.marks[0])?;

@@ -6,7 +6,7 @@ use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Secret, Service};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use linkerd_mc::api::{labels as l, link::Link};
 use serde_json::{Value, json};
@@ -44,6 +44,7 @@ enum Act {
     ScaleUp,
     Join,
     Leave,
+    TurnToGateway,
     Unlink,
     Adopt,
 }
@@ -143,6 +144,26 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         prepared: &["member@CLUSTER", "member@SECOND", "\"probe-SECOND"],
         done: &["member@CLUSTER"],
         gone: &["SECOND"],
+    },
+    Scenario {
+        name: "federated form",
+        act: Act::TurnToGateway,
+        running: true,
+        keeps: Keeps {
+            services: &["member-federated"],
+            members: &[],
+        },
+        prepared: &[
+            "/remote-discovery\":\"member@CLUSTER\"",
+            "/local-discovery\"",
+            "\"probe-CLUSTER",
+        ],
+        done: &[
+            "/members\":\"member@CLUSTER\"",
+            "\"member-federated-CLUSTER-ipv4\"",
+            "\"member-federated-local-",
+        ],
+        gone: &["/remote-discovery\":\"member@CLUSTER\""],
     },
     Scenario {
         name: "unlink",
@@ -371,6 +392,12 @@ impl Scenario {
                 hosts(far, namespace, "db", &[("db-0", true)]).await;
             }
             Act::Join | Act::Leave => stage.member().await,
+            Act::TurnToGateway => {
+                stage.member().await;
+                for plane in [&stage.source, far] {
+                    crate::objects::endpoints(plane, namespace, "member", 1).await;
+                }
+            }
             Act::Unlink => {
                 export(far, namespace, &web("web", cluster)).await;
                 stateful(far, namespace, "db", cluster).await;
@@ -406,6 +433,14 @@ impl Scenario {
             }
             Act::Join => stage.link(&stage.second()).await,
             Act::Leave => stage.unlink(&stage.second()).await,
+            Act::TurnToGateway => {
+                let through = json!({ l::FEDERATED_THROUGH: "gateway" });
+                let turn = json!({ "metadata": { "annotations": through } });
+                links(&stage.source)
+                    .patch(cluster, &PatchParams::default(), &Patch::Merge(turn))
+                    .await
+                    .unwrap();
+            }
             Act::Unlink => stage.unlink(cluster).await,
         }
     }
