@@ -9,11 +9,12 @@ use serde_json::json;
 pub(super) use self::hosts::{Host, by_host};
 use super::{
     metadata::{Dress, sign},
-    networks::{Refused, refused_message},
+    networks::{Reach, Refused, refused_message},
     plan::{Kind, Object, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
     service::Desired,
+    target::Target,
     wanted::Wanted,
-    world::World,
+    world::{GatewayState, Liveness, World},
 };
 use crate::api::{
     k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
@@ -205,7 +206,41 @@ pub(super) struct Through<'a> {
     pub(super) backed: bool,
 }
 
-impl Through<'_> {
+impl<'a> Through<'a> {
+    /// How the gateway of a Link is reached. `present` are the endpoints that lead to it now: while it is not known whether
+    /// it lives, they stay as ready as they are. `Err` says why none of its addresses is known.
+    pub(super) fn of<'e>(
+        world: &World,
+        target: &'a Target,
+        state: &'a GatewayState,
+        mut present: impl Iterator<Item = &'e Endpoint>,
+        backed: bool,
+    ) -> Result<Self, Problem> {
+        let error = |why: &str| {
+            let message = format!("Failed to get gateway address: {why}");
+            Err(Problem::new(Reason::Error, message))
+        };
+        let Some(gateway) = &target.gateway else {
+            return error("the Link has no gateway");
+        };
+        let Some(Reach { addresses, refused }) = world.reach(gateway, state) else {
+            return error("no address of the gateway is known");
+        };
+        let ready = match state.liveness {
+            Liveness::Alive => true,
+            Liveness::Dead => false,
+            Liveness::Unknown => present.next().is_none_or(Endpoint::is_ready),
+        };
+        Ok(Self {
+            port: gateway.port,
+            identity: &gateway.identity,
+            ready: ready && !addresses.is_empty(),
+            addresses,
+            refused,
+            backed,
+        })
+    }
+
     /// What is wrong where no address is left.
     pub(super) fn problem(&self) -> Option<Problem> {
         self.addresses.is_empty().then(|| {

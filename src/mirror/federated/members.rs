@@ -125,14 +125,10 @@ impl<'s> Members<'_, 's> {
             labels,
             ports,
         };
-        let remote = self.clusters.iter().filter_map(|cluster| {
-            let linked = parts.get(cluster)?;
-            Some(slices::Remote {
-                target: linked.target,
-                entry: linked.entry,
-                part: &linked.part,
-            })
-        });
+        let remote = self
+            .clusters
+            .iter()
+            .filter_map(|cluster| parts.get(cluster));
         let reconcile =
             |writes: &mut Vec<Write>| owner.reconcile(remote, self.local.is_some(), writes);
         if self.form == Form::Slices {

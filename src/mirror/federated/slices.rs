@@ -17,29 +17,21 @@ use super::{
         endpoints::{self, DesiredSlice, SlicePort, Through},
         links::LinkEntry,
         metadata::{Dress, fq_name},
-        networks::Reach,
-        plan::{Problem, Reason, Write},
+        plan::{Problem, Write},
         service::Desired,
         target::Target,
         wanted::Wanted,
-        world::{Liveness, World},
+        world::World,
     },
-    Part,
+    Linked, Part,
 };
 use crate::api::{
-    k8s::{Endpoint, EndpointSlice, Service, ServicePort},
+    k8s::{EndpointSlice, Service, ServicePort},
     labels as l,
 };
 
 /// Endpoints of a slice of local Pods, at most: what Kubernetes' own controller puts into one.
 const ENDPOINTS: usize = 100;
-
-/// A member behind a gateway.
-pub(super) struct Remote<'a> {
-    pub(super) target: &'a Target,
-    pub(super) entry: &'a LinkEntry,
-    pub(super) part: &'a Part<'a>,
-}
 
 /// The Service whose slices these are.
 pub(super) struct Owner<'a> {
@@ -58,7 +50,7 @@ impl Owner<'_> {
     /// The writes that make its slices what they should be. Returns what is wrong with gateways, by cluster.
     pub(super) fn reconcile<'a>(
         &'a self,
-        remote: impl Iterator<Item = Remote<'a>>,
+        remote: impl Iterator<Item = &'a Linked<'a>>,
         has_local_member: bool,
         writes: &mut Vec<Write>,
     ) -> BTreeMap<String, Problem> {
@@ -67,8 +59,8 @@ impl Owner<'_> {
         let mut members = Vec::new();
         for member in remote {
             let cluster = member.target.cluster.as_str();
-            let own: Vec<_> = of_cluster(actual, Some(cluster)).collect();
-            match through(self, &member, &own) {
+            let own: Vec<_> = of_cluster(actual, cluster).collect();
+            match through(self.world, member, &own) {
                 Ok(None) => {
                     kept.insert(Some(cluster));
                 }
@@ -138,12 +130,12 @@ fn cluster_of(slice: &EndpointSlice) -> Option<&str> {
 
 fn of_cluster<'a>(
     slices: &'a [Arc<EndpointSlice>],
-    cluster: Option<&'a str>,
+    cluster: &'a str,
 ) -> impl Iterator<Item = &'a EndpointSlice> {
     slices
         .iter()
         .map(AsRef::as_ref)
-        .filter(move |slice| endpoints::is_ours(slice) && cluster_of(slice) == cluster)
+        .filter(move |slice| endpoints::is_ours(slice) && cluster_of(slice) == Some(cluster))
 }
 
 /// Whether any slice of ours stands for a federated Service.
@@ -169,48 +161,20 @@ pub(super) fn is_backed(entry: &LinkEntry, service: &Service) -> Option<bool> {
 
 /// What stands behind a member. `None`: its slices, or their absence, stay as they are. `own` are its slices.
 fn through<'a>(
-    owner: &Owner<'_>,
-    member: &Remote<'a>,
+    world: &World,
+    linked: &'a Linked<'a>,
     own: &[&EndpointSlice],
 ) -> Result<Option<Through<'a>>, Problem> {
-    let Remote {
-        target,
-        entry,
-        part,
-    } = member;
-    let error = |why: &str| {
-        let message = format!("Failed to get gateway address: {why}");
-        Err(Problem::new(Reason::Error, message))
-    };
-    let Some(gateway) = &target.gateway else {
-        return error("the Link has no gateway");
-    };
-    let Some(Reach { addresses, refused }) = owner.world.reach(gateway, &entry.gateway) else {
-        return error("no address of the gateway is known");
-    };
-    let known = match part {
-        Part::Member(service) => is_backed(entry, service),
+    let known = match linked.part {
+        Part::Member(service) => is_backed(linked.entry, service),
         _ => None,
     };
-    let mut present = own.iter().flat_map(|slice| &slice.endpoints);
-    let backed = match known {
-        Some(backed) => backed,
-        None if own.is_empty() => return Ok(None),
-        None => present.clone().next().is_some(),
-    };
-    let ready = match entry.gateway.liveness {
-        Liveness::Alive => true,
-        Liveness::Dead => false,
-        Liveness::Unknown => present.next().is_none_or(Endpoint::is_ready),
-    };
-    Ok(Some(Through {
-        port: gateway.port,
-        identity: &gateway.identity,
-        ready: ready && !addresses.is_empty(),
-        addresses,
-        refused,
-        backed,
-    }))
+    let present = own.iter().flat_map(|slice| &slice.endpoints);
+    let backed = known.unwrap_or_else(|| present.clone().next().is_some());
+    let state = &linked.entry.gateway;
+    let through = Through::of(world, linked.target, state, present, backed)?;
+    let is_told = known.is_some() || !own.is_empty();
+    Ok(is_told.then_some(through))
 }
 
 /// The slices that show what a slice of the local member shows.

@@ -7,16 +7,15 @@ use super::{
         endpoints::{self, Through},
         export::Mode,
         metadata::{Owner, is_managed, owner},
-        networks::Reach,
         plan::{Problem, Reason, Write},
         service::{self, Desired},
         target::Target,
-        world::{GatewayState, Liveness, Remote, World},
+        world::{GatewayState, Remote, World},
     },
     removal::delete_with_slices,
 };
 use crate::api::{
-    k8s::{Endpoint, EndpointSlice, Service},
+    k8s::{EndpointSlice, Service},
     labels as l,
 };
 
@@ -58,31 +57,10 @@ impl<'a> Context<'a> {
         &self,
         actual: &[Arc<EndpointSlice>],
     ) -> Result<Through<'a>, Problem> {
-        let error = |message: &str| Err(Problem::new(Reason::Error, message));
-        let Some(gateway) = &self.target.gateway else {
-            return error("Failed to get gateway address: the Link has no gateway");
-        };
-        let Some(Reach { addresses, refused }) = self.world.reach(gateway, self.gateway) else {
-            return error("Failed to get gateway address: no address of the gateway is known");
-        };
         let slices = self.remote.slices_of(self.namespace, self.remote_name());
         let backed = endpoints::any_ready(slices);
-        let ready = match self.gateway.liveness {
-            Liveness::Alive => true,
-            Liveness::Dead => false,
-            Liveness::Unknown => {
-                let mut present = actual.iter().flat_map(|slice| &slice.endpoints);
-                present.next().is_none_or(Endpoint::is_ready)
-            }
-        };
-        Ok(Through {
-            port: gateway.port,
-            identity: &gateway.identity,
-            ready: ready && !addresses.is_empty(),
-            addresses,
-            refused,
-            backed,
-        })
+        let present = actual.iter().flat_map(|slice| &slice.endpoints);
+        Through::of(self.world, self.target, self.gateway, present, backed)
     }
 
     /// Whether the remote Service may have slices that are not known.
