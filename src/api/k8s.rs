@@ -13,7 +13,7 @@ use super::{
     map::Map,
     metadata::{Metadata, text_weight},
     null_is_default,
-    wire::{Kept, Wire},
+    wire::{Kept, Subset, Wire},
     word::Word,
 };
 
@@ -211,9 +211,15 @@ pub struct EndpointPort {
     pub app_protocol: Option<Box<str>>,
 }
 
-impl Kept for Service {
+impl Subset for Service {
     type Kind = v1::Service;
+}
 
+impl Subset for EndpointSlice {
+    type Kind = discovery::v1::EndpointSlice;
+}
+
+impl Kept for Service {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -231,8 +237,6 @@ impl Kept for Service {
 }
 
 impl Kept for EndpointSlice {
-    type Kind = discovery::v1::EndpointSlice;
-
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }

@@ -44,6 +44,11 @@ pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
 pub const MEMBERS: &str = "multicluster.linkerd.io/members";
 /// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
 pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
+/// Annotation on a member of a federated Service, and copied from there to the federated Service itself (ours): the clusters
+/// that take its requests first.
+pub const PREFER: &str = "multicluster.linkerd.io/prefer";
+/// Annotation on a federated Service (ours): the preferred clusters that do not take its requests now, and since when.
+pub const FAILED_OVER: &str = "multicluster.linkerd.io/failed-over";
 /// Label of the control plane's copy of the credentials Secret.
 pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 /// Annotation of the control plane's copy of the credentials Secret.

@@ -8,6 +8,8 @@ pub mod link;
 pub mod map;
 pub mod members;
 pub mod metadata;
+pub mod preference;
+pub mod routes;
 pub mod selector;
 pub mod wire;
 pub mod word;

@@ -11,15 +11,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::metadata::Metadata;
 
 /// An object as it is kept: without what nobody reads.
-pub trait Kept: Clone + From<Wire<Self>> {
-    /// The kind that it is a subset of.
-    type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
-
+pub trait Kept: Clone {
     /// Its metadata.
     fn metadata(&self) -> &Metadata;
 
     /// Bytes that it takes in memory, as near as is simple.
     fn weight(&self) -> usize;
+}
+
+/// An object that is kept, and a subset of a kind of Kubernetes' own.
+pub trait Subset: Kept + From<Wire<Self>> {
+    /// That kind.
+    type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
 }
 
 /// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Not kept: what holds it
@@ -48,7 +51,7 @@ impl<T: Kept> From<T> for Wire<T> {
     }
 }
 
-impl<T: Kept> Resource for Wire<T> {
+impl<T: Subset> Resource for Wire<T> {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 

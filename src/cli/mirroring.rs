@@ -1,6 +1,6 @@
 //! What is mirrored, and how: flags that `run-controller` and `plan` share, so that one foretells the other.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::{ArgAction, Args, builder::BoolishValueParser};
 use clap_complete::ArgValueCompleter;
@@ -62,6 +62,15 @@ pub(crate) struct Mirroring {
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     no_local_federation: Option<bool>,
+    /// Heed what members of federated Services prefer, with routes of the Gateway API
+    #[arg(
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
+    )]
+    enable_routes: Option<bool>,
+    /// How long a preferred cluster that was away must have been back before it takes requests again [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    hold_down: Option<Duration>,
     /// Labels of local members that federated Services do not get, such as a,example.com/*
     #[arg(
         long,
@@ -91,6 +100,8 @@ const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
 /// Namespaces that are created for one target cluster, at most, unless told otherwise.
 const MAX_NAMESPACES: u32 = 100;
+/// How long a preferred cluster must have been back, unless told otherwise.
+const HOLD_DOWN: Duration = Duration::from_secs(30);
 /// Members of federated Services, unless told otherwise.
 const MEMBERS: &str = "mirror.linkerd.io/federated=member";
 
@@ -119,6 +130,8 @@ impl Mirroring {
                 .federated_service_selector
                 .or(others.federated_service_selector),
             no_local_federation: self.no_local_federation.or(others.no_local_federation),
+            enable_routes: self.enable_routes.or(others.enable_routes),
+            hold_down: self.hold_down.or(others.hold_down),
             excluded_labels: self.excluded_labels.or(others.excluded_labels),
             excluded_annotations: self.excluded_annotations.or(others.excluded_annotations),
         }
@@ -170,6 +183,10 @@ impl Mirroring {
                 &keys(&self.excluded_labels),
                 &keys(&self.excluded_annotations),
             ),
+            routes: self
+                .enable_routes
+                .unwrap_or_default()
+                .then(|| self.hold_down.unwrap_or(HOLD_DOWN)),
         })
     }
 

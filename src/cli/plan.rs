@@ -203,6 +203,7 @@ fn change(world: &World, write: &Write) -> Change {
                 Object::Namespace { labels, .. } => json!({ "metadata": { "labels": labels } }),
                 Object::Service(service) => json!(service),
                 Object::EndpointSlice(slice) => json!(slice),
+                Object::Route(route) => json!(route),
             };
             flatten(&mut fields, String::new(), &Value::Null, &value);
         }
@@ -213,6 +214,11 @@ fn change(world: &World, write: &Write) -> Change {
                     .flatten()
                     .find_map(|store| store.get(namespace, name))
                     .map(|slice| json!(slice.as_ref())),
+                mirror::Kind::Route(kind) => {
+                    let store = world.routes.get(&kind).and_then(Option::as_ref);
+                    let route = store.and_then(|store| store.get(namespace, name));
+                    route.map(|route| json!(route.as_ref()))
+                }
                 mirror::Kind::Service | mirror::Kind::Namespace => [&world.mirrors, &world.probes]
                     .into_iter()
                     .flatten()

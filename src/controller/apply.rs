@@ -1,6 +1,7 @@
 //! The one place that changes the cluster: executes plans, write by write.
 
 mod answer;
+mod routes;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,9 +24,10 @@ use crate::{
         labels as l,
         map::Map,
         metadata::OwnerReference,
+        routes::Route,
         wire::Wire,
     },
-    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, owner},
+    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, is_managed, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -45,6 +47,8 @@ pub(super) enum Written {
     Slice(Arc<EndpointSlice>),
     /// A namespace that was created, with its labels; with none if somebody else has created it.
     Namespace(String, Map),
+    /// A route, as the API server has it now.
+    Route(Arc<Route>),
     /// An object that is gone.
     Gone(Gone),
 }
@@ -199,6 +203,7 @@ impl Writer {
                     Err(answer) => Err(answer.failure("create mirror endpoints")),
                 }
             }
+            Write::Create(Object::Route(route)) => self.create_route(*route, uids).await.map(Some),
             Write::Patch(patch) => self.patch(patch, uids).await.map(Some),
             Write::Delete {
                 kind,
@@ -219,6 +224,9 @@ impl Writer {
                     Kind::Service | Kind::Namespace => {
                         let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
                         request(api.delete(&name, &parameters)).await.map(|_| ())
+                    }
+                    Kind::Route(kind) => {
+                        routes::delete(client, kind, &(&namespace, &name), &parameters).await
                     }
                 };
                 match answer {
@@ -241,6 +249,29 @@ impl Writer {
                 self.retire(&namespace, &name, &cluster).await?;
                 Ok(None)
             }
+        }
+    }
+
+    async fn create_route(&self, mut route: Route, uids: &Uids) -> Result<Written, Failure> {
+        own(&mut route.metadata.owner_references, uids)?;
+        let (kind, (namespace, name)) = (route.kind, route.metadata.id());
+        let client = || self.client.clone();
+        let status = match routes::create(client(), route).await {
+            Ok(made) => return Ok(Written::Route(Arc::new(made))),
+            Err(Answer::Status(status)) if status.reason == "AlreadyExists" => status,
+            Err(answer) => return Err(answer.failure("create route")),
+        };
+        match routes::get(client(), kind, &(&namespace, &name)).await {
+            Ok(live) if is_managed(&live.metadata) => {
+                let live = Written::Route(Arc::new(live));
+                Err(Failure::Outdated(Some(Box::new(live))))
+            }
+            Ok(_) => Err(Failure::Refused {
+                message: format!("Failed to create route: {}", status.message),
+                wait: None,
+            }),
+            Err(Answer::Status(status)) if status.code == 404 => Err(Failure::Outdated(None)),
+            Err(answer) => Err(answer.failure("get route")),
         }
     }
 
@@ -277,6 +308,10 @@ impl Writer {
                     .await
                     .map(|s| Written::Service(Arc::new(s.into())))
             }
+            Kind::Route(kind) => {
+                let patched = routes::patch(client, kind, &(&namespace, &name), &body).await;
+                patched.map(|route| Written::Route(Arc::new(route)))
+            }
         };
         answer.map_err(|answer| match answer {
             Answer::Status(status) if status.code == 404 => {
@@ -292,6 +327,7 @@ impl Writer {
             answer => answer.failure(match kind {
                 Kind::EndpointSlice => "update mirror endpoints",
                 Kind::Service | Kind::Namespace => "update mirror service",
+                Kind::Route(_) => "update route",
             }),
         })
     }
@@ -376,6 +412,7 @@ fn series(write: &Write) -> (Verb, MetricKind) {
         Kind::Namespace => MetricKind::Namespace,
         Kind::Service => MetricKind::Service,
         Kind::EndpointSlice => MetricKind::EndpointSlice,
+        Kind::Route(_) => MetricKind::Route,
     };
     match write {
         Write::Create(object) => (Verb::Create, kind(object.kind())),

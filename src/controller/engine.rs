@@ -18,6 +18,7 @@ mod links;
 mod local;
 mod problems;
 mod remote;
+mod routes;
 mod status;
 mod wake;
 
@@ -377,7 +378,7 @@ impl Engine {
             // Without the lease none is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),
-            drain: self.next_drain_end(now),
+            turn: self.next_turn(now),
         };
         timers.next()
     }

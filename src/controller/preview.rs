@@ -25,7 +25,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::{Link, LinkObject},
-        wire::{Kept, Wire},
+        wire::{Kept, Subset, Wire},
     },
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
@@ -202,6 +202,7 @@ pub async fn world(
         )),
         members: Some(objects(members)),
         member_slices: None,
+        routes: BTreeMap::new(),
         links: Some(links),
         networks: Some(networks),
         foreign: BTreeMap::new(),
@@ -390,7 +391,7 @@ fn within<T: Kept + Grouped>(
     (objects, left_out)
 }
 
-fn objects<T: Grouped>(items: Vec<Wire<T>>) -> Objects<T> {
+fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Objects<T> {
     let mut objects = Objects::default();
     for item in items {
         objects.put(Arc::new(item.into()));

@@ -342,6 +342,10 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     } else {
         args.push("--no-local-federation".to_owned());
     }
+    if federation.routes {
+        args.push("--enable-routes".to_owned());
+        args.push(format!("--hold-down={}", federation.hold_down));
+    }
     // Also with one replica: a rolling update has two for a while.
     args.push("--leader-elect".to_owned());
     args

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use super::{
-    export::{self, Mode},
+    export::Mode,
     federated, gateway,
     key::Key,
     metadata::{Belonging, Owner, is_managed, member_clusters, owner},
@@ -197,7 +197,7 @@ impl World {
         let mirrors = splits(name).filter_map(|(service, cluster)| {
             let (target, entry) = self.link(cluster)?;
             let seen = entry.remote.as_ref()?.service(namespace, service)?;
-            export::mode(target, seen)?;
+            self.mode(target, seen)?;
             if self.forbids(target, namespace).is_some() {
                 return None;
             }
@@ -239,7 +239,7 @@ impl World {
             .filter(|service| {
                 remote.service(namespace, service).is_some_and(|seen| {
                     seen.is_headless()
-                        && export::mode(target, seen) == Some(Mode::Gateway)
+                        && self.mode(target, seen) == Some(Mode::Gateway)
                         && mirrorable(seen).is_ok()
                 })
             })

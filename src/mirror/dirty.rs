@@ -12,7 +12,7 @@ use super::{
     key::Key,
     limit::LeftOut,
     links::Links,
-    metadata::{Owner, is_managed, owner},
+    metadata::{Owner, is_managed, owner, preferred_clusters},
     names::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name, without_suffix,
     },
@@ -24,6 +24,7 @@ use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
     metadata::Metadata,
+    routes::Route,
 };
 
 impl World {
@@ -35,7 +36,43 @@ impl World {
         if is_managed(&service.metadata) {
             keys.extend(written_for(namespace, name, fq_name(&service.metadata)));
         }
+        keys.extend(self.keys_of_preference(service));
         keys
+    }
+
+    /// Keys that a local Service concerns because a federated Service prefers clusters: those of the mirrors that it has for
+    /// that; and of a mirror the one that may send requests to it. They concern our own writes too.
+    pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = Vec::new();
+        if let Some(member) = member_name(name) {
+            for cluster in preferred_clusters(&service.metadata) {
+                keys.push(Key::mirror(cluster, namespace, member));
+                keys.extend(self.claimants(namespace, &mirror_name(member, cluster)));
+            }
+        }
+        if let Some(Key::Mirror { service, .. }) = own_key(service) {
+            let federated = self.standing(namespace, &federated_name(&service));
+            let prefers = |found: &&Service| found.metadata.annotations.contains_key(l::PREFER);
+            let key = || Key::federated(namespace, &service);
+            keys.extend(federated.filter(prefers).map(|_| key()));
+        }
+        keys
+    }
+
+    /// Keys that a local route concerns: those of the federated Services that it applies to or belongs to, and those of the
+    /// mirrors that it sends requests to.
+    pub fn keys_of_route(&self, route: &Route) -> Vec<Key> {
+        let namespace = route.metadata.namespace();
+        let services = route.services().map(|(name, _)| name).chain(route.group());
+        let federated = services.filter_map(member_name);
+        let mut keys: Vec<Key> = federated
+            .map(|member| Key::federated(namespace, member))
+            .collect();
+        let backends = route.backends();
+        let mirrors = backends.filter_map(|name| self.standing(namespace, name));
+        keys.extend(mirrors.filter_map(own_key));
+        once_each(keys)
     }
 
     /// Keys that a local slice with our labels concerns.
@@ -103,7 +140,7 @@ impl World {
             let namespace = slice.metadata.namespace();
             keys.push(Key::mirror(cluster, namespace, service));
             let federated = federated_name(service);
-            if self.standing(namespace, &federated).is_some() && self.by_slices() {
+            if self.standing(namespace, &federated).is_some() {
                 keys.push(Key::federated(namespace, service));
             }
         }

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, fmt};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::{federated, key::Key, links::Links, selector::short, target::Target, world::World};
+use super::{
+    claims::member_name, federated, key::Key, links::Links, selector::short, target::Target,
+    world::World,
+};
 
 /// Type of the condition of a Link whose cluster is drained.
 pub const DRAINED: &str = "Drained";
@@ -100,26 +103,40 @@ impl World {
         Some(drain)
     }
 
-    /// When the next drain ends.
-    pub fn next_drain_end(&self) -> Option<Timestamp> {
+    /// When the next drain ends, or the next cluster that was away takes requests again.
+    pub fn next_turn(&self) -> Option<Timestamp> {
         let drains = self.links.iter().flat_map(Links::drains);
         let ends = drains.map(|(_, until)| until);
-        ends.filter(|until| *until > self.now).min()
+        let ends = ends.filter(|until| *until > self.now);
+        let services = self.mirrors.iter();
+        ends.chain(services.filter_map(|services| services.next_due(self.now)))
+            .min()
+    }
+
+    /// Takes in the time of day, as far as preferred clusters wait for it. Keys of the federated Services that have one to
+    /// which requests return now.
+    fn returned(&self, before: Timestamp, now: Timestamp) -> Vec<Key> {
+        let services = self.mirrors.iter();
+        let due = services.flat_map(|services| services.due_between(before, now));
+        let names = due.map(|service| (service.metadata.namespace(), service.metadata.name()));
+        let keys = names
+            .filter_map(|(namespace, name)| Some(Key::federated(namespace, member_name(name)?)));
+        keys.collect()
     }
 
     /// Takes in the time of day. Keys that it concerns, by cluster: of those whose drain has ended; and of those that are
-    /// drained again, because the clock was put back.
-    pub fn advance(&mut self, now: Timestamp) -> BTreeMap<String, Vec<Key>> {
+    /// drained again, because the clock was put back. And those of federated Services whose requests return to a cluster.
+    pub fn advance(&mut self, now: Timestamp) -> (BTreeMap<String, Vec<Key>>, Vec<Key>) {
         let before = std::mem::replace(&mut self.now, now);
+        let returned = self.returned(before, now);
         let drains = self.links.iter().flat_map(Links::drains);
         let turned = drains.filter(|(_, until)| (*until > before) != (*until > now));
-        turned
-            .map(|(Target { cluster, .. }, _)| {
-                let mut keys = self.keys_of_cluster(cluster);
-                keys.retain(|key| matches!(key, Key::Federated { .. }));
-                (cluster.clone(), keys)
-            })
-            .collect()
+        let drained = turned.map(|(Target { cluster, .. }, _)| {
+            let mut keys = self.keys_of_cluster(cluster);
+            keys.retain(|key| matches!(key, Key::Federated { .. }));
+            (cluster.clone(), keys)
+        });
+        (drained.collect(), returned)
     }
 }
 

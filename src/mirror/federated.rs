@@ -4,8 +4,11 @@
 //! through its cluster's gateway, it is made of `EndpointSlices`.
 
 mod drained;
+mod failover;
 mod form;
 mod members;
+mod preferred;
+mod routes;
 mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,6 +296,7 @@ fn remove(
 
 /// Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
 fn delete_with_slices(world: &World, actual: &Service, writes: &mut Vec<Write>) {
+    routes::delete(world, actual, writes);
     let slices = world.local_slices(actual.metadata.namespace(), actual.metadata.name());
     endpoints::reconcile(world, Vec::new(), slices, writes);
     writes.push(Write::delete_service(actual));
@@ -355,7 +359,8 @@ fn report(
                 let stays = world
                     .is_drained(target)
                     .then(|| drained::stays_as_the_last(target));
-                let note = stays.or(note).or_else(|| service::not_copied(seen));
+                let note = stays.or(note).or_else(|| written.preference.clone());
+                let note = note.or_else(|| service::not_copied(seen));
                 Report::Mirrored {
                     local: local.clone(),
                     note,

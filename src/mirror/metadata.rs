@@ -10,6 +10,7 @@ use crate::api::{
     labels as l,
     members::{self, MEMBERS},
     metadata::Metadata,
+    preference,
 };
 
 /// Labels and annotations that an object should have.
@@ -111,6 +112,12 @@ pub(super) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str,
 /// The clusters of these members; one may come twice.
 pub(super) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
     remote_members(metadata).map(|(_, cluster)| cluster)
+}
+
+/// The linked clusters that a federated Service prefers.
+pub(super) fn preferred_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
+    let text = metadata.annotations.get(l::PREFER).unwrap_or_default();
+    preference::clusters(text)
 }
 
 /// Whether this controller has written the object before.

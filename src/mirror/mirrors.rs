@@ -10,7 +10,7 @@ use self::removal::{Scope, removal};
 use super::{
     claims::Claim,
     endpoints::{self, DesiredSlice, Through},
-    export::{self, Mode},
+    export::Mode,
     headless,
     links::LinkEntry,
     metadata::is_managed,
@@ -44,7 +44,7 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
             }
         };
     };
-    let exported = exported(target, entry, namespace, service);
+    let exported = exported(world, (target, entry), namespace, service);
     if let Some(forbidden) = world.forbids(target, namespace) {
         // It is for this cluster to decide, so the target cluster is not asked.
         let problem = forbidden.problem(namespace, service);
@@ -119,15 +119,15 @@ pub(super) fn plan(world: &World, cluster: &str, namespace: &str, service: &str)
 
 /// A Service that a target cluster exports, and how; or what is to be said of it.
 fn exported<'a>(
-    target: &Target,
-    entry: &'a LinkEntry,
+    world: &World,
+    (target, entry): (&Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
 ) -> Result<(&'a Remote, &'a Service, Mode), Report> {
     let remote = entry.remote.as_ref().ok_or(Report::Unknown)?;
     match remote.service(namespace, service) {
         Some(seen) => {
-            let mode = export::mode(target, seen).ok_or(Report::Absent)?;
+            let mode = world.mode(target, seen).ok_or(Report::Absent)?;
             Ok((remote, seen, mode))
         }
         None if remote.leaves_out(namespace, service) => Err(Report::Failed(Problem::new(

@@ -10,6 +10,7 @@ use crate::api::{
     labels as l,
     map::Map,
     metadata::Metadata,
+    routes::{Route, RouteKind},
 };
 
 /// What to do for one key.
@@ -102,6 +103,12 @@ pub enum Reason {
     NoClusterIp,
     /// The federated Service is made of gateways, and the Link has none.
     NoGateway,
+    /// The preference of a federated Service cannot be read, or names a cluster that no Link names.
+    InvalidPreference,
+    /// Routes are not written, or the API server has no such kind.
+    NoRoutes,
+    /// Somebody else's route decides where the requests to a federated Service go.
+    RouteConflict,
 }
 
 impl Reason {
@@ -121,6 +128,9 @@ impl Reason {
             Self::Drained => "Drained",
             Self::NoClusterIp => "NoClusterIP",
             Self::NoGateway => "NoGateway",
+            Self::InvalidPreference => "InvalidPreference",
+            Self::NoRoutes => "NoRoutes",
+            Self::RouteConflict => "RouteConflict",
         }
     }
 }
@@ -138,7 +148,7 @@ impl Problem {
 /// The three ways to write, and one to take leave of the original's Endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// POST. An EndpointSlice that names no owner UID gets that of the Service written before it.
+    /// POST. An object that names no owner UID gets that of the Service written before it.
     Create(Object),
     /// JSON merge patch, with the resource version it was computed from.
     Patch(Patch),
@@ -188,6 +198,8 @@ pub enum Kind {
     Service,
     /// `discovery.k8s.io/v1` EndpointSlice.
     EndpointSlice,
+    /// A route.
+    Route(RouteKind),
 }
 
 impl Kind {
@@ -197,6 +209,7 @@ impl Kind {
             Self::Namespace => "Namespace",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
+            Self::Route(route) => route.kind(),
         }
     }
 }
@@ -215,6 +228,8 @@ pub enum Object {
     Service(Box<Service>),
     /// An EndpointSlice.
     EndpointSlice(Box<EndpointSlice>),
+    /// A route.
+    Route(Box<Route>),
 }
 
 impl Object {
@@ -224,6 +239,7 @@ impl Object {
             Self::Namespace { .. } => Kind::Namespace,
             Self::Service(_) => Kind::Service,
             Self::EndpointSlice(_) => Kind::EndpointSlice,
+            Self::Route(route) => Kind::Route(route.kind),
         }
     }
 }
@@ -240,6 +256,7 @@ impl Write {
                     Object::Namespace { name, .. } => ("", name.as_str()),
                     Object::Service(service) => of(&service.metadata),
                     Object::EndpointSlice(slice) => of(&slice.metadata),
+                    Object::Route(route) => of(&route.metadata),
                 };
                 ("create", object.kind().as_str(), namespace, name)
             }
@@ -264,7 +281,7 @@ impl Write {
         Self::delete(Kind::EndpointSlice, &slice.metadata)
     }
 
-    fn delete(kind: Kind, metadata: &Metadata) -> Self {
+    pub(super) fn delete(kind: Kind, metadata: &Metadata) -> Self {
         Self::Delete {
             kind,
             namespace: metadata.namespace().to_owned(),
@@ -307,13 +324,14 @@ impl Plan {
     #[must_use]
     pub fn without_cluster_ips(mut self) -> Self {
         let left: Vec<String> = self.writes.iter().filter_map(gets_address).collect();
+        let belongs = |metadata: &Metadata| {
+            let mut owners = metadata.owner_references.iter();
+            owners
+                .any(|owner| owner.uid.is_empty() && left.iter().any(|name| **name == *owner.name))
+        };
         self.writes.retain(|write| match write {
-            Write::Create(Object::EndpointSlice(slice)) => {
-                let mut owners = slice.metadata.owner_references.iter();
-                !owners.any(|owner| {
-                    owner.uid.is_empty() && left.iter().any(|name| **name == *owner.name)
-                })
-            }
+            Write::Create(Object::EndpointSlice(slice)) => !belongs(&slice.metadata),
+            Write::Create(Object::Route(route)) => !belongs(&route.metadata),
             write => gets_address(write).is_none(),
         });
         self

@@ -21,7 +21,7 @@ use crate::mirror::{FederatedThrough, Federation};
 use self::{
     acts::{
         Act, Allowed, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, drains,
-        history, limited, plain_history,
+        history, limited, plain_history, preferences,
     },
     lab::{Dice, Lab},
 };
@@ -45,7 +45,15 @@ fn config() -> ProptestConfig {
 
 /// Things happen, and the controller gets some of its work done in between.
 fn live(acts: &History, seed: u64, max_namespaces: usize) -> Lab {
-    let mut lab = Lab::new(seed, max_namespaces);
+    lived(Lab::new(seed, max_namespaces), acts)
+}
+
+/// The same, where what members prefer is heeded.
+fn live_preferring(acts: &History, seed: u64) -> Lab {
+    lived(Lab::preferring(seed), acts)
+}
+
+fn lived(mut lab: Lab, acts: &History) -> Lab {
     for act in &acts.0 {
         lab.act(act);
         for _ in 0..lab.dice.below(8) {
@@ -84,6 +92,48 @@ proptest! {
         let mut lab = live(&acts, seed, 0);
         lab.drain();
         lab.is_settled();
+    }
+
+    #[test]
+    fn whoever_is_preferred_the_keys_that_are_marked_are_enough(
+        acts in preferences(14),
+        seed: u64,
+    ) {
+        let mut lab = live_preferring(&acts, seed);
+        lab.drain();
+        lab.is_settled();
+    }
+
+    #[test]
+    fn whoever_is_preferred_after_a_crash_the_end_is_the_same(
+        acts in preferences(14),
+        seed: u64,
+        writes in 0usize..12,
+    ) {
+        let mut lab = live_preferring(&acts, seed);
+        lab.restart();
+        let mut crashed = lab.clone();
+        crashed.ends_after = Some(crashed.writes + writes);
+        lab.drain();
+        crashed.drain();
+        prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
+        crashed.is_settled();
+    }
+
+    #[test]
+    fn no_route_is_left_when_all_links_and_members_are_gone(
+        acts in preferences(14),
+        seed: u64,
+        restarts: bool,
+    ) {
+        let mut lab = live_preferring(&acts, seed);
+        lab.drain();
+        lab.part();
+        if restarts {
+            lab.restart();
+        }
+        lab.drain();
+        prop_assert_eq!(lab.ours(), Vec::<String>::new());
     }
 
     #[test]
@@ -216,6 +266,7 @@ fn exported() -> ServiceMade {
         form: 0,
         ports: 0,
         label: 0,
+        prefers: 0,
     }
 }
 

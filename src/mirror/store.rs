@@ -10,15 +10,19 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::jiff::Timestamp;
+
 use self::by_cluster::{ANY, ByCluster};
 use super::{
     claims::{Holder, labelled},
-    metadata::{Owner, member_clusters, owner},
+    metadata::{Owner, is_managed, member_clusters, owner, preferred_clusters},
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
     metadata::Metadata,
+    preference::FailedOver,
+    routes::Route,
     wire::Kept,
 };
 
@@ -34,6 +38,11 @@ pub trait Grouped: Kept {
 
     /// Target clusters that it stands for, each once, and an empty name if it may have been written for any.
     fn clusters(&self) -> BTreeSet<&str>;
+
+    /// When it has to be looked at again, whatever happens until then.
+    fn due(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 impl Grouped for EndpointSlice {
@@ -68,7 +77,11 @@ impl Grouped for Service {
             Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
                 clusters.insert(own);
             }
-            Owner::Federated => clusters.extend(member_clusters(&self.metadata)),
+            Owner::Federated => {
+                clusters.extend(member_clusters(&self.metadata));
+                // One that takes no part now is not among its members, but may come back.
+                clusters.extend(preferred_clusters(&self.metadata));
+            }
             Owner::Foreign => {}
         }
         // One whose labels somebody changed may have been written for any cluster.
@@ -76,6 +89,26 @@ impl Grouped for Service {
             clusters.insert(ANY);
         }
         clusters
+    }
+
+    fn due(&self) -> Option<Timestamp> {
+        let failed_over = self.metadata.annotations.get(l::FAILED_OVER)?;
+        FailedOver::read(failed_over).next_return()
+    }
+}
+
+impl Grouped for Route {
+    /// The federated Service that it belongs to, of a route of ours.
+    fn group(&self) -> Option<&str> {
+        let ours = is_managed(&self.metadata);
+        let mut owners = self.metadata.owner_references.iter();
+        owners
+            .find(|owner| ours && *owner.kind == *"Service")
+            .map(|owner| &*owner.name)
+    }
+
+    fn clusters(&self) -> BTreeSet<&str> {
+        BTreeSet::new()
     }
 }
 
@@ -85,6 +118,8 @@ pub struct Objects<T> {
     namespaces: BTreeMap<String, Shelf<T>>,
     clusters: ByCluster<T>,
     len: usize,
+    /// Those that are due, by time, namespace and name.
+    due: BTreeSet<(Timestamp, Box<str>, Box<str>)>,
     /// The last objects that were seen to go: UID, and version by then. Some only went out of sight, and come back later.
     gone: VecDeque<(Box<str>, u64)>,
 }
@@ -109,6 +144,7 @@ impl<T> Default for Objects<T> {
             namespaces: BTreeMap::new(),
             clusters: ByCluster::default(),
             len: 0,
+            due: BTreeSet::new(),
             gone: VecDeque::new(),
         }
     }
@@ -173,6 +209,13 @@ impl<T: Grouped> Shelf<T> {
     }
 }
 
+/// Where an object is among those that are due, if it is.
+fn due<T: Grouped>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
+    let metadata = object.metadata();
+    let at = object.due()?;
+    Some((at, metadata.namespace().into(), metadata.name().into()))
+}
+
 /// Where an object of this name is among those that are sorted by name; or where it would be.
 fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
     objects.binary_search_by(|object| object.metadata().name().cmp(name))
@@ -227,6 +270,23 @@ impl<T: Grouped> Objects<T> {
         self.clusters.of(cluster)
     }
 
+    /// Objects that are due after `from`, and at `to` at the latest.
+    pub(super) fn due_between(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl Iterator<Item = &Arc<T>> {
+        let due = self.due.iter().skip_while(move |(at, ..)| *at <= from);
+        let due = due.take_while(move |(at, ..)| *at <= to);
+        due.filter_map(|(_, namespace, name)| self.get(namespace, name))
+    }
+
+    /// When the next one is due after this.
+    pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
+        let mut due = self.due.iter().map(|(at, ..)| *at);
+        due.find(|at| *at > after)
+    }
+
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.namespaces.values().flat_map(|shelf| &shelf.objects)
@@ -253,7 +313,8 @@ impl<T: Grouped> Objects<T> {
             Some(known) if known.uid == new.uid => {
                 known.version() > 0 && known.version() >= new.version()
             }
-            // Nothing is known, or another object that has taken the name.
+            // A later one has taken the name: versions of all objects of a kind can be compared.
+            Some(known) if new.version() > 0 && known.version() > new.version() => true,
             _ => self.is_gone(new),
         };
         if stale {
@@ -274,8 +335,12 @@ impl<T: Grouped> Objects<T> {
         let before = shelf.take(new.name());
         if let Some(before) = &before {
             self.clusters.remove(before);
+            if let Some(due) = due(&**before) {
+                self.due.remove(&due);
+            }
         }
         self.clusters.add(&object);
+        self.due.extend(due(&*object));
         shelf.add(object);
         self.len += usize::from(before.is_none());
         before
@@ -315,6 +380,9 @@ impl<T: Grouped> Objects<T> {
             self.namespaces.remove(namespace);
         }
         self.clusters.remove(&removed);
+        if let Some(due) = due(&*removed) {
+            self.due.remove(&due);
+        }
         Some(removed)
     }
 

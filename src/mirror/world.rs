@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use k8s_openapi::jiff::Timestamp;
@@ -29,6 +30,7 @@ use super::{
 use crate::api::{
     k8s::{EndpointSlice, Service},
     metadata::Metadata,
+    routes::{Route, RouteKind},
 };
 
 /// What the controller was told at its start.
@@ -46,6 +48,9 @@ pub struct Config {
     pub local_members: Option<Selector>,
     /// What is not copied from local members.
     pub local_exclusions: Exclusions,
+    /// How long a preferred cluster must have been back before it takes requests again; `None`: preferences are not heeded,
+    /// and no routes are written.
+    pub routes: Option<Duration>,
 }
 
 /// Everything that is known.
@@ -68,6 +73,9 @@ pub struct World {
     /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
     /// of slices ([`Links::by_slices`]).
     pub member_slices: Option<Objects<EndpointSlice>>,
+    /// Routes by kind: ours, and those of others that apply to federated Services. Without an entry: not known yet; `None`:
+    /// the API server has no such kind.
+    pub routes: BTreeMap<RouteKind, Option<Objects<Route>>>,
     /// Links by name; `None` until listed.
     pub links: Option<Links>,
     /// Networks of this cluster, where no gateway is; `None` until looked up.
@@ -190,6 +198,7 @@ impl World {
             probe_slices: Some(Objects::default()),
             members: Some(Objects::default()),
             member_slices: Some(Objects::default()),
+            routes: BTreeMap::new(),
             links: Some(Links::default()),
             networks: Some(ClusterNetworks::default()),
             foreign: BTreeMap::new(),

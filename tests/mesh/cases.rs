@@ -9,6 +9,7 @@ mod gateway;
 mod migrate;
 mod modes;
 mod outages;
+mod prefer;
 mod reach;
 mod rotate;
 mod soak;
@@ -69,6 +70,12 @@ const CASES: &[(&str, Case)] = &[
         Box::pin(form::switched(rig))
     }),
     ("drain and undrain", |rig| Box::pin(drain::under_load(rig))),
+    ("local Pods preferred, dead and back", |rig| {
+        Box::pin(prefer::local_pods(rig))
+    }),
+    ("another cluster preferred, dead and back", |rig| {
+        Box::pin(prefer::other_cluster(rig))
+    }),
     ("the Link loses its gateway, and gets it back", |rig| {
         Box::pin(modes::gateway_lost(rig))
     }),

@@ -140,6 +140,14 @@ impl Rig {
         start_east_pod(&mut self.east, number).await
     }
 
+    /// Starts another Pod of `west`, which is not among [`Self::west_pods`] yet.
+    pub(crate) async fn start_west_pod(&mut self) -> anyhow::Result<Pod> {
+        let name = format!("web-west-{}", self.next_pod);
+        self.next_pod += 1;
+        let template = PodTemplate::app(NAMESPACE, &name, "web");
+        Pod::start(&mut self.west, template, &[]).await
+    }
+
     /// Starts a Pod of `east` and deletes the oldest one, which is given back: it answers as long as it is kept, as Pods
     /// do that are told to end.
     pub(crate) async fn replace_pod(&mut self) -> anyhow::Result<Pod> {

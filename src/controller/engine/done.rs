@@ -10,7 +10,7 @@ use super::{
     confirm::{Basis, Question, Said},
 };
 use crate::{
-    api::{k8s::Service, link::LinkStatus},
+    api::{k8s::Service, link::LinkStatus, routes::Route},
     controller::{
         apply::{Failure, Writer, Written},
         events::{News, What, is_recorded},
@@ -18,7 +18,8 @@ use crate::{
         trouble::and_untold,
     },
     mirror::{
-        Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner, status::News as Ledgered,
+        Inserted, Key, Kind, Owner, Plan, Problem, Reason, Report, Reported, owner,
+        status::News as Ledgered,
     },
 };
 
@@ -174,8 +175,12 @@ impl Engine {
                     Owner::Probe(_) => &mut world.probes,
                     _ => &mut world.mirrors,
                 };
-                if let Some(store) = store {
-                    store.insert(service);
+                let taken = store.as_mut().map(|store| store.insert(service.clone()));
+                if let Some(Inserted::Taken(before)) = taken {
+                    let states = before.into_iter().chain([service]);
+                    let keys = states.flat_map(|state| self.world.keys_of_preference(&state));
+                    let keys: Vec<Key> = keys.collect();
+                    self.mark_all(queue::LOCAL, keys);
                 }
             }
             Written::Slice(slice) => {
@@ -192,6 +197,22 @@ impl Engine {
                     store.insert(slice);
                 }
             }
+            Written::Route(route) => {
+                let keys = match self.world.routes.get_mut(&route.kind) {
+                    Some(Some(store)) => {
+                        let before = match store.insert(route.clone()) {
+                            Inserted::Stale => return,
+                            Inserted::Taken(before) => before,
+                        };
+                        let states = before.into_iter().chain([route]);
+                        states
+                            .flat_map(|route| self.world.keys_of_route(&route))
+                            .collect()
+                    }
+                    _ => Vec::new(),
+                };
+                self.mark_all(queue::LOCAL, keys);
+            }
             Written::Namespace(name, labels) => {
                 let keys = world.created_namespace(&name, labels);
                 self.mark_all(queue::LOCAL, keys);
@@ -203,6 +224,13 @@ impl Engine {
                             store.as_mut().and_then(|store| gone.forget(store));
                         }
                         None
+                    }
+                    Kind::Route(kind) => {
+                        let store = world.routes.get_mut(&kind).and_then(Option::as_mut);
+                        let gone = store.and_then(|store| gone.forget(store));
+                        let keys = gone.map(|gone: Arc<Route>| self.world.keys_of_route(&gone));
+                        self.mark_all(queue::LOCAL, keys.into_iter().flatten());
+                        return;
                     }
                     Kind::Service | Kind::Namespace => {
                         let probe = world.probes.as_mut().and_then(|store| gone.forget(store));

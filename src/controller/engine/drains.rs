@@ -1,14 +1,19 @@
-//! The time of day, as far as it decides what stands: drains of target clusters end by it.
+//! The time of day, as far as it decides what stands: drains of target clusters end by it, and requests return to clusters
+//! that were away.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Engine;
+use crate::controller::queue;
 
 impl Engine {
-    /// Takes in the time of day. Clusters whose drain has ended take part in federated Services again.
+    /// Takes in the time of day. Clusters whose drain has ended take part in federated Services again, and preferred ones that
+    /// have been back long enough take requests.
     pub(super) fn tell_time(&mut self, now: Timestamp) {
-        for (cluster, keys) in self.world.advance(now) {
+        let (drained, returned) = self.world.advance(now);
+        self.mark_all(queue::LOCAL, returned);
+        for (cluster, keys) in drained {
             let link = self.world.link(&cluster);
             let link = link.map(|(target, _)| target.link.clone());
             if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
@@ -18,9 +23,9 @@ impl Engine {
         }
     }
 
-    /// When the next drain ends.
-    pub(super) fn next_drain_end(&self, now: Instant) -> Option<Instant> {
-        let left = self.world.next_drain_end()?.duration_since(self.world.now);
+    /// When the next drain ends, or the next cluster takes requests again.
+    pub(super) fn next_turn(&self, now: Instant) -> Option<Instant> {
+        let left = self.world.next_turn()?.duration_since(self.world.now);
         now.checked_add(left.unsigned_abs())
     }
 }

@@ -13,12 +13,13 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Engine, link_state::LinkState};
+use super::{Engine, link_state::LinkState, routes::watch_routes};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::LinkObject,
+        routes::{Route, RouteKind},
         wire::Wire,
     },
     controller::{
@@ -40,6 +41,8 @@ pub(in crate::controller) enum Local {
     Slices(Change<EndpointSlice>),
     Probes(Change<Service>),
     ProbeSlices(Change<EndpointSlice>),
+    /// Routes of a kind; `None`: the API server has no such kind.
+    Routes(RouteKind, Option<Change<Route>>),
     Members(Change<Service>),
     MemberSlices(Change<EndpointSlice>),
     Links(Change<LinkObject>),
@@ -123,8 +126,11 @@ pub(in crate::controller) fn watch_local(
                 Local::MemberSlices,
             );
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(selector);
+            let begins = config.routes.is_some();
             tasks.spawn(async move {
-                if needed.wait_for(|needed| *needed).await.is_err() {
+                if begins {
+                    // Whether local members can take requests decides where those go.
+                } else if needed.wait_for(|needed| *needed).await.is_err() {
                     // The engine has ended, which is no failure of this watch.
                     std::future::pending::<()>().await;
                 }
@@ -142,17 +148,25 @@ pub(in crate::controller) fn watch_local(
             });
         }
     }
+    if config.routes.is_some() {
+        watch_routes(client, &start, &mut tasks);
+    }
     tasks
 }
 
 /// What all watches of the local cluster have in common.
-struct Start<'a> {
-    outbox: &'a mpsc::Sender<Local>,
+pub(super) struct Start<'a> {
+    pub(super) outbox: &'a mpsc::Sender<Local>,
     metrics: &'a Metrics,
 }
 
 impl Start<'_> {
-    fn teller<T>(&self, what: &str, kind: Kind, wrap: fn(Change<T>) -> Local) -> Teller<T> {
+    pub(super) fn teller<T>(
+        &self,
+        what: &str,
+        kind: Kind,
+        wrap: fn(Change<T>) -> Local,
+    ) -> Teller<T> {
         Teller {
             outbox: self.outbox.clone(),
             metrics: self.metrics.clone(),
@@ -163,7 +177,7 @@ impl Start<'_> {
     }
 }
 
-struct Teller<T> {
+pub(super) struct Teller<T> {
     outbox: mpsc::Sender<Local>,
     metrics: Metrics,
     kind: Kind,
@@ -309,6 +323,7 @@ impl Engine {
                     keys.extend(members.flat_map(|member| world.keys_of_member(member)));
                 }
             }
+            Local::Routes(kind, change) => keys.extend(self.routes_changed(kind, change)),
             Local::Namespaces(change) => {
                 for (name, namespace) in namespaces(&mut world.namespaces, change) {
                     let Some(concerned) = world.change_namespace(&name, namespace) else {

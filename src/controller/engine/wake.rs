@@ -21,8 +21,8 @@ pub(super) struct Timers {
     pub(super) status: Option<Instant>,
     /// When the next name that belongs to somebody else is to be looked up, if a lookup may begin.
     pub(super) lookup: Option<Instant>,
-    /// When the next drain of a target cluster ends.
-    pub(super) drain: Option<Instant>,
+    /// When the next drain of a target cluster ends, or a preferred cluster takes requests again.
+    pub(super) turn: Option<Instant>,
 }
 
 impl Timers {
@@ -32,7 +32,7 @@ impl Timers {
             return self.latest;
         }
         let key = self.key.filter(|_| self.free_slot);
-        let due = [key, self.status, self.lookup, self.drain];
+        let due = [key, self.status, self.lookup, self.turn];
         let due = due.into_iter().flatten().min();
         due.map_or(self.latest, |due| due.max(self.throttled))
             .min(self.latest)
@@ -61,13 +61,13 @@ mod tests {
             key: None,
             status: None,
             lookup: None,
-            drain: None,
+            turn: None,
         };
         let overdue = Timers {
             key: Some(past),
             status: Some(past),
             lookup: Some(past),
-            drain: Some(past),
+            turn: Some(past),
             ..idle
         };
         let cases = [
@@ -129,7 +129,7 @@ mod tests {
             (
                 "a drain that ends",
                 Timers {
-                    drain: Some(at(4)),
+                    turn: Some(at(4)),
                     ..idle
                 },
                 at(4),

@@ -20,6 +20,8 @@ pub enum Kind {
     Secret,
     /// An Event.
     Event,
+    /// A route of the Gateway API, or one of Linkerd's.
+    Route,
 }
 
 /// What was done to an object, as a label value.
@@ -67,7 +69,7 @@ pub struct LinkCounts {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Service,
         Self::EndpointSlice,
         Self::Endpoints,
@@ -75,6 +77,7 @@ impl Kind {
         Self::Link,
         Self::Secret,
         Self::Event,
+        Self::Route,
     ];
 
     /// The Kubernetes kind.
@@ -87,6 +90,7 @@ impl Kind {
             Self::Link => "Link",
             Self::Secret => "Secret",
             Self::Event => "Event",
+            Self::Route => "Route",
         }
     }
 }

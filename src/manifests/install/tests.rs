@@ -160,7 +160,7 @@ fn policy_names_what_the_controller_writes() {
         assert!(policy.contains(&format!("\"{name}\"")), "{name}");
     }
     let username = format!("\"system:serviceaccount:mc:{}\"", l::CONTROLLER_NAME);
-    assert_eq!(policy.matches(&username).count(), 4);
+    assert_eq!(policy.matches(&username).count(), 5);
 }
 
 #[test]
@@ -206,6 +206,13 @@ fn federation_and_headless_reach_the_controller() {
         (
             |values| values.federation.enabled = false,
             "--no-local-federation --leader-elect",
+        ),
+        (
+            |values| {
+                values.federation.enabled = false;
+                values.federation.routes = true;
+            },
+            "--no-local-federation --enable-routes --hold-down=30s --leader-elect",
         ),
         (
             |values| {

@@ -4,7 +4,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{Resources, set::Path};
-use crate::api::selector::{is_dns_label, is_label_key, is_label_value, parse_selector};
+use crate::api::{
+    duration::parse_go_duration,
+    selector::{is_dns_label, is_label_key, is_label_value, parse_selector},
+};
 
 /// Labels that selectors of ours rely on.
 const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
@@ -32,6 +35,8 @@ pub(super) enum Kind {
     Name,
     /// An absolute URL path.
     UrlPath,
+    /// A duration such as `30s`.
+    Duration,
     /// A label selector.
     Selector,
     /// One of these words.
@@ -69,6 +74,7 @@ impl Kind {
                 "a DNS label: at most 63 lower-case letters, digits and inner dashes".into()
             }
             Self::UrlPath => "a path that begins with /".into(),
+            Self::Duration => "a duration such as 30s or 1m30s".into(),
             Self::Selector => "a label selector such as a=b,c in (d,e)".into(),
             Self::OneOf(words) => {
                 let words: Vec<_> = words
@@ -112,6 +118,7 @@ impl Kind {
             Self::Word => good(text.is_some_and(|text| !text.is_empty())),
             Self::Name => good(text.is_some_and(is_dns_label)),
             Self::UrlPath => good(text.is_some_and(|text| text.starts_with('/'))),
+            Self::Duration => good(text.is_some_and(|text| parse_go_duration(text).is_ok())),
             Self::Selector => match text {
                 Some(text) => parse_selector(text)
                     .map(drop)
@@ -223,6 +230,8 @@ mod tests {
             ("gateway.probe.seconds", json!(1), json!(0)),
             ("controller.maxInFlightWrites", json!(1000), json!(1001)),
             ("gateway.port", json!(65535), json!(65536)),
+            ("federation.holdDown", json!("1m30s"), json!("30")),
+            ("federation.holdDown", json!("0s"), json!(30)),
             ("gateway.nodePort", json!(0), json!("30000")),
             ("gateway.name", json!("gw"), json!("GW")),
             (

@@ -231,6 +231,10 @@ pub struct Federation {
     /// Annotations that are not copied from them.
     #[serde(deserialize_with = "text_or_list")]
     pub excluded_annotations: Vec<String>,
+    /// Whether routes send requests to the clusters that members prefer.
+    pub routes: bool,
+    /// How long a preferred cluster that was away must have been back before it takes requests again.
+    pub hold_down: String,
 }
 
 /// Resource requests and limits of a container.
@@ -396,6 +400,8 @@ impl Default for Federation {
             selector: format!("{}=member", labels::FEDERATED),
             excluded_labels: Vec::new(),
             excluded_annotations: Vec::new(),
+            routes: false,
+            hold_down: "30s".to_owned(),
         }
     }
 }

@@ -109,6 +109,8 @@ pub(super) const KEYS: &[Key] = &[
     key("federation.selector", Kind::Selector, "Which of them do"),
     key("federation.excludedLabels", Kind::TextOrList, "Labels that a federated Service does not get from them: keys, or prefixes such as example.com/*"),
     key("federation.excludedAnnotations", Kind::TextOrList, "Annotations that a federated Service does not get from them"),
+    key("federation.routes", Kind::Bool, "Whether to heed what they prefer, with routes of the Gateway API"),
+    key("federation.holdDown", Kind::Duration, "How long a preferred cluster that was away must have been back before it takes requests again"),
     key("remoteMirrorServiceAccount", Kind::Bool, "Whether to make the ServiceAccounts that controllers of other clusters use"),
     key("remoteMirrorServiceAccountName", Kind::TextOrList, "Names of these ServiceAccounts: one, or several with commas or as a list"),
     key("linkerdNamespace", Kind::Name, "Namespace of Linkerd's control plane; --linkerd-namespace sets it too"),

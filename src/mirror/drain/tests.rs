@@ -377,14 +377,14 @@ fn time_that_passes_concerns_the_federated_services_of_drained_clusters() {
         &[web(), exported()],
         &[],
     );
-    assert_eq!(world.next_drain_end(), Some(at(UNTIL)));
-    assert_eq!(world.advance(at(UNTIL - 1)), BTreeMap::new());
+    assert_eq!(world.next_turn(), Some(at(UNTIL)));
+    assert_eq!(world.advance(at(UNTIL - 1)).0, BTreeMap::new());
     let concerned = BTreeMap::from([("east".to_owned(), vec![key()])]);
-    assert_eq!(world.advance(at(UNTIL)), concerned);
-    assert_eq!(world.next_drain_end(), None);
-    assert_eq!(world.advance(at(UNTIL + 1)), BTreeMap::new());
+    assert_eq!(world.advance(at(UNTIL)).0, concerned);
+    assert_eq!(world.next_turn(), None);
+    assert_eq!(world.advance(at(UNTIL + 1)).0, BTreeMap::new());
     // A clock that is put right.
-    assert_eq!(world.advance(at(1)), concerned);
+    assert_eq!(world.advance(at(1)).0, concerned);
 }
 
 #[test]

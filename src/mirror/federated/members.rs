@@ -14,13 +14,15 @@ use super::{
         world::World,
     },
     Part, Parts, delete_with_slices,
+    failover::{Known, Preferred},
     form::Form,
-    slices,
+    routes, slices,
 };
 use crate::api::{
     k8s::{Service, ServicePort},
     labels as l,
     members::MEMBERS,
+    preference::Place,
 };
 
 /// The members that a federated Service should have.
@@ -34,11 +36,22 @@ pub(super) struct Members<'a, 's> {
 }
 
 /// What is known once the writes of a federated Service are planned.
+#[derive(Default)]
 pub(super) struct Written<'s> {
     /// The Service whose ports are the federated Service's, if it can be seen.
     pub(super) source: Option<&'s Service>,
     /// What is wrong with gateways, by cluster.
     pub(super) problems: BTreeMap<String, Problem>,
+    /// What is wrong with the preference.
+    pub(super) preference: Option<Problem>,
+}
+
+/// What a federated Service shows of the Service that its metadata comes from, and the preference that it has from there.
+struct Shown<'a> {
+    labels: Wanted<'a>,
+    ports: &'a [ServicePort],
+    opaque: Option<&'a str>,
+    preferred: Preferred,
 }
 
 impl<'s> Members<'_, 's> {
@@ -50,25 +63,50 @@ impl<'s> Members<'_, 's> {
         actual: Option<&Service>,
         writes: &mut Vec<Write>,
     ) -> Written<'s> {
+        let known = Known {
+            world,
+            namespace: self.namespace,
+            service: self.service,
+            local: self.local,
+            form: self.form,
+            parts,
+        };
         let Some((service, exclusions)) = self.source(world, parts) else {
             // The oldest member cannot be seen: what came from it stays until it can.
-            let problems = actual.map(|actual| {
-                let labels = Dress::of(&actual.metadata).labels;
-                let ports = &actual.spec.ports;
-                let rename = |writes: &mut Vec<Write>| self.rename_members(world, actual, writes);
-                self.in_order(world, parts, (labels, ports, Some(actual)), writes, rename)
-            });
+            let Some(actual) = actual else {
+                return Written::default();
+            };
+            let preferred = known.preferred(actual, Some(actual));
+            let shown = Shown {
+                labels: Dress::of(&actual.metadata).labels,
+                ports: &actual.spec.ports,
+                opaque: actual.metadata.annotations.get(l::OPAQUE_PORTS),
+                preferred,
+            };
+            let rename =
+                |writes: &mut Vec<Write>| self.rename_members(world, actual, &shown, writes);
+            let problems = self.in_order(world, parts, &shown, Some(actual), writes, rename);
+            let preference = self.route(world, &shown, Some(actual), writes);
             return Written {
                 source: None,
-                problems: problems.unwrap_or_default(),
+                problems,
+                preference,
             };
         };
+        let preferred = known.preferred(service, actual);
         let mut labels = exclusions.labels_of(service);
         labels.insert(l::MIRRORED_SERVICE, "true".into());
         let mut annotations = exclusions.annotations(&service.metadata.annotations);
-        annotations.extend(self.annotations());
-        let dress = Dress {
+        annotations.extend(self.annotations(&preferred));
+        let opaque = service.metadata.annotations.get(l::OPAQUE_PORTS);
+        let shown = Shown {
             labels: labels.clone(),
+            ports: &service.spec.ports,
+            opaque,
+            preferred,
+        };
+        let dress = Dress {
+            labels,
             annotations,
         };
         let ports = &service.spec.ports;
@@ -77,27 +115,34 @@ impl<'s> Members<'_, 's> {
         let problems = match actual {
             Some(actual) if service::must_be_replaced(&desired, actual) && self.all_seen(parts) => {
                 delete_with_slices(world, actual, writes);
-                BTreeMap::new()
+                return Written {
+                    source: Some(service),
+                    ..Written::default()
+                };
             }
             // Its list of members is all that is known of those that cannot be seen.
             Some(actual) if service::must_be_replaced(&desired, actual) => {
-                let rename = |writes: &mut Vec<Write>| self.rename_members(world, actual, writes);
-                self.in_order(world, parts, (labels, ports, Some(actual)), writes, rename)
+                let rename =
+                    |writes: &mut Vec<Write>| self.rename_members(world, actual, &shown, writes);
+                self.in_order(world, parts, &shown, Some(actual), writes, rename)
             }
             Some(actual) => {
                 let patch =
                     |writes: &mut Vec<Write>| writes.extend(service::patch(&desired, actual));
-                self.in_order(world, parts, (labels, ports, Some(actual)), writes, patch)
+                self.in_order(world, parts, &shown, Some(actual), writes, patch)
             }
             None => {
                 let created = Object::Service(Box::new(desired.service()));
                 writes.push(Write::Create(created));
-                self.in_order(world, parts, (labels, ports, None), writes, |_| ())
+                self.in_order(world, parts, &shown, None, writes, |_| ())
             }
         };
+        // Who is asked now finds the endpoints.
+        let preference = self.route(world, &shown, actual, writes);
         Written {
             source: Some(service),
             problems,
+            preference,
         }
     }
 
@@ -108,7 +153,8 @@ impl<'s> Members<'_, 's> {
         &self,
         world: &World,
         parts: &Parts<'_>,
-        (labels, ports, actual): (Wanted<'_>, &[ServicePort], Option<&Service>),
+        shown: &Shown<'_>,
+        actual: Option<&Service>,
         writes: &mut Vec<Write>,
         change: impl FnOnce(&mut Vec<Write>),
     ) -> BTreeMap<String, Problem> {
@@ -122,8 +168,9 @@ impl<'s> Members<'_, 's> {
             service: self.service,
             name: self.name,
             uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
-            labels,
-            ports,
+            labels: shown.labels.clone(),
+            ports: shown.ports,
+            preferred: &shown.preferred,
         };
         let remote = self
             .clusters
@@ -140,6 +187,28 @@ impl<'s> Members<'_, 's> {
             reconcile(writes);
             BTreeMap::new()
         }
+    }
+
+    /// The writes that make its routes what they should be. Returns what is wrong with its preference.
+    fn route(
+        &self,
+        world: &World,
+        shown: &Shown<'_>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+    ) -> Option<Problem> {
+        let routes = routes::Owned {
+            world,
+            namespace: self.namespace,
+            service: self.service,
+            name: self.name,
+            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
+            ports: shown.ports,
+            local: self.local,
+            opaque: shown.opaque,
+        };
+        let problem = routes.reconcile(&shown.preferred, writes);
+        problem.or_else(|| shown.preferred.problem.clone())
     }
 
     /// Where labels, annotations and ports come from: the local member, else that of the oldest Link, drained or not, so
@@ -167,7 +236,12 @@ impl<'s> Members<'_, 's> {
     }
 
     /// Remote members sorted by cluster, so that any order of arrival gives the same text.
-    fn annotations(&self) -> Wanted<'_> {
+    fn annotations(&self, preferred: &Preferred) -> Wanted<'_> {
+        // Slices of the local member that is left out have no ready endpoint; of discovery Linkerd has to be told. What
+        // names no member at all would be no federated Service.
+        let local_waits = self.form == Form::Discovery
+            && !self.clusters.is_empty()
+            && preferred.waits(&Place::Local);
         let remote: Vec<String> = self
             .clusters
             .iter()
@@ -178,17 +252,34 @@ impl<'s> Members<'_, 's> {
         if !remote.is_empty() {
             annotations.insert(others, remote.join(",").into());
         }
-        if self.local.is_some() {
+        if self.local.is_some() && !local_waits {
             annotations.insert(own, self.service.into());
+        }
+        if let Some(preference) = &preferred.preference {
+            annotations.insert(l::PREFER, preference.to_string().into());
+        }
+        if !preferred.failed_over.0.is_empty() {
+            annotations.insert(l::FAILED_OVER, preferred.failed_over.to_string().into());
         }
         annotations
     }
 
     /// Changes the list of members, and nothing else but a label that somebody has taken away.
-    fn rename_members(&self, world: &World, actual: &Service, writes: &mut Vec<Write>) {
-        let wanted = self.annotations();
-        let mut keys = MEMBERS.into_iter().flatten();
-        let differs = keys.any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
+    fn rename_members(
+        &self,
+        world: &World,
+        actual: &Service,
+        shown: &Shown<'_>,
+        writes: &mut Vec<Write>,
+    ) {
+        let wanted = self.annotations(&shown.preferred);
+        let keys = || {
+            MEMBERS
+                .into_iter()
+                .flatten()
+                .chain([l::PREFER, l::FAILED_OVER])
+        };
+        let differs = keys().any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
         if !differs {
             return;
         }
@@ -196,7 +287,7 @@ impl<'s> Members<'_, 's> {
         // By it the Service is found, and the admission policy knows it for ours.
         dress.labels.insert(l::MIRRORED_SERVICE, "true".into());
         let annotations = &mut dress.annotations;
-        for key in MEMBERS.into_iter().flatten() {
+        for key in keys() {
             annotations.remove(key);
         }
         annotations.extend(wanted);

@@ -24,10 +24,12 @@ use super::{
         world::World,
     },
     Linked, Part,
+    failover::Preferred,
 };
 use crate::api::{
     k8s::{EndpointSlice, Service, ServicePort},
     labels as l,
+    preference::Place,
 };
 
 /// Endpoints of a slice of local Pods, at most: what Kubernetes' own controller puts into one.
@@ -44,6 +46,7 @@ pub(super) struct Owner<'a> {
     pub(super) uid: Option<&'a str>,
     pub(super) labels: Wanted<'a>,
     pub(super) ports: &'a [ServicePort],
+    pub(super) preferred: &'a Preferred,
 }
 
 impl Owner<'_> {
@@ -64,7 +67,10 @@ impl Owner<'_> {
                 Ok(None) => {
                     kept.insert(Some(cluster));
                 }
-                Ok(Some(through)) => {
+                Ok(Some(mut through)) => {
+                    // Without endpoints, and not with such that are not ready: whether they are is taken from them as long
+                    // as nothing is known of the gateway.
+                    through.backed &= !self.preferred.leaves_out(&Place::Cluster(cluster.into()));
                     problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
                     members.push((cluster, self.behind(member.target), through));
                 }
@@ -85,7 +91,8 @@ impl Owner<'_> {
         match &self.world.member_slices {
             Some(known) if has_local_member => {
                 let pods = known.in_group(self.namespace, self.service);
-                desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods)));
+                let ready = !self.preferred.leaves_out(&Place::Local);
+                desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods, ready)));
             }
             None if has_local_member => {
                 kept.insert(None);
@@ -177,10 +184,11 @@ fn through<'a>(
     Ok(is_told.then_some(through))
 }
 
-/// The slices that show what a slice of the local member shows.
+/// The slices that show what a slice of the local member shows; none of them ready, unless it may be.
 fn of_pods<'a>(
     service: &'a Desired<'_>,
     pods: &'a EndpointSlice,
+    may_be_ready: bool,
 ) -> impl Iterator<Item = DesiredSlice<'a>> {
     let address_type = match &*pods.address_type {
         "IPv4" => Some("IPv4"),
@@ -204,12 +212,18 @@ fn of_pods<'a>(
     let hash = hasher.finish();
     let chunks = pods.endpoints.chunks(ENDPOINTS).enumerate();
     chunks.filter_map(move |(number, endpoints)| {
+        let mut endpoints = endpoints.to_vec();
+        if !may_be_ready {
+            for endpoint in &mut endpoints {
+                endpoint.conditions.ready = Some(false);
+            }
+        }
         Some(DesiredSlice::new(
             service,
             &service.dress,
             &format!("local-{hash:016x}-{number}"),
             address_type?,
-            endpoints.to_vec(),
+            endpoints,
             ports.clone(),
         ))
     })

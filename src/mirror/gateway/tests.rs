@@ -67,7 +67,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
     let mut theirs = linked();
     let stranger = svc("probe-east").within(LINKS);
     theirs.probes.get_or_insert_default().put(stranger.arc());
-    for (situation, world, writes) in [
+    for (situation, world, writes) in vec![
         ("D17 a Link with a gateway", linked(), create),
         ("nothing changed", stands(), vec![]),
         (

@@ -80,7 +80,7 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
         "patch EndpointSlice ns/h-1-east-ipv4",
     ];
     let ports = || vec![port("http", 80), port("grpc", 81)];
-    for (situation, world, writes, told) in [
+    for (situation, world, writes, told) in vec![
         (
             "W-34 no slice was seen yet: what it becomes is not known",
             world().linked(target(), &[db()], &[]),

@@ -7,7 +7,7 @@ mod generators;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub(super) use self::generators::{crowd, drains, history, limited, plain_history};
+pub(super) use self::generators::{crowd, drains, history, limited, plain_history, preferences};
 use super::super::fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc};
 use crate::{
     api::{
@@ -62,6 +62,10 @@ pub(super) enum Act {
     Member(usize, usize, Option<ServiceMade>),
     /// A slice of such a Service comes, changes or goes: hosts, and whether they are ready.
     MemberSlice(usize, usize, usize, Option<Vec<(usize, bool)>>),
+    /// Somebody else makes a route of a federated Service, or deletes it.
+    Route(bool),
+    /// Somebody deletes routes of ours.
+    DropRoutes,
     /// A namespace comes or goes.
     Namespace(usize, Option<NamespacePhase>),
     /// A namespace gets the label of a team, or has none any more.
@@ -260,7 +264,12 @@ pub(super) struct ServiceMade {
     pub(super) form: usize,
     pub(super) ports: usize,
     pub(super) label: usize,
+    /// Which of [`PREFERENCES`] it has.
+    pub(super) prefers: usize,
 }
+
+/// What members prefer; the first stands for nothing.
+const PREFERENCES: [&str; 7] = ["", "local", "c", "local,b-c", "b-c,c", "c=3,local=1", "c,c"];
 
 impl ServiceMade {
     pub(super) fn service(&self, namespace: &str, name: &str) -> Service {
@@ -272,6 +281,9 @@ impl ServiceMade {
         };
         if self.member {
             made = made.member();
+        }
+        if self.prefers > 0 {
+            made = made.annotation(l::PREFER, PREFERENCES[self.prefers]);
         }
         if self.label > 0 {
             made = made.label("team", &self.label.to_string());

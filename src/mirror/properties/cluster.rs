@@ -3,6 +3,7 @@
 //! held against what we may touch.
 
 mod canonical;
+mod routes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +19,7 @@ use crate::{
         labels as l,
         map::Map,
         metadata::{Metadata, OwnerReference},
+        routes::{Route, RouteKind},
     },
     mirror::{
         Grouped as _, Namespace, NamespacePhase, Patch,
@@ -47,6 +49,7 @@ pub(super) enum Refusal {
 pub(super) enum Changed {
     Service(Option<Box<Service>>, Option<Box<Service>>),
     Slice(Option<Box<EndpointSlice>>, Option<Box<EndpointSlice>>),
+    Route(Option<Box<Route>>, Option<Box<Route>>),
     Namespace(String),
 }
 
@@ -54,6 +57,7 @@ pub(super) enum Changed {
 pub(super) struct Cluster {
     pub(super) services: BTreeMap<Id, Service>,
     pub(super) slices: BTreeMap<Id, EndpointSlice>,
+    pub(super) routes: BTreeMap<(RouteKind, Id), Route>,
     /// v1 Endpoints, with the cluster that their label names.
     pub(super) endpoints: BTreeMap<Id, String>,
     pub(super) namespaces: BTreeMap<String, Namespace>,
@@ -101,7 +105,8 @@ impl Cluster {
 
     fn admit(&mut self, metadata: &mut Metadata) -> Result<(), Refusal> {
         let (namespace, name) = id(metadata);
-        assert!(name.len() <= 63 || name.contains("-ipv"), "{name} too long");
+        let is_suffixed = name.contains("-ipv") || name.contains("-federated-");
+        assert!(name.len() <= 63 || is_suffixed, "{name} too long");
         let phase = self.namespaces.get(&namespace).map(|known| known.phase);
         if phase != Some(NamespacePhase::Active) {
             return Err(Refusal::NoNamespace);
@@ -289,6 +294,7 @@ impl Cluster {
         let mut changed: Vec<Changed> = Vec::new();
         changed.extend(services.iter().flat_map(|id| self.drop_service(id)));
         changed.extend(slices.iter().flat_map(|id| self.drop_slice(id)));
+        changed.extend(self.drop_routes(|route| route.metadata.namespace() == name));
         self.endpoints.retain(|id, _| id.0 != name);
         match phase {
             Some(phase) => {
@@ -343,7 +349,19 @@ impl Cluster {
             })
             .map(|(id, _)| id.clone())
             .collect();
-        garbage.iter().flat_map(|id| self.drop_slice(id)).collect()
+        let orphans: BTreeSet<(RouteKind, Id)> = self
+            .routes
+            .iter()
+            .filter(|(_, route)| {
+                let owners = &route.metadata.owner_references;
+                !owners.is_empty() && owners.iter().all(|owner| !alive.contains(&*owner.uid))
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        let mut changed: Vec<Changed> = garbage.iter().flat_map(|id| self.drop_slice(id)).collect();
+        let is_orphan = |route: &Route| orphans.contains(&(route.kind, route.metadata.id()));
+        changed.extend(self.drop_routes(is_orphan));
+        changed
     }
 
     /// Nothing that is not ours is ever touched.

@@ -13,6 +13,7 @@ mod writes;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use super::{
@@ -27,12 +28,17 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         map::Map,
+        routes::{Route, RouteKind},
     },
-    mirror::{ClusterNetworks, GatewayState, Key, RemoteRef, Report, World},
+    mirror::{
+        ClusterNetworks, GatewayState, Key, Objects, RemoteRef, Report, World, metadata::is_managed,
+    },
 };
 
 /// An address that is refused.
 const LOOPBACK: &str = "127.0.0.1";
+/// How long who was away has to have been back: less than the clock moves on at once.
+const HOLD_DOWN: Duration = Duration::from_secs(30);
 /// Pieces of work after which a controller that is left alone must have come to rest.
 const PATIENCE: usize = 3_000;
 
@@ -66,6 +72,7 @@ enum Event {
     Remote(String, Seen<Service>),
     RemoteSlice(String, Seen<EndpointSlice>),
     MemberSlice(Seen<EndpointSlice>),
+    Route(RouteKind, Seen<Route>),
     /// All watches of this Link's cluster have listed.
     Synced(String),
     /// The watch of Services has listed again.
@@ -149,6 +156,25 @@ impl Lab {
         }
     }
 
+    /// As [`Self::new`], and what members prefer is heeded.
+    pub(super) fn preferring(seed: u64) -> Self {
+        let mut lab = Self::new(seed, 0);
+        lab.world.config.routes = Some(HOLD_DOWN);
+        let listed = RouteKind::ALL.map(|kind| (kind, Some(Objects::default())));
+        lab.world.routes = listed.into();
+        lab
+    }
+
+    /// The addresses of a Link's gateway. Two that share one cannot be told apart in one Service; where what is preferred is
+    /// heeded, they have to be.
+    fn gateway_of(&self, link: &str) -> [&'static str; 2] {
+        if self.world.config.routes.is_some() && link == LINK_NAMES[1] {
+            ["192.0.2.2", "2001:db8::2"]
+        } else {
+            [GATEWAY, "2001:db8::1"]
+        }
+    }
+
     fn mark(&mut self, keys: impl IntoIterator<Item = Key>) {
         self.dirty.extend(keys);
     }
@@ -156,13 +182,14 @@ impl Lab {
         match act {
             Act::Link(link, made) => self.relink(LINK_NAMES[*link], made.as_ref()),
             Act::Gateway(link, addresses, liveness) => {
+                let [own, other] = self.gateway_of(LINK_NAMES[*link]);
                 let state = GatewayState {
                     addresses: match addresses {
                         Addresses::Unresolved => None,
                         Addresses::Empty => Some(Vec::new()),
-                        Addresses::V4 => Some(vec![ip(GATEWAY)]),
-                        Addresses::Dual => Some(vec![ip(GATEWAY), ip("2001:db8::1")]),
-                        Addresses::Mixed => Some(vec![ip(LOOPBACK), ip(GATEWAY)]),
+                        Addresses::V4 => Some(vec![ip(own)]),
+                        Addresses::Dual => Some(vec![ip(own), ip(other)]),
+                        Addresses::Mixed => Some(vec![ip(LOOPBACK), ip(own)]),
                         Addresses::Refused => Some(vec![ip(LOOPBACK)]),
                     },
                     liveness: *liveness,
@@ -180,7 +207,8 @@ impl Lab {
             }
             Act::Clock(ends) => {
                 let now = at(if *ends { DRAINED_UNTIL } else { 0 });
-                let keys = self.world.advance(now).into_values().flatten();
+                let (drained, returned) = self.world.advance(now);
+                let keys = drained.into_values().flatten().chain(returned);
                 self.dirty.extend(keys);
             }
             Act::Limit(link, limited) => self.limit(LINK_NAMES[*link], *limited),
@@ -210,6 +238,16 @@ impl Lab {
                     hosts.as_deref().unwrap_or_default(),
                 );
                 self.member_slice(slice, hosts.is_some());
+            }
+            Act::Route(on) => {
+                let changed = self.cluster.stranger_route(NS, "a-federated", *on);
+                self.watched(changed);
+            }
+            Act::DropRoutes => {
+                let changed = self
+                    .cluster
+                    .drop_routes(|route| is_managed(&route.metadata));
+                self.watched(changed);
             }
             Act::Namespace(ns, phase) => self.namespace(namespace(*ns), *phase),
             Act::Label(ns, team) => self.label(namespace(*ns), *team),

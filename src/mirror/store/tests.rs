@@ -89,8 +89,13 @@ fn the_deletion_of_a_predecessor_leaves_its_successor() {
     let mut objects = Objects::default();
     objects.insert(service("a", "new", 20));
     assert!(objects.remove(&service("a", "old", 30)).is_none());
+    // Nor does old news of it undo that another one has its name.
     assert!(matches!(
-        objects.insert(service("a", "newest", 5)),
+        objects.insert(service("a", "old", 10)),
+        Inserted::Stale
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "newest", 40)),
         Inserted::Taken(Some(_))
     ));
 }

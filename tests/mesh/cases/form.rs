@@ -66,7 +66,7 @@ async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
 }
 
 /// Has the other cluster take part through its gateway, or through discovery.
-async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
+pub(super) async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
     let through = if by_gateway { "gateway" } else { "discovery" };
     let annotation = format!("multicluster.linkerd.io/federated-through={through}");
     let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];

@@ -18,15 +18,11 @@ use crate::{
 
 /// Its proxy dies and comes back. The mirror is unready in time and ready again in time; the other modes do not notice.
 pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
-    let link = rig.link_object().await?;
-    let probe = &link["spec"]["probeSpec"];
-    let period = duration(probe["period"].as_str())?;
-    let threshold = probe["failureThreshold"].as_str().unwrap_or("3").parse()?;
+    let (period, limit) = probing(rig).await?;
     let load = rig.load().await?;
 
     rig.gateway.proxy.kill();
     let killed = Instant::now();
-    let limit = period * threshold + period;
     eventually("the mirror to be unready", limit, async || {
         let addresses = rig.slice_addresses(GATED).await?;
         Ok(addresses.is_empty().then_some(()))
@@ -65,6 +61,15 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(limit_back),
         failed - healed,
     )))
+}
+
+/// How often the gateway is probed, and how long it takes at most until it is taken for dead.
+pub(super) async fn probing(rig: &Rig) -> anyhow::Result<(Duration, Duration)> {
+    let link = rig.link_object().await?;
+    let probe = &link["spec"]["probeSpec"];
+    let period = duration(probe["period"].as_str())?;
+    let threshold: u32 = probe["failureThreshold"].as_str().unwrap_or("3").parse()?;
+    Ok((period, period * threshold + period))
 }
 
 /// A duration of a Link, in whole seconds.

@@ -89,7 +89,8 @@ impl Cluster {
 
     /// Installs the extension, as `linkerd-mc install` prints it.
     pub(crate) async fn install(&self) -> anyhow::Result<()> {
-        self.apply(&self.linkerd_mc(&["install"])?).await?;
+        self.apply(&self.linkerd_mc(&["install", "--set=federation.routes=true"])?)
+            .await?;
         let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
         let token = "linkerd-service-mirror-remote-access-default-token";
         eventually("the token of the remote access account", SOON, async || {

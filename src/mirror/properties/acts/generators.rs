@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     Act, Addresses, Allowed, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade,
-    NAMES, NAMESPACES, ServiceMade, TEAMS,
+    NAMES, NAMESPACES, PREFERENCES, ServiceMade, TEAMS,
 };
 use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 
@@ -34,6 +34,7 @@ fn service_made() -> impl Strategy<Value = ServiceMade> {
             form,
             ports,
             label,
+            prefers: 0,
         })
 }
 
@@ -162,23 +163,29 @@ pub(in crate::mirror::properties) fn limited() -> impl Strategy<Value = Limited>
     ]
 }
 
-/// Changes of what is known of target clusters.
-fn news() -> impl Strategy<Value = Act> {
-    let liveness = prop_oneof![
+fn liveness() -> impl Strategy<Value = Liveness> {
+    prop_oneof![
         Just(Liveness::Unknown),
         Just(Liveness::Alive),
         Just(Liveness::Dead)
-    ];
-    let addresses = prop_oneof![
+    ]
+}
+
+fn addresses() -> impl Strategy<Value = Addresses> {
+    prop_oneof![
         Just(Addresses::Unresolved),
         Just(Addresses::Empty),
         Just(Addresses::V4),
         Just(Addresses::Dual),
         Just(Addresses::Mixed),
         Just(Addresses::Refused)
-    ];
+    ]
+}
+
+/// Changes of what is known of target clusters.
+fn news() -> impl Strategy<Value = Act> {
     prop_oneof![
-        3 => (0..LINK_NAMES.len(), addresses, liveness)
+        3 => (0..LINK_NAMES.len(), addresses(), liveness())
             .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
         2 => (0..LINK_NAMES.len(), limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => (0..LINK_NAMES.len()).prop_map(Act::Refused),
@@ -263,6 +270,7 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
             form,
             ports: 0,
             label: 0,
+            prefers: 0,
         });
     let hosts = prop::collection::vec((0usize..2, prop::bool::weighted(0.8)), 0..3);
     let act = prop_oneof![
@@ -310,6 +318,7 @@ pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Valu
         form: 0,
         ports: 0,
         label,
+        prefers: 0,
     });
     let joins = |cluster: usize| {
         let service = service.clone();
@@ -322,6 +331,71 @@ pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Valu
             .prop_map(|(cluster, made)| Act::Remote(cluster, 0, 0, made)),
         2 => prop::option::weighted(0.6, service.clone()).prop_map(|made| Act::Member(0, 0, made)),
         4 => any::<bool>().prop_map(Act::Clock),
+        1 => (0usize..2, limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
+        1 => Just(Act::Restart),
+    ];
+    let first = (linked(0), linked(1), joins(0), joins(1));
+    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
+        let mut acts = vec![one, two, here, there];
+        acts.extend(more);
+        History(acts)
+    })
+}
+
+/// Two clusters with members of one federated Service that prefer some of them, and what becomes of their endpoints.
+pub(in crate::mirror::properties) fn preferences(length: usize) -> impl Strategy<Value = History> {
+    let linked = |link: usize| {
+        let any = (0i64..3, any::<[bool; 2]>(), through());
+        any.prop_map(move |(created, [gateway, drained], through)| {
+            let made = LinkMade {
+                cluster: link,
+                created,
+                form: Form::Valid,
+                gateway,
+                probe: false,
+                headless: false,
+                allowed: Allowed::All,
+                federation: Federation::Any,
+                through,
+                drained,
+            };
+            Act::Link(link, Some(made))
+        })
+    };
+    let service = (
+        0usize..2,
+        prop::bool::weighted(0.9),
+        0usize..3,
+        0..PREFERENCES.len(),
+    );
+    let service = service.prop_map(|(export, member, ports, prefers)| ServiceMade {
+        export,
+        member,
+        form: 0,
+        ports,
+        label: 0,
+        prefers,
+    });
+    let joins = |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Act::Remote(cluster, 0, 0, Some(made)))
+    };
+    let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.6)), 0..2);
+    let act = prop_oneof![
+        2 => (0usize..2).prop_flat_map(linked),
+        1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
+        3 => (0usize..2, prop::option::weighted(0.8, service.clone()))
+            .prop_map(|(cluster, made)| Act::Remote(cluster, 0, 0, made)),
+        3 => (0usize..2, prop::option::weighted(0.9, hosts.clone()))
+            .prop_map(|(cluster, hosts)| Act::Slice(cluster, 0, 0, 0, hosts)),
+        3 => prop::option::weighted(0.8, service.clone()).prop_map(|made| Act::Member(0, 0, made)),
+        4 => prop::option::weighted(0.9, hosts)
+            .prop_map(|hosts| Act::MemberSlice(0, 0, 0, hosts)),
+        3 => (0usize..2, addresses(), liveness())
+            .prop_map(|(link, addresses, liveness)| Act::Gateway(link, addresses, liveness)),
+        3 => any::<bool>().prop_map(Act::Clock),
+        1 => any::<bool>().prop_map(Act::Route),
+        1 => Just(Act::DropRoutes),
         1 => (0usize..2, limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => Just(Act::Restart),
     ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Cluster, JUNK, json};
+use super::{Cluster, Id, JUNK, json};
 use crate::{
     api::{labels as l, metadata::Metadata},
     mirror::{Grouped as _, metadata::is_managed},
@@ -43,18 +43,7 @@ impl Cluster {
                 slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::ENDPOINTS_MIRRORING);
             // Where Linkerd discovers endpoints, only those have slices that did otherwise before.
             let service = slice.group().unwrap_or_default().to_owned();
-            let service = self.services.get(&(namespace.clone(), service));
-            let is_flat = service.is_some_and(|service| {
-                let Metadata {
-                    labels,
-                    annotations,
-                    ..
-                } = &service.metadata;
-                labels.contains_key(l::REMOTE_DISCOVERY)
-                    || [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
-                        .iter()
-                        .any(|key| annotations.contains_key(key))
-            });
+            let is_flat = self.is_discovered(&(namespace.clone(), service));
             if slice.endpoints.is_empty() || of_endpoints || is_flat {
                 continue;
             }
@@ -78,6 +67,14 @@ impl Cluster {
             }
             all.insert(format!("Slice {namespace}/{name}"), json(&slice));
         }
+        for ((kind, (namespace, name)), route) in &self.routes {
+            let mut route = route.clone();
+            neutral(&mut route.metadata);
+            for owner in &mut route.metadata.owner_references {
+                owner.uid = (*uids.get(&*owner.uid).unwrap_or(&"nobody")).into();
+            }
+            all.insert(format!("{} {namespace}/{name}", kind.kind()), json(&route));
+        }
         for ((namespace, name), cluster) in &self.endpoints {
             all.insert(
                 format!("Endpoints {namespace}/{name}"),
@@ -85,6 +82,21 @@ impl Cluster {
             );
         }
         all
+    }
+
+    /// Whether Linkerd discovers the endpoints of a Service.
+    pub(in crate::mirror::properties) fn is_discovered(&self, id: &Id) -> bool {
+        self.services.get(id).is_some_and(|service| {
+            let Metadata {
+                labels,
+                annotations,
+                ..
+            } = &service.metadata;
+            labels.contains_key(l::REMOTE_DISCOVERY)
+                || [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
+                    .iter()
+                    .any(|key| annotations.contains_key(key))
+        })
     }
 
     /// UIDs of Services, by what they are: a mirror, an endpoint mirror, a federated Service, headless or not.

@@ -182,8 +182,13 @@ impl Lab {
         let slices = slices
             .filter(|(_, slice)| ours(&slice.metadata) && !left(slice))
             .map(|(id, _)| id);
+        let routes = self.cluster.routes.iter();
+        let routes = routes
+            .filter(|(_, route)| ours(&route.metadata))
+            .map(|((_, id), _)| id);
         services
             .chain(slices)
+            .chain(routes)
             .map(|(namespace, name)| format!("{namespace}/{name}"))
             .collect()
     }
@@ -247,12 +252,29 @@ impl Lab {
             let mut addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);
             assert!(addresses.all(|a| **a != *LOOPBACK), "{slice:?}");
         }
-        let mut known = self.linkerd.clone();
-        known.retain(|_, endpoints| !endpoints.is_empty());
-        assert_eq!(
-            known,
+        for route in self.cluster.routes.values() {
+            if !is_managed(&route.metadata) {
+                continue;
+            }
+            for backend in route.backends() {
+                let id = (route.metadata.namespace().to_owned(), backend.to_owned());
+                let is_there =
+                    self.cluster.services.contains_key(&id) || self.members.contains_key(&id);
+                assert!(
+                    is_there,
+                    "requests go to {id:?}, which is not there: {route:?}"
+                );
+            }
+        }
+        let (mut known, mut said) = (
+            self.linkerd.clone(),
             linkerd::said(self.cluster.slices.values()),
-            "in the eyes of Linkerd"
         );
+        known.retain(|_, endpoints| !endpoints.is_empty());
+        // It looks at no slice of a Service whose members it discovers.
+        for endpoints in [&mut known, &mut said] {
+            endpoints.retain(|id, _| !self.cluster.is_discovered(id));
+        }
+        assert_eq!(known, said, "in the eyes of Linkerd");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        super::fixtures::{GATEWAY, ip},
+        super::fixtures::ip,
         acts::{Act, CLUSTERS, LINK_NAMES, Limited, LinkMade, ServiceMade, remote_slice},
         cluster::{Id, id},
     },
@@ -28,10 +28,11 @@ impl Lab {
             self.mark(keys);
             return;
         };
+        let [own, _] = self.gateway_of(link);
         let linked = Linked {
             made: made.clone(),
             gateway: GatewayState {
-                addresses: Some(vec![ip(GATEWAY)]),
+                addresses: Some(vec![ip(own)]),
                 liveness: Liveness::Alive,
             },
             limited: Limited::No,

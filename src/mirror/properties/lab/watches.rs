@@ -11,7 +11,7 @@ use super::{
     Event, Lab, Seen, linkerd,
 };
 use crate::{
-    api::{labels as l, metadata::Metadata, wire::Kept},
+    api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
     mirror::{Grouped, Inserted, Key, Links, Objects, Remote, World},
 };
 
@@ -32,6 +32,18 @@ impl Lab {
                     }
                     if let Some(seen) = seen(before, after, is_probe, |o| &mut o.metadata) {
                         self.push("probes", Event::Probe(seen));
+                    }
+                }
+                Changed::Route(before, after) => {
+                    let kind = before
+                        .as_deref()
+                        .or(after.as_deref())
+                        .map(|route| route.kind);
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    let seen = seen(before, after, |_| true, |o| &mut o.metadata);
+                    let seen = seen.filter(|_| self.world.config.routes.is_some());
+                    if let Some((kind, seen)) = kind.zip(seen) {
+                        self.push("routes", Event::Route(kind, seen));
                     }
                 }
                 Changed::Slice(before, after) => {
@@ -95,6 +107,15 @@ impl Lab {
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.world.keys_of_member_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Route(kind, seen) => {
+                let store = self.world.routes.entry(kind).or_default();
+                let touched = absorb(store, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|route| self.world.keys_of_route(route))
                     .collect();
                 self.mark(keys);
             }
@@ -176,6 +197,13 @@ impl Lab {
             }
             if is_probe(slice) {
                 put(&mut fresh.probe_slices, slice);
+            }
+        }
+        if fresh.config.routes.is_some() {
+            let listed = RouteKind::ALL.map(|kind| (kind, Some(Objects::default())));
+            fresh.routes = listed.into();
+            for route in self.cluster.routes.values() {
+                put(fresh.routes.entry(route.kind).or_default(), route);
             }
         }
         for member in self.members.values() {

@@ -10,10 +10,11 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        routes::{Route, RouteKind},
     },
     mirror::{
-        Key, Kind, Object, Owner, Patch, Plan, RemoteRef, Report, Reported, Write, member,
-        metadata::is_managed, mode, owner, plan,
+        Inserted, Key, Kind, Object, Owner, Patch, Plan, RemoteRef, Report, Reported, Write,
+        member, metadata::is_managed, owner, plan,
     },
 };
 
@@ -97,7 +98,7 @@ impl Lab {
         };
         match key {
             Key::Federated { .. } => member(target, service),
-            _ => mode(target, service).is_some(),
+            _ => self.world.mode(target, service).is_some(),
         }
     }
 
@@ -132,6 +133,17 @@ impl Lab {
                 self.watched(changed);
                 self.absorb_slice(slice);
             }
+            Write::Create(Object::Route(mut route)) => {
+                for owner in &mut route.metadata.owner_references {
+                    if owner.uid.is_empty() {
+                        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
+                        owner.uid = uid.as_str().into();
+                    }
+                }
+                let (route, changed) = self.cluster.create_route(*route)?;
+                self.watched(changed);
+                self.absorb_route(route);
+            }
             Write::Patch(mut patch) => {
                 if let Some(owners) = patch.body.pointer_mut("/metadata/ownerReferences") {
                     for owner in owners.as_array_mut().into_iter().flatten() {
@@ -151,10 +163,10 @@ impl Lab {
                 uid,
             } => {
                 let id = (namespace, name);
-                if kind == Kind::EndpointSlice {
-                    self.delete_slice(&id, &uid)?;
-                } else {
-                    self.delete_service(&id, &uid)?;
+                match kind {
+                    Kind::EndpointSlice => self.delete_slice(&id, &uid)?,
+                    Kind::Route(kind) => self.delete_route(kind, &id, &uid)?,
+                    Kind::Service | Kind::Namespace => self.delete_service(&id, &uid)?,
                 }
             }
             Write::RetireEndpoints {
@@ -182,6 +194,31 @@ impl Lab {
         Ok(())
     }
 
+    fn delete_route(&mut self, kind: RouteKind, id: &Id, uid: &str) -> Result<(), Refusal> {
+        match self.cluster.delete_route(kind, id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => self.watched(other?),
+        }
+        let store = self.world.routes.entry(kind).or_default().as_mut();
+        let gone = store.and_then(|store| store.forget(&id.0, &id.1));
+        let keys = gone.map(|gone| self.world.keys_of_route(&gone));
+        self.mark(keys.into_iter().flatten());
+        Ok(())
+    }
+
+    fn absorb_route(&mut self, route: Route) {
+        let route = Arc::new(route);
+        let store = self.world.routes.entry(route.kind).or_default().as_mut();
+        let before = store.and_then(|store| match store.insert(route.clone()) {
+            Inserted::Stale => None,
+            Inserted::Taken(before) => before,
+        });
+        for state in before.into_iter().chain([route]) {
+            let keys = self.world.keys_of_route(&state);
+            self.mark(keys);
+        }
+    }
+
     fn delete_service(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
         let before = self.cluster.services.get(id).cloned();
         match self.cluster.delete_service(id, uid) {
@@ -191,15 +228,22 @@ impl Lab {
                 if let Some(before) = before {
                     self.may_go(&before.metadata);
                 }
+                let routes: Vec<_> = self.cluster.routes_to(id).collect();
+                assert!(routes.is_empty(), "requests still go to {id:?}: {routes:?}");
                 self.watched(changed);
                 // Kubernetes' endpoints controller.
                 self.cluster.endpoints.remove(id);
             }
         }
+        self.drop_service(id);
+        Ok(())
+    }
+
+    /// A Service is known to be gone.
+    fn drop_service(&mut self, id: &Id) {
         let [gone, probe] = self.forget_service(id);
         let keys = gone.or(probe).map(|gone| self.world.keys_of_local(&gone));
         self.mark(keys.into_iter().flatten());
-        Ok(())
     }
 
     /// What was known under this name as a mirror, and as a probe Service.
@@ -209,7 +253,11 @@ impl Lab {
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
-        if patch.kind == Kind::EndpointSlice {
+        if let Kind::Route(kind) = patch.kind {
+            let (route, changed) = self.cluster.patch_route(kind, patch)?;
+            self.watched(changed);
+            self.absorb_route(route);
+        } else if patch.kind == Kind::EndpointSlice {
             let (slice, changed) = self.cluster.patch_slice(patch)?;
             self.watched(changed);
             self.absorb_slice(slice);
@@ -235,7 +283,17 @@ impl Lab {
             return;
         }
         // Look again, at what is really there.
-        if kind == "EndpointSlice" {
+        let route = RouteKind::ALL
+            .into_iter()
+            .find(|known| known.kind() == kind);
+        if let Some(kind) = route {
+            if let Some(live) = self.cluster.routes.get(&(kind, id.clone())).cloned() {
+                self.absorb_route(live);
+            } else {
+                let store = self.world.routes.entry(kind).or_default().as_mut();
+                store.and_then(|s| s.forget(&id.0, &id.1));
+            }
+        } else if kind == "EndpointSlice" {
             match self.cluster.slices.get(&id).cloned() {
                 Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
                 Some(_) => {}
@@ -250,9 +308,8 @@ impl Lab {
             };
             match self.cluster.services.get(&id).cloned() {
                 Some(live) if ours(&live) => self.look_at(live),
-                _ => {
-                    self.forget_service(&id);
-                }
+                // As with what we delete ourselves.
+                _ => self.drop_service(&id),
             }
         }
         self.failed.insert(key.clone());
@@ -282,7 +339,14 @@ impl Lab {
             Owner::Probe(_) => &mut self.world.probes,
             _ => &mut self.world.mirrors,
         };
-        store.as_mut().map(|store| store.insert(Arc::new(service)));
+        let service = Arc::new(service);
+        let taken = store.as_mut().map(|store| store.insert(service.clone()));
+        if let Some(Inserted::Taken(before)) = taken {
+            let states = before.into_iter().chain([service]);
+            let keys = states.flat_map(|state| self.world.keys_of_preference(&state));
+            let keys: Vec<Key> = keys.collect();
+            self.mark(keys);
+        }
     }
 
     /// What a live look found is news: the watch's own event of it will be an old one.

@@ -1,0 +1,320 @@
+//! Which clusters take the requests to a federated Service first, and which of them do not at the moment: two annotations.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use k8s_openapi::jiff::Timestamp;
+use thiserror::Error;
+
+/// The word for the cluster in which a federated Service stands.
+pub const LOCAL: &str = "local";
+
+/// Clusters that a preference names, at most.
+const MOST: usize = 16;
+
+/// The largest weight.
+const HEAVIEST: u32 = 1000;
+
+/// A cluster, as seen from the one in which a federated Service stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// This one.
+    Local,
+    /// A linked one.
+    Cluster(Box<str>),
+}
+
+/// Which clusters take requests first.
+///
+/// As people write it: an order, `local` or `local,east`; or weights, `east=80,local=20`. Clusters that it does not name
+/// take requests when none of those can that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// The first of these that can, takes all.
+    Order(Vec<Place>),
+    /// Those of these that can, take them in these proportions.
+    Weights(Vec<(Place, u32)>),
+}
+
+/// What is wrong with a preference.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PreferenceError {
+    /// It names no cluster.
+    #[error("it names no cluster")]
+    Empty,
+    /// It names too many.
+    #[error("it names more than {MOST} clusters")]
+    TooMany,
+    /// A name that no cluster can have.
+    #[error("{0:?} is no name of a cluster")]
+    Name(String),
+    /// A name that comes twice.
+    #[error("it names {0} twice")]
+    Twice(String),
+    /// Weights with some and not with others.
+    #[error("either all clusters have a weight, or none has")]
+    Mixed,
+    /// A weight that is none.
+    #[error("{0:?} is no weight from 1 to {HEAVIEST}")]
+    Weight(String),
+}
+
+impl From<&str> for Place {
+    fn from(name: &str) -> Self {
+        if name == LOCAL {
+            Self::Local
+        } else {
+            Self::Cluster(name.into())
+        }
+    }
+}
+
+impl Place {
+    /// The name of the linked cluster, if it is one.
+    pub fn cluster(&self) -> Option<&str> {
+        match self {
+            Self::Local => None,
+            Self::Cluster(name) => Some(name),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.cluster().unwrap_or(LOCAL))
+    }
+}
+
+impl Preference {
+    /// The clusters that it names, the most preferred first.
+    pub fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
+        match self {
+            Self::Order(places) => Box::new(places.iter()),
+            Self::Weights(weights) => Box::new(weights.iter().map(|(place, _)| place)),
+        }
+    }
+}
+
+impl FromStr for Preference {
+    type Err = PreferenceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut places: Vec<(Place, Option<u32>)> = Vec::new();
+        for item in text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+        {
+            let (name, weight) = match item.split_once('=') {
+                Some((name, weight)) => (name.trim(), Some(weight.trim())),
+                None => (item, None),
+            };
+            let weight = weight.map(read_weight).transpose()?;
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+            if name.is_empty() || name.len() > 63 || !name.chars().all(is_name) {
+                return Err(PreferenceError::Name(in_short(name)));
+            }
+            let place = Place::from(name);
+            if places.iter().any(|(known, _)| *known == place) {
+                return Err(PreferenceError::Twice(name.to_owned()));
+            }
+            if places.len() == MOST {
+                return Err(PreferenceError::TooMany);
+            }
+            places.push((place, weight));
+        }
+        let weighed = places.iter().filter(|(_, weight)| weight.is_some()).count();
+        match weighed {
+            _ if places.is_empty() => Err(PreferenceError::Empty),
+            0 => Ok(Self::Order(
+                places.into_iter().map(|(place, _)| place).collect(),
+            )),
+            all if all == places.len() => {
+                let weights = places.into_iter();
+                Ok(Self::Weights(
+                    weights
+                        .map(|(place, weight)| (place, weight.unwrap_or(1)))
+                        .collect(),
+                ))
+            }
+            _ => Err(PreferenceError::Mixed),
+        }
+    }
+}
+
+/// The linked clusters that a preference names, one that can be read.
+pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
+    let items = text
+        .split(',')
+        .map(|item| item.split_once('=').map_or(item, |(name, _)| name));
+    items
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && *name != LOCAL)
+}
+
+fn read_weight(text: &str) -> Result<u32, PreferenceError> {
+    let weight = text.parse().ok();
+    weight
+        .filter(|weight| (1..=HEAVIEST).contains(weight))
+        .ok_or_else(|| PreferenceError::Weight(in_short(text)))
+}
+
+fn in_short(text: &str) -> String {
+    text.chars().take(63).collect()
+}
+
+impl fmt::Display for Preference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items: Vec<String> = match self {
+            Self::Order(places) => places.iter().map(Place::to_string).collect(),
+            Self::Weights(weights) => {
+                let items = weights.iter();
+                items
+                    .map(|(place, weight)| format!("{place}={weight}"))
+                    .collect()
+            }
+        };
+        f.write_str(&items.join(","))
+    }
+}
+
+/// Since when a preferred cluster does not take requests, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Out {
+    /// Since when.
+    pub since: Timestamp,
+    /// It can again, and does from then on; `None`: it cannot.
+    pub until: Option<Timestamp>,
+}
+
+/// The preferred clusters that do not take requests.
+///
+/// In the annotation each has a time interval as ISO 8601 writes it, open while the cluster is away:
+/// `local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedOver(pub BTreeMap<Place, Out>);
+
+impl FailedOver {
+    /// Reads the annotation. What cannot be read is as if it were not there.
+    pub fn read(text: &str) -> Self {
+        let items = text.split(',').filter_map(|item| {
+            let (name, times) = item.trim().split_once('=')?;
+            let (since, until) = times.split_once('/')?;
+            let until = match until {
+                ".." => None,
+                time => Some(time.parse().ok()?),
+            };
+            let out = Out {
+                since: since.parse().ok()?,
+                until,
+            };
+            Some((Place::from(name), out))
+        });
+        Self(items.collect())
+    }
+
+    /// The next time at which a cluster takes requests again.
+    pub fn next_return(&self) -> Option<Timestamp> {
+        self.0.values().filter_map(|out| out.until).min()
+    }
+}
+
+impl fmt::Display for FailedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        for (index, (place, out)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            let until = out.until.map_or_else(|| "..".to_owned(), seconds);
+            write!(f, "{separator}{place}={}/{until}", seconds(out.since))?;
+        }
+        Ok(())
+    }
+}
+
+/// The cluster that takes the requests to a federated Service, as its annotations tell: that of an order; `None` where
+/// more than one does.
+pub fn active<'a>(preference: &'a Preference, failed_over: &FailedOver) -> Option<&'a Place> {
+    match preference {
+        Preference::Order(places) => places
+            .iter()
+            .find(|place| !failed_over.0.contains_key(place)),
+        Preference::Weights(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_are_read_and_shown_alike() {
+        for (text, shown) in [
+            ("local", "local"),
+            (" local , east ", "local,east"),
+            ("east=80,local=20", "east=80,local=20"),
+            ("east = 1,", "east=1"),
+        ] {
+            let preference: Preference = text.parse().unwrap();
+            assert_eq!(preference.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(preference));
+        }
+        let read: Preference = "local,east".parse().unwrap();
+        assert_eq!(
+            read,
+            Preference::Order(vec![Place::Local, Place::from("east")])
+        );
+    }
+
+    #[test]
+    fn what_is_no_preference_is_told_in_one_sentence() {
+        for (text, expected) in [
+            ("", "it names no cluster"),
+            (",", "it names no cluster"),
+            ("east,east", "it names east twice"),
+            ("a b", "\"a b\" is no name of a cluster"),
+            ("=3", "\"\" is no name of a cluster"),
+            (
+                "east=80,west",
+                "either all clusters have a weight, or none has",
+            ),
+            ("east=0", "\"0\" is no weight from 1 to 1000"),
+            ("east=1001", "\"1001\" is no weight from 1 to 1000"),
+            ("east=x", "\"x\" is no weight from 1 to 1000"),
+        ] {
+            let error = text.parse::<Preference>().unwrap_err();
+            assert_eq!(error.to_string(), expected, "{text:?}");
+        }
+        let many: Vec<String> = (0..17).map(|n| format!("c{n}")).collect();
+        assert_eq!(
+            many.join(",").parse::<Preference>(),
+            Err(PreferenceError::TooMany)
+        );
+    }
+
+    #[test]
+    fn intervals_are_read_and_shown_alike_and_others_left_out() {
+        let text = "local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z";
+        let read = FailedOver::read(text);
+        assert_eq!(read.to_string(), text);
+        assert_eq!(read.next_return(), "2026-01-02T03:05:00Z".parse().ok());
+        for odd in [
+            "",
+            "local",
+            "local=",
+            "local=x/..",
+            "local=2026-01-02T03:04:05Z/x",
+        ] {
+            assert_eq!(FailedOver::read(odd), FailedOver::default(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn first_of_an_order_that_is_not_away_takes_the_requests() {
+        let order: Preference = "local,east".parse().unwrap();
+        let away = |text: &str| FailedOver::read(text);
+        assert_eq!(active(&order, &away("")), Some(&Place::Local));
+        let local = "local=2026-01-02T03:04:05Z/..";
+        assert_eq!(active(&order, &away(local)), Some(&Place::from("east")));
+        let both = format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
+        assert_eq!(active(&order, &away(&both)), None);
+    }
+}

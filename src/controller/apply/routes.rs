@@ -1,0 +1,93 @@
+//! Writes of routes. Which API they go to is told by their kind.
+
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch as KubePatch, PatchParams, PostParams},
+};
+use serde_json::Value;
+
+use super::answer::{Answer, request};
+use crate::api::routes::{Route, RouteKind, WireRoute};
+
+/// Creates a route.
+pub(super) async fn create(client: Client, route: Route) -> Result<Route, Answer> {
+    match route.kind {
+        RouteKind::Http => create_as::<0>(client, route).await,
+        RouteKind::Tcp => create_as::<1>(client, route).await,
+        RouteKind::Grpc => create_as::<2>(client, route).await,
+        RouteKind::Policy => create_as::<3>(client, route).await,
+    }
+}
+
+/// A route as it is right now.
+pub(super) async fn get(client: Client, kind: RouteKind, id: &Id<'_>) -> Result<Route, Answer> {
+    match kind {
+        RouteKind::Http => get_as::<0>(client, id).await,
+        RouteKind::Tcp => get_as::<1>(client, id).await,
+        RouteKind::Grpc => get_as::<2>(client, id).await,
+        RouteKind::Policy => get_as::<3>(client, id).await,
+    }
+}
+
+/// Changes a route.
+pub(super) async fn patch(
+    client: Client,
+    kind: RouteKind,
+    id: &Id<'_>,
+    body: &Value,
+) -> Result<Route, Answer> {
+    match kind {
+        RouteKind::Http => patch_as::<0>(client, id, body).await,
+        RouteKind::Tcp => patch_as::<1>(client, id, body).await,
+        RouteKind::Grpc => patch_as::<2>(client, id, body).await,
+        RouteKind::Policy => patch_as::<3>(client, id, body).await,
+    }
+}
+
+/// Deletes a route.
+pub(super) async fn delete(
+    client: Client,
+    kind: RouteKind,
+    id: &Id<'_>,
+    parameters: &DeleteParams,
+) -> Result<(), Answer> {
+    match kind {
+        RouteKind::Http => delete_as::<0>(client, id, parameters).await,
+        RouteKind::Tcp => delete_as::<1>(client, id, parameters).await,
+        RouteKind::Grpc => delete_as::<2>(client, id, parameters).await,
+        RouteKind::Policy => delete_as::<3>(client, id, parameters).await,
+    }
+}
+
+/// Namespace and name.
+pub(super) type Id<'a> = (&'a str, &'a str);
+
+async fn create_as<const KIND: usize>(client: Client, route: Route) -> Result<Route, Answer> {
+    let api: Api<WireRoute<KIND>> = Api::namespaced(client, route.metadata.namespace());
+    let created = request(api.create(&PostParams::default(), &route.into())).await;
+    created.map(Route::from)
+}
+
+async fn get_as<const KIND: usize>(client: Client, id: &Id<'_>) -> Result<Route, Answer> {
+    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
+    request(api.get(id.1)).await.map(Route::from)
+}
+
+async fn patch_as<const KIND: usize>(
+    client: Client,
+    id: &Id<'_>,
+    body: &Value,
+) -> Result<Route, Answer> {
+    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
+    let patched = request(api.patch(id.1, &PatchParams::default(), &KubePatch::Merge(body))).await;
+    patched.map(Route::from)
+}
+
+async fn delete_as<const KIND: usize>(
+    client: Client,
+    id: &Id<'_>,
+    parameters: &DeleteParams,
+) -> Result<(), Answer> {
+    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
+    request(api.delete(id.1, parameters)).await.map(|_| ())
+}

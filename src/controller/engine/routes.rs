@@ -1,0 +1,135 @@
+//! Routes of the local cluster: ours, and those of others that apply to federated Services.
+
+use std::time::Duration;
+
+use kube::{Api, Client};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+
+use super::{
+    Engine,
+    local::{Local, Start, Teller, absorb},
+};
+use crate::{
+    api::{
+        map::Map,
+        routes::{Route, RouteKind, WireRoute},
+    },
+    controller::{
+        metrics::Kind,
+        watch::{Change, Contact, Listener, Watched, watch},
+    },
+    mirror::{FEDERATED_SUFFIX, Key, Objects, is_managed},
+};
+
+/// How often it is looked whether the API server has a kind by now. CRDs are installed by people.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Watches routes of all kinds, from the moment on in which the API server has them.
+pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
+    watch_kind::<0>(client, start, tasks);
+    watch_kind::<1>(client, start, tasks);
+    watch_kind::<2>(client, start, tasks);
+    watch_kind::<3>(client, start, tasks);
+}
+
+fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
+    let kind = RouteKind::ALL[KIND];
+    let what = format!("{} of {}", kind.plural(), kind.group());
+    let routes = RouteTeller(start.teller(&what, Kind::Route, |change| {
+        Local::Routes(RouteKind::ALL[KIND], Some(change))
+    }));
+    let (client, outbox) = (client.clone(), start.outbox.clone());
+    tasks.spawn(async move {
+        until_served(&client, kind, &outbox).await;
+        watch(Watched::all(Api::<WireRoute<KIND>>::all(client)), routes).await;
+    });
+}
+
+/// Waits until the API server has a kind, and tells once if it has not.
+async fn until_served(client: &Client, kind: RouteKind, outbox: &mpsc::Sender<Local>) {
+    let version = format!("{}/{}", kind.group(), kind.version());
+    let mut is_told = false;
+    loop {
+        let served = client.list_api_group_resources(&version).await;
+        let is_missing = match served {
+            Ok(list) => !list
+                .resources
+                .iter()
+                .any(|known| known.name == kind.plural()),
+            Err(kube::Error::Api(status)) => status.code == 404,
+            Err(_) => false, // the watch tells what is wrong
+        };
+        if !is_missing {
+            return;
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            // Nobody listening is found out by the next change.
+            let _ = outbox.send(Local::Routes(kind, None)).await;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Tells of the routes that have to do with federated Services.
+struct RouteTeller(Teller<Route>);
+
+impl Listener<Route> for RouteTeller {
+    async fn tell(&mut self, change: Change<Route>) -> bool {
+        self.0.tell(change).await
+    }
+
+    async fn contact(&mut self, contact: Contact) {
+        self.0.contact(contact).await;
+    }
+
+    fn keeps(&self, route: &Route) -> bool {
+        is_managed(&route.metadata)
+            || route
+                .services()
+                .any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
+    }
+
+    fn trimmed(&self, mut route: Route) -> Route {
+        if is_managed(&route.metadata) {
+            return route;
+        }
+        // Of others' it is only known what they apply to.
+        route.metadata.labels = Map::default();
+        route.metadata.annotations = Map::default();
+        route.without_rules()
+    }
+}
+
+impl Engine {
+    /// Takes in a change of routes; `None`: the API server has no such kind. Returns the keys that it concerns.
+    pub(super) fn routes_changed(
+        &mut self,
+        kind: RouteKind,
+        change: Option<Change<Route>>,
+    ) -> Vec<Key> {
+        let was_known = self.knows_routes();
+        let world = &mut self.world;
+        let mut keys = Vec::new();
+        match change {
+            None => {
+                world.routes.insert(kind, None);
+            }
+            Some(change) => {
+                let mut store = world.routes.remove(&kind).flatten();
+                let touched = absorb(&mut store, change, true);
+                world.routes.insert(kind, store);
+                keys.extend(touched.iter().flat_map(|route| world.keys_of_route(route)));
+            }
+        }
+        if self.knows_routes() && !was_known {
+            let services = self.world.mirrors.iter().flat_map(Objects::iter);
+            keys.extend(services.flat_map(|service| self.world.keys_of_local(service)));
+        }
+        keys
+    }
+
+    /// Whether all kinds of routes have been looked at.
+    fn knows_routes(&self) -> bool {
+        self.world.routes.len() == RouteKind::ALL.len()
+    }
+}

@@ -1,0 +1,251 @@
+//! A federated Service whose requests prefer one cluster, which dies and comes back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::ensure;
+use control_plane::{Fault, eventually};
+use tokio::time::{Instant, sleep};
+
+use super::{form::turn, gateway::probing, of, without_failures};
+use crate::{
+    load::{Load, Tally},
+    rig::{
+        NAMESPACE, Rig, condition_of,
+        mirrors::{FEDERATED, FOLLOWS},
+        pod::Pod,
+    },
+    table::{Row, seconds},
+};
+
+/// How long a preferred cluster has to have been back: the default of `install`.
+const HOLD_DOWN: Duration = Duration::from_secs(30);
+/// How long it is looked whether requests stay where they are.
+const CALM: Duration = Duration::from_secs(60);
+/// Requests of this time tell who is asked now.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How long the API server of the preferred cluster is away.
+const AWAY: Duration = Duration::from_secs(20);
+/// How soon the members of other clusters have to answer.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Local Pods are preferred, die, and are replaced.
+pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = begin(rig, "local").await?;
+    let (west, east) = (names(&rig.west_pods), names(&rig.east_pods));
+    let address = rig.target(FEDERATED).await?.address;
+    asked(&load, &west, FOLLOWS).await?;
+    load.count_anew();
+    sleep(CALM).await;
+    let before = load.so_far();
+    let row = without_failures(&before)?;
+    only(&before, &west)?;
+
+    // As a node that dies takes its Pods along.
+    load.count_anew();
+    for pod in &mut rig.west_pods {
+        pod.proxy.kill();
+        pod.delete().await?;
+    }
+    eventually("the endpoints to go", FOLLOWS, async || {
+        let left = rig.slice_addresses("web").await?;
+        Ok(left.is_empty().then_some(()))
+    })
+    .await?;
+    let removed = Instant::now();
+    let limit = Duration::from_secs(10);
+    asked(&load, &east, limit).await?;
+    let followed = removed.elapsed().saturating_sub(GLANCE);
+    let died = of(&load.so_far(), FEDERATED)?.failed;
+    load.count_anew();
+    sleep(GLANCE * 4).await;
+    only(&load.so_far(), &east)?;
+    without_failures(&load.so_far())?;
+
+    // They come back, and wait.
+    rig.west_pods = vec![rig.start_west_pod().await?];
+    let back = Instant::now();
+    load.count_anew();
+    let new = names(&rig.west_pods);
+    sleep(HOLD_DOWN / 2).await;
+    only(&load.so_far(), &east)?;
+    asked(&load, &new, HOLD_DOWN + FOLLOWS).await?;
+    let returned = back.elapsed();
+    ensure!(
+        returned + Duration::from_secs(1) > HOLD_DOWN,
+        "back after {returned:?}"
+    );
+    without_failures(&load.so_far())?;
+    load.count_anew();
+    sleep(CALM).await;
+    only(&load.so_far(), &new)?;
+    let after = load.finish().await?;
+    without_failures(&after)?;
+    let now = rig.target(FEDERATED).await?.address;
+    ensure!(now == address, "the ClusterIP was {address} and is {now}");
+    end(rig).await?;
+    ensure!(followed < SOON, "others answer after {}", seconds(followed));
+    let row = row.and(&Row::of(&after));
+    Ok(row.with(format!(
+        "all requests to the local Pod for {}; it died: others answer {} after its endpoint went, {died} requests failed; \
+         back, it is asked again after {} (hold-down {}), and nobody else for {}",
+        seconds(CALM),
+        seconds(followed),
+        seconds(returned),
+        seconds(HOLD_DOWN),
+        seconds(CALM),
+    )))
+}
+
+/// The other cluster is preferred. Its API server is away, it is drained, its Link is deleted; its gateway dies.
+pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
+    let load = begin(rig, "east").await?;
+    let (west, east) = (names(&rig.west_pods), names(&rig.east_pods));
+    asked(&load, &east, FOLLOWS).await?;
+    load.count_anew();
+
+    rig.east_api.set(Fault::Stall);
+    sleep(AWAY).await;
+    rig.east_api.set(Fault::None);
+    only(&load.so_far(), &east)?;
+
+    rig.west.linkerd_mc(&["drain", "--cluster-name", "east"])?;
+    asked(&load, &west, FOLLOWS).await?;
+    rig.west
+        .linkerd_mc(&["undrain", "--cluster-name", "east"])?;
+    asked(&load, &east, FOLLOWS).await?;
+
+    let link = [
+        "delete",
+        "links.multicluster.linkerd.io",
+        "east",
+        "-n",
+        "linkerd-multicluster",
+    ];
+    rig.west.plane.kubectl(&link).await?;
+    asked(&load, &west, FOLLOWS).await?;
+    rig.link().await?;
+    turn(rig, true).await?;
+    asked(&load, &east, FOLLOWS).await?;
+    let row = without_failures(&load.so_far())?;
+
+    let (_, limit) = probing(rig).await?;
+    load.count_anew();
+    rig.gateway.proxy.kill();
+    let killed = Instant::now();
+    asked(&load, &west, limit + GLANCE).await?;
+    let followed = killed.elapsed().saturating_sub(GLANCE);
+    let died = of(&load.so_far(), FEDERATED)?.failed;
+    rig.gateway.proxy.restart()?;
+    rig.gateway.proxy_ready().await?;
+    let back = Instant::now();
+    load.count_anew();
+    asked(&load, &east, HOLD_DOWN + FOLLOWS).await?;
+    let returned = back.elapsed();
+    ensure!(
+        returned + Duration::from_secs(1) > HOLD_DOWN,
+        "back after {returned:?}"
+    );
+    load.count_anew();
+    sleep(CALM).await;
+    only(&load.so_far(), &east)?;
+    let after = load.finish().await?;
+    without_failures(&after)?;
+    let alive = condition_of(&rig.link_object().await?, "GatewayAlive").map(str::to_owned);
+    ensure!(
+        alive.as_deref() == Some("True"),
+        "the gateway is alive, and the Link says {alive:?}"
+    );
+    end(rig).await?;
+    let row = row.and(&Row::of(&after));
+    Ok(row.with(format!(
+        "API server away {}, drained and back, Link deleted and applied again: no request failed; gateway's proxy killed: \
+         all go elsewhere after {} (limit {}), {died} failed; back, it is asked again after {} (hold-down {})",
+        seconds(AWAY),
+        seconds(followed),
+        seconds(limit),
+        seconds(returned),
+        seconds(HOLD_DOWN),
+    )))
+}
+
+/// Members come through gateways, and prefer; a load on the federated Service.
+async fn begin(rig: &Rig, preference: &str) -> anyhow::Result<Load> {
+    turn(rig, true).await?;
+    prefer(rig, Some(preference)).await?;
+    let target = rig.target(FEDERATED).await?;
+    Ok(Load::start(&rig.client, std::slice::from_ref(&target)))
+}
+
+/// Nothing is preferred any more, and Linkerd discovers the members.
+async fn end(rig: &Rig) -> anyhow::Result<()> {
+    prefer(rig, None).await?;
+    turn(rig, false).await?;
+    rig.link_is_ready().await
+}
+
+/// Sets what the local member prefers, or takes it away.
+async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
+    let annotation = "multicluster.linkerd.io/prefer";
+    let annotation = match preference {
+        Some(preference) => format!("{annotation}={preference}"),
+        None => format!("{annotation}-"),
+    };
+    let annotate = [
+        "annotate",
+        "--overwrite",
+        "service",
+        "web",
+        "-n",
+        NAMESPACE,
+        &annotation,
+    ];
+    rig.west.plane.kubectl(&annotate).await.map(|_| ())
+}
+
+fn names(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().map(|pod| pod.name.clone()).collect()
+}
+
+/// Waits until only these Pods answer.
+async fn asked(load: &Load, pods: &BTreeSet<String>, limit: Duration) -> anyhow::Result<()> {
+    eventually(&format!("only {pods:?} to answer"), limit, async || {
+        let before = answers(&load.so_far());
+        sleep(GLANCE).await;
+        let mut now = answers(&load.so_far());
+        now.retain(|pod, count| before.get(pod).is_none_or(|before| before < count));
+        let only = now.keys().all(|pod| pods.contains(pod));
+        Ok((only && !now.is_empty()).then_some(()))
+    })
+    .await
+}
+
+/// How often each Pod has answered.
+fn answers(tallies: &BTreeMap<String, Tally>) -> BTreeMap<String, u64> {
+    let mut answers = BTreeMap::new();
+    for ((pod, _), count) in tallies
+        .get(FEDERATED)
+        .iter()
+        .flat_map(|tally| &tally.answers)
+    {
+        *answers.entry(pod.clone()).or_default() += count;
+    }
+    answers
+}
+
+/// Nobody else than these Pods has answered.
+fn only(tallies: &BTreeMap<String, Tally>, pods: &BTreeSet<String>) -> anyhow::Result<()> {
+    let answers = &of(tallies, FEDERATED)?.answers;
+    let others: Vec<_> = answers
+        .iter()
+        .filter(|((pod, _), _)| !pods.contains(pod))
+        .collect();
+    // One request in a million may go to any member.
+    ensure!(
+        others.is_empty(),
+        "others than {pods:?} have answered: {others:?}"
+    );
+    Ok(())
+}
