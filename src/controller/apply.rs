@@ -27,7 +27,7 @@ use crate::{
         routes::Route,
         wire::Wire,
     },
-    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, is_managed, owner},
+    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -254,24 +254,16 @@ impl Writer {
 
     async fn create_route(&self, mut route: Route, uids: &Uids) -> Result<Written, Failure> {
         own(&mut route.metadata.owner_references, uids)?;
-        let (kind, (namespace, name)) = (route.kind, route.metadata.id());
-        let client = || self.client.clone();
-        let status = match routes::create(client(), route).await {
-            Ok(made) => return Ok(Written::Route(Arc::new(made))),
-            Err(Answer::Status(status)) if status.reason == "AlreadyExists" => status,
-            Err(answer) => return Err(answer.failure("create route")),
-        };
-        match routes::get(client(), kind, &(&namespace, &name)).await {
-            Ok(live) if is_managed(&live.metadata) => {
-                let live = Written::Route(Arc::new(live));
-                Err(Failure::Outdated(Some(Box::new(live))))
+        match routes::create(self.client.clone(), route).await {
+            Ok(made) => Ok(Written::Route(Arc::new(made))),
+            // Somebody else has the name, for something that is no federated Service; or it is ours, and was not seen yet.
+            Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                Err(Failure::Refused {
+                    message: format!("Failed to create route: {}", status.message),
+                    wait: None,
+                })
             }
-            Ok(_) => Err(Failure::Refused {
-                message: format!("Failed to create route: {}", status.message),
-                wait: None,
-            }),
-            Err(Answer::Status(status)) if status.code == 404 => Err(Failure::Outdated(None)),
-            Err(answer) => Err(answer.failure("get route")),
+            Err(answer) => Err(answer.failure("create route")),
         }
     }
 

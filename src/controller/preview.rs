@@ -1,5 +1,7 @@
 //! A look at the clusters as they are, for the core to plan with: what the controller would see at its start.
 
+mod routes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -202,7 +204,10 @@ pub async fn world(
         )),
         members: Some(objects(members)),
         member_slices: None,
-        routes: BTreeMap::new(),
+        routes: match config.routes {
+            Some(_) => routes::routes(client).await?,
+            None => BTreeMap::new(),
+        },
         links: Some(links),
         networks: Some(networks),
         foreign: BTreeMap::new(),
@@ -211,7 +216,7 @@ pub async fn world(
     };
     let selector = world.config.local_members.as_ref().map(Selector::query);
     if let Some(selector) = selector
-        && (by_slices || world.has_federated_slices())
+        && (by_slices || world.has_federated_slices() || world.config.routes.is_some())
     {
         let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
         world.member_slices = Some(objects(slices));

@@ -60,6 +60,13 @@ impl World {
         keys
     }
 
+    /// The key of a local Service that may have routes.
+    pub fn key_of_routed(service: &Service) -> Option<Key> {
+        let prefers = service.metadata.annotations.contains_key(l::PREFER);
+        let member = member_name(service.metadata.name()).filter(|_| prefers)?;
+        Some(Key::federated(service.metadata.namespace(), member))
+    }
+
     /// Keys that a local route concerns: those of the federated Services that it applies to or belongs to, and those of the
     /// mirrors that it sends requests to.
     pub fn keys_of_route(&self, route: &Route) -> Vec<Key> {

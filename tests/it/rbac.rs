@@ -3,17 +3,18 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use control_plane::{AuditEvent, ControlPlane};
+use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{CONTROLLER, Controller, NAMESPACE, namespace},
+    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+    gateway_api,
     gateways::Gateways,
     headless::{hosts, stateful},
     hub::alone,
@@ -117,6 +118,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
         &[
             "--identity=rbac",
             "--enable-namespace-creation",
+            "--enable-routes",
             MEMBERS,
             "--probe-address",
             &gateways.address(),
@@ -239,6 +241,58 @@ fn roles_fit(objects: &[Value], source: &[AuditEvent], target: &[AuditEvent]) {
     );
 }
 
+/// Routes are changed, created where there is one of that name, and deleted.
+async fn routes_come_and_go(source: &ControlPlane) {
+    for (kind, port) in [("HTTPRoute", 80), ("TCPRoute", 5432)] {
+        let routes = gateway_api::routes(source, "rbac", kind);
+        let name = format!("shared-federated-{port}");
+        let route = || routes.get_opt(&name);
+        let there = |found: Option<_>| Ok(found.map(|_| ()));
+        eventually(&name, SOON, async || there(route().await?))
+            .await
+            .unwrap();
+        let change = json!({ "spec": { "rules": [] } });
+        routes
+            .patch(&name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+        eventually("the route to be right", SOON, async || {
+            let found = route().await?;
+            let rules = |route: &DynamicObject| route.data["spec"]["rules"] != json!([]);
+            there(found.filter(rules))
+        })
+        .await
+        .unwrap();
+        // Without its mark it is somebody else's, who has the name.
+        let marks = json!({ l::MANAGED_BY: null, l::INSTALLATION: null });
+        let change = json!({ "metadata": { "annotations": marks, "ownerReferences": null } });
+        routes
+            .patch(&name, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+        member_is(source, "rbac", "rbac", "shared", "RouteConflict").await;
+        routes
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        eventually(&name, SOON, async || there(route().await?))
+            .await
+            .unwrap();
+    }
+    // The Service stays.
+    let nothing = json!({ "metadata": { "annotations": { l::PREFER: null } } });
+    patch(source, "rbac", "shared", nothing).await;
+    for (kind, port) in [("HTTPRoute", 80), ("TCPRoute", 5432)] {
+        let routes = gateway_api::routes(source, "rbac", kind);
+        let name = format!("shared-federated-{port}");
+        eventually("the route to go", SOON, async || {
+            Ok(routes.get_opt(&name).await?.is_none().then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
 /// `check` of the source cluster, which uses the credentials of its Links.
 fn check(kubeconfig: &Path) {
     let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
@@ -257,7 +311,9 @@ fn check(kubeconfig: &Path) {
 async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
-    let objects = install(source, &["--set", "enableNamespaceCreation=true"]).await;
+    gateway_api::install(source).await;
+    let values = "enableNamespaceCreation=true,federation.routes=true";
+    let objects = install(source, &["--set", values]).await;
     // The first to take it creates the lease.
     Api::<Lease>::namespaced(source.client(), NAMESPACE)
         .delete_collection(&DeleteParams::default(), &ListParams::default())
@@ -269,7 +325,15 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     original(source, "rbac", "web", "rbac").await;
     let mut users = web("taken-rbac", "no");
     users.metadata.labels = None;
-    for (plane, service) in [(source, &users), (source, &member()), (far, &member())] {
+    // A route to a port of HTTP and one to a port of TCP.
+    let mut prefers = member();
+    let annotation = (l::PREFER.to_owned(), "local".to_owned());
+    prefers.metadata.annotations = Some([annotation].into());
+    let ports = prefers.spec.as_mut().unwrap().ports.get_or_insert_default();
+    let mut opaque = ports[0].clone();
+    (opaque.name, opaque.port, opaque.app_protocol) = (Some("opaque".to_owned()), 5432, None);
+    ports.push(opaque);
+    for (plane, service) in [(source, &users), (source, &prefers), (far, &prefers)] {
         export(plane, "rbac", service).await;
     }
     for (name, exported) in [
@@ -288,6 +352,7 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let mut controller = controller(source, &gateways);
     mirror_in_all_modes(source, far).await;
     in_step(source, "rbac", &[MEMBERS]).await;
+    routes_come_and_go(source).await;
     check(source.kubeconfig());
     delete(far, "rbac", "db").await;
     gone(source, "rbac", "db-0-rbac").await;

@@ -19,16 +19,6 @@ pub(super) async fn create(client: Client, route: Route) -> Result<Route, Answer
     }
 }
 
-/// A route as it is right now.
-pub(super) async fn get(client: Client, kind: RouteKind, id: &Id<'_>) -> Result<Route, Answer> {
-    match kind {
-        RouteKind::Http => get_as::<0>(client, id).await,
-        RouteKind::Tcp => get_as::<1>(client, id).await,
-        RouteKind::Grpc => get_as::<2>(client, id).await,
-        RouteKind::Policy => get_as::<3>(client, id).await,
-    }
-}
-
 /// Changes a route.
 pub(super) async fn patch(
     client: Client,
@@ -66,11 +56,6 @@ async fn create_as<const KIND: usize>(client: Client, route: Route) -> Result<Ro
     let api: Api<WireRoute<KIND>> = Api::namespaced(client, route.metadata.namespace());
     let created = request(api.create(&PostParams::default(), &route.into())).await;
     created.map(Route::from)
-}
-
-async fn get_as<const KIND: usize>(client: Client, id: &Id<'_>) -> Result<Route, Answer> {
-    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
-    request(api.get(id.1)).await.map(Route::from)
 }
 
 async fn patch_as<const KIND: usize>(

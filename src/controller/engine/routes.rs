@@ -18,11 +18,11 @@ use crate::{
         metrics::Kind,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, Objects, is_managed},
+    mirror::{FEDERATED_SUFFIX, Key, Objects, World, is_managed},
 };
 
 /// How often it is looked whether the API server has a kind by now. CRDs are installed by people.
-const LOOK: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Watches routes of all kinds, from the moment on in which the API server has them.
 pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
@@ -107,29 +107,21 @@ impl Engine {
         kind: RouteKind,
         change: Option<Change<Route>>,
     ) -> Vec<Key> {
-        let was_known = self.knows_routes();
         let world = &mut self.world;
-        let mut keys = Vec::new();
-        match change {
-            None => {
-                world.routes.insert(kind, None);
-            }
-            Some(change) => {
-                let mut store = world.routes.remove(&kind).flatten();
-                let touched = absorb(&mut store, change, true);
-                world.routes.insert(kind, store);
-                keys.extend(touched.iter().flat_map(|route| world.keys_of_route(route)));
-            }
-        }
-        if self.knows_routes() && !was_known {
-            let services = self.world.mirrors.iter().flat_map(Objects::iter);
-            keys.extend(services.flat_map(|service| self.world.keys_of_local(service)));
+        let known = world.routes.remove(&kind);
+        let (was_known, had_kind) = (known.is_some(), known.iter().any(Option::is_some));
+        let has_kind = change.is_some();
+        let mut store = known.flatten();
+        let touched = change.map(|change| absorb(&mut store, change, true));
+        world.routes.insert(kind, store);
+        let touched = touched.into_iter().flatten();
+        let mut keys: Vec<Key> = touched
+            .flat_map(|route| world.keys_of_route(&route))
+            .collect();
+        if !was_known || had_kind != has_kind {
+            let services = world.mirrors.iter().flat_map(Objects::iter);
+            keys.extend(services.filter_map(|service| World::key_of_routed(service)));
         }
         keys
-    }
-
-    /// Whether all kinds of routes have been looked at.
-    fn knows_routes(&self) -> bool {
-        self.world.routes.len() == RouteKind::ALL.len()
     }
 }

@@ -1,0 +1,43 @@
+//! Routes of the local cluster, as they are.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{Api, Client};
+
+use super::list;
+use crate::{
+    api::routes::{Route, RouteKind, WireRoute},
+    mirror::Objects,
+};
+
+/// Routes by kind; `None` where the API server has no such kind.
+pub(super) type Routes = BTreeMap<RouteKind, Option<Objects<Route>>>;
+
+/// Lists routes of all kinds.
+pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
+    Ok(BTreeMap::from([
+        (RouteKind::ALL[0], of_kind::<0>(client).await?),
+        (RouteKind::ALL[1], of_kind::<1>(client).await?),
+        (RouteKind::ALL[2], of_kind::<2>(client).await?),
+        (RouteKind::ALL[3], of_kind::<3>(client).await?),
+    ]))
+}
+
+async fn of_kind<const KIND: usize>(client: &Client) -> anyhow::Result<Option<Objects<Route>>> {
+    let api: Api<WireRoute<KIND>> = Api::all(client.clone());
+    let listed = match list(&api, None).await {
+        Ok(listed) => listed,
+        Err(error) if is_not_found(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut objects = Objects::default();
+    for route in listed {
+        objects.put(Arc::new(route.into()));
+    }
+    Ok(Some(objects))
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<kube::Error>();
+    matches!(cause, Some(kube::Error::Api(status)) if status.code == 404)
+}

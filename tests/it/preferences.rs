@@ -1,0 +1,280 @@
+//! Federated Services whose members prefer a cluster: the routes of these, and what becomes of them.
+
+use control_plane::{AuditEvent, ControlPlane, eventually};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use linkerd_mc::api::labels as l;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Controller, SOON, namespace},
+    gateway_api::{install, routes, uninstall},
+    gateways::Gateways,
+    hub::alone,
+    links::{in_step, member_is, mirror_is, own_link, unlink},
+    objects::{
+        addresses, annotation, delete, endpoints, gone, patch, service, services, slices_of,
+        slices_that, web,
+    },
+    program::run,
+};
+
+/// Namespace, cluster and group of members of this test.
+const NAME: &str = "preferred";
+const FLAGS: [&str; 3] = [
+    "--federated-service-selector=mirror.linkerd.io/federated=preferred",
+    "--enable-routes",
+    "--hold-down=3s",
+];
+const SERVICE: &str = "web-federated";
+const ROUTE: &str = "web-federated-80";
+const MIRROR: &str = "web-preferred";
+const GATEWAY: &str = "192.0.2.50";
+/// All requests but one in a million.
+const HEAVY: u64 = 1_000_000;
+
+/// A member with two endpoints that are ready.
+async fn join(plane: &ControlPlane) {
+    let mut member = web("web", "no");
+    let labels = member.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), NAME.into());
+    services(plane, NAME)
+        .create(&PostParams::default(), &member)
+        .await
+        .unwrap();
+    endpoints(plane, NAME, "web", 2).await;
+}
+
+/// Sets what the local member prefers.
+async fn prefer(plane: &ControlPlane, preference: Value) {
+    let change = json!({ "metadata": { "annotations": { l::PREFER: preference } } });
+    patch(plane, NAME, "web", change).await;
+}
+
+/// The Services that a route sends requests to, with their weights.
+fn backends(route: &DynamicObject) -> Vec<(&str, u64)> {
+    let backends = route.data["spec"]["rules"][0]["backendRefs"].as_array();
+    let backends = backends.into_iter().flatten();
+    backends
+        .map(|backend| {
+            let name = backend["name"].as_str().unwrap();
+            (name, backend["weight"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+/// Waits until the route sends requests to these.
+async fn routed(plane: &ControlPlane, to: &[(&str, u64)]) -> DynamicObject {
+    eventually(&format!("the route to lead to {to:?}"), SOON, async || {
+        let found = routes(plane, NAME, "HTTPRoute").get_opt(ROUTE).await?;
+        Ok(found.filter(|route| backends(route) == to))
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until there is no route.
+async fn unrouted(plane: &ControlPlane) {
+    eventually("the route to go", SOON, async || {
+        let found = routes(plane, NAME, "HTTPRoute").get_opt(ROUTE).await?;
+        Ok(found.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// What the annotation says of the local cluster: since when it is left out, and until when.
+fn left_out(service: &Service) -> Option<(&str, &str)> {
+    let out = annotation(service, l::FAILED_OVER)?;
+    out.strip_prefix("local=")?.split_once('/')
+}
+
+fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
+    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let mut own = endpoints.filter(|endpoint| endpoint.addresses.iter().any(|a| a == address));
+    own.any(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        conditions.and_then(|conditions| conditions.ready) != Some(false)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_prefer_a_cluster_leave_it_and_return() {
+    let alone = alone().await;
+    let (source, far) = (&*alone.source, &*alone.far);
+    uninstall(source).await;
+    rights(source, true).await;
+    namespace(NAME, &[source, far]).await;
+    let gateways = Gateways::start();
+    let address = gateways.address();
+    let flags = [&FLAGS[..], &["--probe-address", &address]].concat();
+    let _controller = Controller::start(source, &flags);
+    join(source).await;
+    join(far).await;
+    prefer(source, "local".into()).await;
+    own_link(source, far, NAME, &["--federated-through=gateway"]).await;
+
+    // Without the Gateway API all are asked, and the Link says so.
+    let said = member_is(source, NAME, NAME, "web", "NoRoutes").await;
+    assert_eq!(
+        said.message,
+        "no cluster is preferred: HTTPRoute is not installed"
+    );
+    install(source).await;
+    let both = [("web", HEAVY), (SERVICE, 1)];
+    let made = routed(source, &both).await;
+    let owner = &made.metadata.owner_references.as_ref().unwrap()[0];
+    let federated = service(source, NAME, SERVICE, |now| {
+        annotation(now, l::PREFER) == Some("local")
+    })
+    .await;
+    assert_eq!(Some(&owner.uid), federated.metadata.uid.as_ref());
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+    in_step(source, NAME, &FLAGS).await;
+
+    leaves_and_returns(source).await;
+    others_have_routes(source).await;
+    other_cluster_is_preferred(source, &gateways).await;
+
+    // What cannot be read, and what is not meant any more.
+    prefer(source, "east=0".into()).await;
+    let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
+    assert!(
+        said.message.contains("\"0\" is no weight from 1 to 1000"),
+        "{}",
+        said.message
+    );
+    unrouted(source).await;
+    prefer(source, "local".into()).await;
+    routed(source, &both).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+    prefer(source, "nowhere,local".into()).await;
+    let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
+    assert_eq!(said.message, "no Link names a preferred cluster: nowhere");
+    prefer(source, Value::Null).await;
+    unrouted(source).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+    in_step(source, NAME, &FLAGS).await;
+
+    // With the Service its routes go.
+    prefer(source, "local".into()).await;
+    routed(source, &both).await;
+    unlink(source, NAME).await;
+    delete(source, NAME, "web").await;
+    gone(source, NAME, SERVICE).await;
+    unrouted(source).await;
+    rights(source, false).await;
+}
+
+/// Lets the controller write routes, or not any more.
+async fn rights(plane: &ControlPlane, routes: bool) {
+    let routes = format!("federation.routes={routes}");
+    let printed = run(plane.kubeconfig(), &["install", "--set", &routes]).data();
+    plane
+        .kubectl_stdin(&["apply", "-f", "-"], &printed)
+        .await
+        .unwrap();
+}
+
+/// The local member loses its endpoints and has them again: it waits.
+async fn leaves_and_returns(source: &ControlPlane) {
+    endpoints(source, NAME, "web", 0).await;
+    routed(source, &[(SERVICE, 1)]).await;
+    let left = service(source, NAME, SERVICE, |now| left_out(now).is_some()).await;
+    assert_eq!(left_out(&left).unwrap().1, "..");
+    endpoints(source, NAME, "web", 2).await;
+    let waits = service(source, NAME, SERVICE, |now| {
+        left_out(now).is_some_and(|(_, until)| until != "..")
+    })
+    .await;
+    assert_eq!(left_out(&waits).unwrap().0, left_out(&left).unwrap().0);
+    // Not even the requests get there that go to all members.
+    let slices = slices_of(source, NAME, SERVICE).await.unwrap();
+    assert!(
+        is_ready(&slices, GATEWAY) && !is_ready(&slices, "192.0.2.100"),
+        "{slices:?}"
+    );
+    service(source, NAME, SERVICE, |now| left_out(now).is_none()).await;
+    routed(source, &[("web", HEAVY), (SERVICE, 1)]).await;
+    slices_that(source, NAME, SERVICE, |now| is_ready(now, "192.0.2.100")).await;
+    in_step(source, NAME, &FLAGS).await;
+}
+
+/// Somebody else's route is heeded and not touched; ours is put right.
+async fn others_have_routes(source: &ControlPlane) {
+    let theirs = routes(source, NAME, "GRPCRoute");
+    let spec = json!({
+        "parentRefs": [{ "group": "", "kind": "Service", "name": SERVICE }],
+        "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
+    });
+    let route = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GRPCRoute",
+        "metadata": { "name": "theirs" }, "spec": spec,
+    });
+    let route: DynamicObject = serde_json::from_value(route).unwrap();
+    let made = theirs.create(&PostParams::default(), &route).await.unwrap();
+    unrouted(source).await;
+    let said = member_is(source, NAME, NAME, "web", "RouteConflict").await;
+    assert_eq!(
+        said.message,
+        "no cluster is preferred: GRPCRoute theirs decides where requests go"
+    );
+    let now = theirs.get("theirs").await.unwrap();
+    assert_eq!(
+        now.metadata.resource_version,
+        made.metadata.resource_version
+    );
+    theirs
+        .delete("theirs", &DeleteParams::default())
+        .await
+        .unwrap();
+    let both = [("web", HEAVY), (SERVICE, 1)];
+    routed(source, &both).await;
+
+    let ours = routes(source, NAME, "HTTPRoute");
+    let rules = json!([{ "backendRefs": [{ "name": "web", "port": 80 }] }]);
+    let change = json!({ "spec": { "hostnames": ["a.example"], "rules": rules } });
+    ours.patch(ROUTE, &PatchParams::default(), &Patch::Merge(change))
+        .await
+        .unwrap();
+    let healed = routed(source, &both).await;
+    assert_eq!(healed.data["spec"]["hostnames"], Value::Null);
+    ours.delete(ROUTE, &DeleteParams::default()).await.unwrap();
+    routed(source, &both).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+}
+
+/// A preferred cluster has a mirror, which goes after the route has left it.
+async fn other_cluster_is_preferred(source: &ControlPlane, gateways: &Gateways) {
+    prefer(source, format!("{NAME},local").into()).await;
+    let first = [(MIRROR, HEAVY), (SERVICE, 1)];
+    routed(source, &first).await;
+    slices_that(source, NAME, MIRROR, |now| addresses(now) == [GATEWAY]).await;
+    mirror_is(source, NAME, NAME, "web", "Mirrored").await;
+    in_step(source, NAME, &FLAGS).await;
+
+    gateways.kill("/ready");
+    let both = [("web", HEAVY), (SERVICE, 1)];
+    routed(source, &both).await;
+    gateways.revive("/ready");
+    routed(source, &first).await;
+
+    prefer(source, format!("{NAME}=1,local=4").into()).await;
+    routed(source, &[(MIRROR, HEAVY / 4), ("web", HEAVY), (SERVICE, 1)]).await;
+
+    let mark = source.audit_mark().unwrap();
+    prefer(source, "local".into()).await;
+    gone(source, NAME, MIRROR).await;
+    routed(source, &both).await;
+    let done = source.audit_since(mark).unwrap();
+    let when = |verb: &str, resource: &str, name: &str| {
+        let is = |event: &&AuditEvent| {
+            event.verb == verb && event.resource == resource && event.name == name
+        };
+        let event = done.iter().find(|event| is(event) && event.code == 200);
+        event.map(|event| event.noted)
+    };
+    let turned = when("patch", "httproutes", ROUTE).unwrap();
+    let deleted = when("delete", "services", MIRROR).unwrap();
+    assert!(turned < deleted, "{turned} {deleted}");
+}
