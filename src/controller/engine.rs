@@ -16,6 +16,7 @@ mod gateways;
 mod link_state;
 mod links;
 mod local;
+mod preferences;
 mod problems;
 mod remote;
 mod routes;
@@ -36,7 +37,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::local::{Local, watch_local};
 use self::{
     addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
-    gateways::Signal, link_state::LinkState, problems::Problems, wake::Timers,
+    gateways::Signal, link_state::LinkState, preferences::Preferences, problems::Problems,
+    wake::Timers,
 };
 use super::{
     admin::{Liveliness, Readiness},
@@ -106,6 +108,7 @@ pub(super) struct Engine {
     changed: BTreeMap<Key, Instant>,
     lookups: Lookups,
     problems: Problems,
+    preferences: Preferences,
     addresses: Addresses,
     /// Until then the API server wants to be left alone: nothing is written.
     left_alone: Instant,
@@ -182,6 +185,7 @@ pub(super) async fn run(
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
         problems: Problems::default(),
+        preferences: Preferences::default(),
         addresses: Addresses::default(),
         left_alone: Instant::now(),
         sessions: 0,
@@ -318,6 +322,7 @@ impl Engine {
             self.confirmations.forget(&key);
             self.problems.recovered(&key);
             self.said(&plan.report);
+            self.note_preference(&key);
             self.settle(&key);
             self.changed.remove(&key);
             self.queue.done(&key);

@@ -199,6 +199,17 @@ impl Metrics {
             .set(drained.into());
     }
 
+    /// To how many federated Services the requests go to this cluster first, and how many leave it out though they prefer it.
+    pub fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
+        let families = &self.0;
+        for (gauges, services) in [
+            (&families.active, active),
+            (&families.failed_over, left_out),
+        ] {
+            gauges.with_label_values(&[cluster]).set(count(services));
+        }
+    }
+
     /// How many Services of a Link are in which state.
     pub fn link_counts(&self, link: &str, counts: LinkCounts) {
         let families = &self.0;
@@ -241,6 +252,8 @@ impl Metrics {
             &families.gateway_enabled,
             &families.service_cache,
             &families.endpoints_cache,
+            &families.active,
+            &families.failed_over,
         ] {
             drop_series(gauges, &[cluster]);
         }
@@ -322,6 +335,7 @@ pub(crate) mod tests {
         m.link_ready(link, true);
         m.link_invalid(link, false);
         m.link_drained(link, true);
+        m.preferred(cluster, 2, 1);
         let counts = LinkCounts {
             mirrored: 1,
             federated: 2,

@@ -19,7 +19,7 @@ use super::{
     limit::LeftOut,
     links::{LinkEntry, Links},
     metadata::{Belonging, installation, is_managed},
-    names::probe_name,
+    names::{federated_name, probe_name},
     namespaces::{Namespace, NamespacePhase, Namespaces},
     networks::ClusterNetworks,
     queries::Names,
@@ -278,6 +278,12 @@ impl World {
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
+    }
+
+    /// The federated Service of members of this name, if one stands that is ours.
+    pub fn federated(&self, namespace: &str, service: &str) -> Option<&Service> {
+        let found = self.standing(namespace, &federated_name(service))?;
+        self.is_collected(&found.metadata).then_some(found)
     }
 
     /// Local slices of a Service.

@@ -30,6 +30,7 @@ use self::{
 };
 use crate::{
     fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON},
+    gateway_api,
     hub::{Alone, swept},
     links::all_in_step,
 };
@@ -65,6 +66,8 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
     };
     let started = Instant::now();
     let planes = swept().await;
+    gateway_api::install(&planes.source).await;
+    gateway_api::permit(&planes.source, true).await;
     let server = planes
         .source
         .intercept(Some((CONTROLLER, &CONTROLLER_GROUPS)))
@@ -193,7 +196,8 @@ impl Sweep<'_> {
     }
 
     fn controller(&self) -> Controller {
-        Controller::start_through(&self.planes.source, &self.server.url(), &[MEMBERS])
+        let flags = [MEMBERS, "--enable-routes"];
+        Controller::start_through(&self.planes.source, &self.server.url(), &flags)
     }
 
     /// Runs a scenario without a fault.

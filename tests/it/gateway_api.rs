@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::SOON;
+use crate::{fleet::SOON, program::run};
 
 /// Group, version and kind of routes.
 const KINDS: [(&str, &str, &str); 4] = [
@@ -40,6 +40,14 @@ pub(crate) async fn uninstall(plane: &ControlPlane) {
         let delete = ["delete", "crd", &name, "--ignore-not-found"];
         plane.kubectl(&delete).await.unwrap();
     }
+}
+
+/// Lets the controller write routes, or not any more.
+pub(crate) async fn permit(plane: &ControlPlane, routes: bool) {
+    let routes = format!("federation.routes={routes}");
+    let printed = run(plane.kubeconfig(), &["install", "--set", &routes]).data();
+    let apply = ["apply", "-f", "-"];
+    plane.kubectl_stdin(&apply, &printed).await.unwrap();
 }
 
 /// The routes of a kind in a namespace.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Controller, SOON, namespace},
-    gateway_api::{install, routes, uninstall},
+    gateway_api::{install, permit, routes, uninstall},
     gateways::Gateways,
     hub::alone,
     links::{in_step, member_is, mirror_is, own_link, unlink},
@@ -16,7 +16,6 @@ use crate::{
         addresses, annotation, delete, endpoints, gone, patch, service, services, slices_of,
         slices_that, web,
     },
-    program::run,
 };
 
 /// Namespace, cluster and group of members of this test.
@@ -103,7 +102,7 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     uninstall(source).await;
-    rights(source, true).await;
+    permit(source, true).await;
     namespace(NAME, &[source, far]).await;
     let gateways = Gateways::start();
     let address = gateways.address();
@@ -163,17 +162,7 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
     delete(source, NAME, "web").await;
     gone(source, NAME, SERVICE).await;
     unrouted(source).await;
-    rights(source, false).await;
-}
-
-/// Lets the controller write routes, or not any more.
-async fn rights(plane: &ControlPlane, routes: bool) {
-    let routes = format!("federation.routes={routes}");
-    let printed = run(plane.kubeconfig(), &["install", "--set", &routes]).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    permit(source, false).await;
 }
 
 /// The local member loses its endpoints and has them again: it waits.

@@ -31,6 +31,8 @@ pub(super) struct Families {
     pub(super) link_ready: IntGaugeVec,
     pub(super) link_invalid: IntGaugeVec,
     pub(super) link_drained: IntGaugeVec,
+    pub(super) active: IntGaugeVec,
+    pub(super) failed_over: IntGaugeVec,
     pub(super) mirrored: IntGaugeVec,
     pub(super) federated: IntGaugeVec,
     pub(super) unhealthy: IntGaugeVec,
@@ -183,6 +185,18 @@ impl Families {
                 "linkerd_mc_link_invalid",
                 "1 if the Link cannot be worked with: what it made stays as it is",
                 link,
+            ),
+            active: gauges(
+                &r,
+                "federated_active_cluster",
+                "Federated Services with a preference whose requests go to the cluster first",
+                cluster,
+            ),
+            failed_over: gauges(
+                &r,
+                "linkerd_mc_federated_failed_over",
+                "Federated Services that prefer the cluster and leave it out: it is away, or was until a moment ago",
+                cluster,
             ),
             link_drained: gauges(
                 &r,

@@ -6,7 +6,6 @@ use crate::{
     mirror::{
         export::{self, Mode, member},
         metadata::{Owner, owner, preferred_clusters},
-        names::federated_name,
         policy::FederatedThrough,
         target::Target,
         world::World,
@@ -17,11 +16,10 @@ use crate::{
 fn preferred_mode(world: &World, target: &Target, service: &Service) -> Option<Mode> {
     world.config.routes?;
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-    let federated = world.standing(namespace, &federated_name(name))?;
-    let is_ours =
-        owner(&federated.metadata) == Owner::Federated && world.is_collected(&federated.metadata);
+    let federated = world.federated(namespace, name)?;
+    let is_federated = owner(&federated.metadata) == Owner::Federated;
     let mut preferred = preferred_clusters(&federated.metadata);
-    if !is_ours || !preferred.any(|cluster| cluster == target.cluster) {
+    if !is_federated || !preferred.any(|cluster| cluster == target.cluster) {
         return None;
     }
     if !member(target, service) || joinable(service).is_err() {

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     fleet::NAMESPACE,
+    gateway_api,
     headless::{hosts, stateful},
     hub::Alone,
     links::{links, objects},
@@ -45,6 +46,7 @@ enum Act {
     Join,
     Leave,
     TurnToGateway,
+    Prefer,
     Unlink,
     Adopt,
 }
@@ -164,6 +166,18 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             "\"member-federated-local-",
         ],
         gone: &["/remote-discovery\":\"member@CLUSTER\""],
+    },
+    Scenario {
+        name: "preference",
+        act: Act::Prefer,
+        running: true,
+        keeps: Keeps {
+            services: &["member-federated"],
+            members: &[(l::LOCAL_DISCOVERY, "member")],
+        },
+        prepared: &["/local-discovery\"", "\"member-federated-80\""],
+        done: &["\"probe-CLUSTER", "\"name\":\"member-CLUSTER\",\"port\":80"],
+        gone: &[],
     },
     Scenario {
         name: "unlink",
@@ -358,6 +372,12 @@ impl Stage {
                     .await
                     .unwrap();
             }
+            if Arc::ptr_eq(plane, &self.source) {
+                gateway_api::routes(plane, &self.namespace, "HTTPRoute")
+                    .delete_collection(&now, &all)
+                    .await
+                    .unwrap();
+            }
             services(plane, &self.namespace)
                 .delete_collection(&now, &all)
                 .await
@@ -392,6 +412,13 @@ impl Scenario {
                 hosts(far, namespace, "db", &[("db-0", true)]).await;
             }
             Act::Join | Act::Leave => stage.member().await,
+            Act::Prefer => {
+                stage.member().await;
+                let first = format!("{cluster},local");
+                let prefer = json!({ "metadata": { "annotations": { l::PREFER: first } } });
+                crate::objects::patch(&stage.source, namespace, "member", prefer).await;
+                return;
+            }
             Act::TurnToGateway => {
                 stage.member().await;
                 for plane in [&stage.source, far] {
@@ -441,6 +468,7 @@ impl Scenario {
                     .await
                     .unwrap();
             }
+            Act::Prefer => stage.link(cluster).await,
             Act::Unlink => stage.unlink(cluster).await,
         }
     }

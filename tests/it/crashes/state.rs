@@ -9,7 +9,7 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use super::scenarios::Stage;
-use crate::fleet::NAMESPACE;
+use crate::{fleet::NAMESPACE, gateway_api};
 
 /// Metadata that the API server makes up, and annotations that hold such.
 const MADE_UP: [&str; 6] = [
@@ -31,13 +31,15 @@ pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
     let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), &stage.namespace);
     let probes: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
     let probe_slices: Api<EndpointSlice> = Api::namespaced(client, NAMESPACE);
+    let routes = gateway_api::routes(&stage.source, &stage.namespace, "HTTPRoute");
     let gateways = ListParams::default().labels(&format!("{}=true", l::MIRRORED_GATEWAY));
-    let (services, slices, endpoints, probes, probe_slices) = tokio::try_join!(
+    let (services, slices, endpoints, probes, probe_slices, routes) = tokio::try_join!(
         services.list(&all),
         slices.list(&all),
         endpoints.list(&all),
         probes.list(&gateways),
         probe_slices.list(&gateways),
+        routes.list(&all),
     )?;
     let mut objects = Vec::new();
     let mut addresses = Vec::new();
@@ -55,6 +57,9 @@ pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
         if annotations.is_some_and(|a| a.get(l::MANAGED_BY).is_some_and(|by| by == l::MANAGER)) {
             objects.push(json!({ "EndpointSlice": slice }));
         }
+    }
+    for route in routes.items {
+        objects.push(json!({ "HTTPRoute": route }));
     }
     for endpoints in endpoints.items {
         let labels = endpoints.metadata.labels.as_ref();
