@@ -230,14 +230,18 @@ impl fmt::Display for FailedOver {
     }
 }
 
-/// The cluster that takes the requests to a federated Service, as its annotations tell: that of an order; `None` where
-/// more than one does.
-pub fn active<'a>(preference: &'a Preference, failed_over: &FailedOver) -> Option<&'a Place> {
+/// The clusters that take the requests to a federated Service first, as its annotations tell. Where there is none, all members
+/// take them. `has_member` says which clusters have a member.
+pub fn active<'a>(
+    preference: &'a Preference,
+    failed_over: &FailedOver,
+    has_member: impl Fn(&Place) -> bool,
+) -> Vec<&'a Place> {
+    let places = preference.places();
+    let able = places.filter(|place| has_member(place) && !failed_over.0.contains_key(place));
     match preference {
-        Preference::Order(places) => places
-            .iter()
-            .find(|place| !failed_over.0.contains_key(place)),
-        Preference::Weights(_) => None,
+        Preference::Order(_) => able.take(1).collect(),
+        Preference::Weights(_) => able.collect(),
     }
 }
 
@@ -308,13 +312,23 @@ mod tests {
     }
 
     #[test]
-    fn first_of_an_order_that_is_not_away_takes_the_requests() {
-        let order: Preference = "local,east".parse().unwrap();
-        let away = |text: &str| FailedOver::read(text);
-        assert_eq!(active(&order, &away("")), Some(&Place::Local));
+    fn requests_go_to_preferred_clusters_that_have_a_member_and_are_not_away() {
         let local = "local=2026-01-02T03:04:05Z/..";
-        assert_eq!(active(&order, &away(local)), Some(&Place::from("east")));
-        let both = format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
-        assert_eq!(active(&order, &away(&both)), None);
+        let both = &format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
+        for (preference, away, expected) in [
+            ("local,east", "", "local"),
+            ("local,east", local, "east"),
+            ("local,east", both, ""),
+            ("north,east,local", "", "east"),
+            ("east=80,north=10,local=10", "", "east,local"),
+            ("east=80,local=20", local, "east"),
+            ("east=80,local=20", both, ""),
+        ] {
+            let read: Preference = preference.parse().unwrap();
+            let has_member = |place: &Place| place.cluster() != Some("north");
+            let active = active(&read, &FailedOver::read(away), has_member);
+            let names: Vec<_> = active.iter().map(ToString::to_string).collect();
+            assert_eq!(names.join(","), expected, "{preference} {away}");
+        }
     }
 }

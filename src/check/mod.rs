@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod facts;
 pub mod foreign;
 pub mod gather;
+pub mod preferred;
 pub mod range;
 mod remote;
 pub mod report;

@@ -274,7 +274,9 @@ fn render(
             } else {
                 table.render(width)
             };
-            let notes = view::notes(&status.fleet, shape);
+            let services = status.services.as_deref().unwrap_or_default();
+            let mut notes = view::absences(services, shape, now);
+            notes.extend(view::notes(&status.fleet, shape));
             if !notes.is_empty() && !text.is_empty() {
                 text.push('\n');
             }

@@ -11,7 +11,10 @@ use crate::{
         link::{ServiceCondition, ServiceStatus},
         members::{local_member, remote_members},
     },
-    check::facts::{Count, Endpoints, LinkFacts},
+    check::{
+        facts::{Count, Endpoints, LinkFacts},
+        preferred::Preferred,
+    },
     mirror,
 };
 
@@ -31,6 +34,9 @@ pub(super) struct ServiceRow {
     pub(super) from: Vec<String>,
     /// Its endpoints in this cluster; `null` when it has them elsewhere.
     pub(super) endpoints: Option<CountOutput>,
+    /// Which clusters take its requests; only of a federated Service.
+    #[serde(flatten)]
+    pub(super) preferred: Preferred,
     /// Whether the controller is content with it; `null` when it says nothing.
     pub(super) healthy: Option<bool>,
     /// The controller's reason, one word.
@@ -119,6 +125,7 @@ pub(super) fn rows(
             namespace,
             service: Some(name),
             mode: Some(mode),
+            preferred: Preferred::of(mirror),
             ..word.map(Word::row).unwrap_or_default()
         });
     }
@@ -241,173 +248,4 @@ fn condition_local(condition: &ServiceCondition) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::check::state::tests::{condition, link};
-
-    fn service(name: &str, labels: &Value, annotations: &Value, cluster_ip: &str) -> Service {
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "namespace": "shop", "labels": labels, "annotations": annotations},
-            "spec": {"clusterIP": cluster_ip},
-        }))
-        .unwrap()
-    }
-
-    fn status(name: &str, status: &str, message: &str) -> Value {
-        json!({
-            "controllerName": "linkerd.io/service-mirror",
-            "remoteRef": {"name": name, "namespace": "shop"},
-            "conditions": [condition("Mirrored", status, message, 1)],
-        })
-    }
-
-    fn all() -> Vec<ServiceRow> {
-        let of_east = json!({labels::CLUSTER_NAME: "east"});
-        let fq =
-            |name: &str| json!({labels::REMOTE_FQ_NAME: format!("{name}.shop.svc.cluster.local")});
-        let mirrors = [
-            service("web-east", &of_east, &fq("web"), "10.0.0.1"),
-            service("db-east", &of_east, &fq("db"), "None"),
-            service(
-                "db-0-east",
-                &json!({labels::CLUSTER_NAME: "east", labels::HEADLESS_MIRROR: "db-east"}),
-                &fq("db-0.db"),
-                "10.0.0.2",
-            ),
-            service(
-                "api-west",
-                &json!({labels::CLUSTER_NAME: "west", labels::REMOTE_DISCOVERY: "west", labels::REMOTE_SERVICE: "api"}),
-                &fq("api"),
-                "10.0.0.3",
-            ),
-            service(
-                "web-federated",
-                &json!({}),
-                &json!({labels::REMOTE_DISCOVERY: "web@east,web@west", labels::LOCAL_DISCOVERY: "web"}),
-                "10.0.0.4",
-            ),
-        ];
-        let slices = [serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "labels": {labels::SLICE_SERVICE: "web-east"}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["192.0.2.1"]}, {"addresses": ["192.0.2.2"], "conditions": {"ready": false}}],
-        }))
-        .unwrap()];
-        let links = [
-            link(
-                "east",
-                &json!({
-                    "mirrorServices": [status("web", "True", ""), status("gone", "False", "no such namespace"), status("past", "True", "")],
-                    "federatedServices": [status("web", "False", "headless")],
-                }),
-            ),
-            link(
-                "west",
-                &json!({"federatedServices": [status("web", "True", "")]}),
-            ),
-        ];
-        rows("here", &links, &mirrors, &Endpoints::count(&slices), None)
-    }
-
-    #[test]
-    fn what_is_there_meets_what_is_said_of_it() {
-        let lines: Vec<_> = all()
-            .iter()
-            .map(|row| {
-                format!(
-                    "{} {} {} {} {} {}",
-                    row.service.as_deref().unwrap_or("-"),
-                    row.mode.map_or("-", Mode::as_str),
-                    row.from.join(","),
-                    row.endpoints
-                        .map_or_else(|| "-".into(), |e| format!("{}/{}", e.ready, e.total)),
-                    row.healthy
-                        .map_or_else(|| "-".into(), |healthy| healthy.to_string()),
-                    row.message.as_deref().unwrap_or("-"),
-                )
-            })
-            .collect();
-        insta::assert_snapshot!(lines.join("\n"), @r"
-        - - gone@east - false no such namespace
-        api-west remote-discovery api@west - - -
-        db-0-east headless-pod db-0.db@east 0/0 - -
-        db-east headless db@east 0/0 - -
-        web-east gateway web@east 1/2 true -
-        web-federated federated web@(local),web@east,web@west - false headless
-        ");
-    }
-
-    #[test]
-    fn member_of_a_drained_cluster_is_no_complaint() {
-        let drained = json!({"federatedServices": [{
-            "controllerName": "linkerd.io/service-mirror",
-            "remoteRef": {"name": "web", "namespace": "shop"},
-            "conditions": [{
-                "type": "Mirrored", "status": "False", "reason": "Drained", "message": "until then",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        }]});
-        let complains = json!({"federatedServices": [status("web", "False", "headless")]});
-        let federated = service(
-            "web-federated",
-            &json!({}),
-            &json!({labels::REMOTE_DISCOVERY: "web@west"}),
-            "10.0.0.4",
-        );
-        let none = Endpoints::default();
-        for (west, mirrors, expected) in [
-            (
-                &json!({}),
-                &[federated.clone()][..],
-                Some((Some(true), "Drained")),
-            ),
-            (&complains, &[federated], Some((Some(false), "Because"))),
-            (&json!({}), &[], None),
-        ] {
-            let links = [link("east", &drained), link("west", west)];
-            let rows = rows("here", &links, mirrors, &none, None);
-            let row = rows.first();
-            let row = row.map(|row| (row.healthy, row.reason.as_deref().unwrap_or_default()));
-            assert_eq!(row, expected);
-        }
-    }
-
-    #[test]
-    fn rows_of_one_cluster_are_those_that_come_from_it() {
-        let links: [LinkFacts; 0] = [];
-        let mirrors = [
-            service(
-                "web-east",
-                &json!({labels::CLUSTER_NAME: "east"}),
-                &json!({}),
-                "10.0.0.1",
-            ),
-            service(
-                "web-west",
-                &json!({labels::CLUSTER_NAME: "west"}),
-                &json!({}),
-                "10.0.0.2",
-            ),
-            service(
-                "web-federated",
-                &json!({}),
-                &json!({labels::REMOTE_DISCOVERY: "web@east,web@west"}),
-                "10.0.0.3",
-            ),
-        ];
-        let rows = rows(
-            "here",
-            &links,
-            &mirrors,
-            &Endpoints::default(),
-            Some("east"),
-        );
-        let names: Vec<_> = rows
-            .iter()
-            .filter_map(|row| row.service.as_deref())
-            .collect();
-        assert_eq!(names, ["web-east", "web-federated"]);
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! What `status` shows: facts → rows. Pure.
 
+mod services;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -14,6 +16,7 @@ use crate::{
     },
 };
 
+pub(super) use self::services::{absences, services};
 use super::services::ServiceRow;
 
 /// How much of a table is wanted.
@@ -140,54 +143,6 @@ pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
     notes
 }
 
-/// A row a Service.
-pub(super) fn services(rows: &[ServiceRow], shape: Shape) -> Table {
-    let mut columns = vec![
-        Column::elastic("NAMESPACE"),
-        Column::elastic("SERVICE"),
-        Column::new("MODE"),
-        Column::elastic("FROM"),
-        Column::number("ENDPOINTS"),
-        Column::elastic("REASON"),
-    ];
-    if shape.fleet {
-        columns.insert(0, Column::elastic("CONTEXT"));
-    }
-    if shape.wide {
-        columns.push(Column::elastic("MESSAGE"));
-    }
-    let mut table = Table::new(columns);
-    for row in rows {
-        let endpoints = row
-            .endpoints
-            .map_or_else(String::new, |e| format!("{}/{}", e.ready, e.total));
-        let tone = match row.healthy {
-            Some(true) => Tone::Good,
-            Some(false) => Tone::Bad,
-            None => Tone::Plain,
-        };
-        let mut cells: Vec<Cell> = vec![
-            (&row.namespace).into(),
-            row.service.as_deref().unwrap_or_default().into(),
-            row.mode
-                .map(super::services::Mode::as_str)
-                .unwrap_or_default()
-                .into(),
-            row.from.join(",").into(),
-            endpoints.into(),
-            Cell::toned(row.reason.as_deref().unwrap_or_default(), tone),
-        ];
-        if shape.fleet {
-            cells.insert(0, (&row.context).into());
-        }
-        if shape.wide {
-            cells.push(row.message.as_deref().unwrap_or_default().into());
-        }
-        table.push(cells);
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,7 +156,7 @@ mod tests {
     };
     use serde_json::json;
 
-    const NOW: &str = "2026-01-01T00:05:00Z";
+    pub(super) const NOW: &str = "2026-01-01T00:05:00Z";
 
     fn one() -> Fleet {
         let links = vec![
@@ -231,11 +186,11 @@ mod tests {
         }])
     }
 
-    fn plain(table: &Table, width: Option<usize>) -> String {
+    pub(super) fn plain(table: &Table, width: Option<usize>) -> String {
         anstream::adapter::strip_str(&table.render(width)).to_string()
     }
 
-    fn shape(fleet: bool, wide: bool) -> Shape {
+    pub(super) fn shape(fleet: bool, wide: bool) -> Shape {
         Shape { fleet, wide }
     }
 

@@ -3,6 +3,7 @@
 use std::{io::IsTerminal as _, pin::Pin, time::Duration};
 
 use futures::{Stream, StreamExt as _, stream};
+use jiff::Timestamp;
 use kube::{
     Api,
     runtime::{WatchStreamExt as _, watcher},
@@ -92,19 +93,25 @@ impl Log {
         members: &[Member],
         status: &view::Status,
     ) -> anyhow::Result<String> {
-        let whole = match args.output {
-            Format::Json => serde_json::to_string(status)? + "\n",
-            Format::Yaml => format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
+        let render = |now| render(args, members, status, now, None);
+        // The text, and what of it must have changed for it to be printed again: ages do so all the time.
+        let (text, key) = match args.output {
+            Format::Json => (serde_json::to_string(status)? + "\n", None),
+            Format::Yaml => (
+                format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
+                None,
+            ),
             Format::Table | Format::Wide if args.services => {
-                render(args, members, status, clock::now(), None)?
+                (render(clock::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
             Format::Table | Format::Wide => return Ok(self.rows(args, members, status)),
         };
-        if self.text.as_ref() == Some(&whole) {
+        let key = Some(key.unwrap_or_else(|| text.clone()));
+        if self.text == key {
             return Ok(String::new());
         }
-        self.text = Some(whole.clone());
-        Ok(whole)
+        self.text = key;
+        Ok(text)
     }
 
     fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
@@ -152,9 +159,37 @@ mod tests {
 
     use super::*;
     use crate::{
-        check::topology::{fleet, tests::surveys},
-        cli::{Cli, Command},
+        check::{
+            preferred::{Preferred, tests::federated},
+            topology::{fleet, tests::surveys},
+        },
+        cli::{Cli, Command, status::services::ServiceRow},
     };
+
+    #[test]
+    fn services_are_printed_again_only_when_they_have_changed() {
+        let cli = Cli::try_parse_from(["linkerd-mc", "status", "--watch", "--services"]).unwrap();
+        let Command::Status(args) = cli.command else {
+            panic!("another command");
+        };
+        // Its time is long ago, so that it grows with each look.
+        let preferred = |away: &str| Preferred::of(&federated("local,east", away));
+        let gone = "local=2026-01-01T00:00:00Z/..";
+        let back = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
+        let mut log = Log::default();
+        for (away, is_news) in [("", true), (gone, true), (gone, false), (back, true)] {
+            let row = ServiceRow {
+                preferred: preferred(away),
+                ..ServiceRow::default()
+            };
+            let status = view::Status {
+                services: Some(vec![row]),
+                ..view::Status::default()
+            };
+            let news = log.news(&args, &[], &status).unwrap();
+            assert_eq!(!news.is_empty(), is_news, "{away}: {news}");
+        }
+    }
 
     #[test]
     fn row_is_printed_again_only_for_what_stands_in_rows() {

@@ -1,0 +1,227 @@
+//! Which clusters a federated Service prefers, and which take its requests now, as its annotations tell. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::api::{
+    k8s::Service,
+    labels,
+    members::{local_member, remote_members},
+    preference::{FailedOver, Place, Preference, active},
+};
+
+/// The preference of a federated Service, and what has become of it. Its JSON is part of the documented output of `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preferred {
+    /// Clusters in their order, or with their weights; `null` if none is preferred.
+    pub preference: Option<String>,
+    /// Clusters that take the requests first, `local` is this one; where there is none, all members take them.
+    pub active: Vec<String>,
+    /// Preferred clusters that take no requests now.
+    pub failed_over: Vec<Away>,
+    /// Whether others take the requests of one of these.
+    #[serde(skip)]
+    has_failed_over: bool,
+}
+
+/// A preferred cluster that takes no requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Away {
+    /// The cluster.
+    pub cluster: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it takes requests again; `null` while it cannot.
+    pub returns: Option<Timestamp>,
+}
+
+impl Preferred {
+    /// What the annotations of a Service tell; nothing where it is no federated Service.
+    pub fn of(service: &Service) -> Self {
+        let annotation = |key: &str| service.metadata.annotations.get(key);
+        let Some(preference) = annotation(labels::PREFER).and_then(|text| text.parse().ok()) else {
+            return Self::default();
+        };
+        let has_member = |place: &Place| match place {
+            Place::Local => local_member(annotation).is_some(),
+            Place::Cluster(name) => remote_members(annotation).any(|(_, c)| c == &**name),
+        };
+        if local_member(annotation).is_none() && remote_members(annotation).next().is_none() {
+            return Self::default();
+        }
+        let failed_over = annotation(labels::FAILED_OVER).map(FailedOver::read);
+        let failed_over = failed_over.unwrap_or_default();
+        let active = active(&preference, &failed_over, has_member);
+        let away = preference.places().filter_map(|place| {
+            let out = failed_over.0.get(place)?;
+            Some(Away {
+                cluster: place.to_string(),
+                since: out.since,
+                returns: out.until,
+            })
+        });
+        let is_away = |place: &Place| failed_over.0.contains_key(place);
+        let has_failed_over = match (&preference, active.as_slice()) {
+            // Those that come after the active cluster would take nothing anyway.
+            (Preference::Order(places), [active]) => {
+                let mut before = places.iter().take_while(|place| place != active);
+                before.any(is_away)
+            }
+            _ => preference.places().any(is_away),
+        };
+        Self {
+            preference: Some(preference.to_string()),
+            failed_over: away.collect(),
+            has_failed_over,
+            active: active.into_iter().map(Place::to_string).collect(),
+        }
+    }
+
+    /// Whether others take the requests that a preferred cluster would take.
+    pub fn has_failed_over(&self) -> bool {
+        self.has_failed_over
+    }
+
+    /// Who takes the requests, in words.
+    fn takers(&self) -> String {
+        match self.active.as_slice() {
+            [] => "all members".to_owned(),
+            active => active.join(", "),
+        }
+    }
+
+    /// Which clusters are away, and who takes their requests; `None` if none is. `ago` and `ahead` tell a time that has
+    /// passed and one that comes.
+    pub fn absence(
+        &self,
+        ago: impl Fn(Timestamp) -> String,
+        ahead: impl Fn(Timestamp) -> String,
+    ) -> Option<String> {
+        let away = self.failed_over.iter().map(|away| {
+            let left = format!("{} went away {}", away.cluster, ago(away.since));
+            match away.returns {
+                Some(time) => format!("{left} and takes requests again {}", ahead(time)),
+                None => left,
+            }
+        });
+        let away: Vec<String> = away.collect();
+        let away = away.join(", ");
+        let preference = self.preference.as_deref().filter(|_| !away.is_empty())?;
+        Some(if self.has_failed_over {
+            let takers = self.takers();
+            format!("prefers {preference}; failed over to {takers}: {away}")
+        } else {
+            format!("prefers {preference}; {away}")
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const EAST: &str = "east=2026-01-01T00:02:00Z/..";
+    const LOCAL: &str = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
+
+    /// `shop/web-federated` with members in the local cluster, `east` and `west`.
+    pub(crate) fn federated(prefer: &str, failed_over: &str) -> Service {
+        let mut annotations = BTreeMap::from([
+            (labels::REMOTE_DISCOVERY, "web@east,web@west"),
+            (labels::LOCAL_DISCOVERY, "web"),
+            (labels::PREFER, prefer),
+            (labels::FAILED_OVER, failed_over),
+        ]);
+        annotations.retain(|_, text| !text.is_empty());
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-federated", "namespace": "shop", "annotations": annotations},
+            "spec": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn absence_says_who_is_away_and_who_takes_the_requests() {
+        let time = |time: Timestamp| time.strftime("%M:%S").to_string();
+        for (prefer, away, expected) in [
+            ("local,east", "", None),
+            (
+                "local,east",
+                LOCAL,
+                Some(
+                    "prefers local,east; failed over to east: local went away 00:00 ago and takes requests again in 05:20",
+                ),
+            ),
+            (
+                "local,east",
+                EAST,
+                Some("prefers local,east; east went away 02:00 ago"),
+            ),
+            (
+                "east,local",
+                &format!("{EAST},{LOCAL}"),
+                Some(
+                    "prefers east,local; failed over to all members: east went away 02:00 ago, local went away 00:00 ago and takes requests again in 05:20",
+                ),
+            ),
+            (
+                "east=80,west=10,local=10",
+                EAST,
+                Some(
+                    "prefers east=80,west=10,local=10; failed over to west, local: east went away 02:00 ago",
+                ),
+            ),
+            // What is said of clusters that are not preferred does not count.
+            ("local", EAST, None),
+            ("", EAST, None),
+        ] {
+            let preferred = Preferred::of(&federated(prefer, away));
+            let absence = preferred.absence(
+                |past| format!("{} ago", time(past)),
+                |future| format!("in {}", time(future)),
+            );
+            assert_eq!(absence.as_deref(), expected, "{prefer} {away}");
+        }
+    }
+
+    #[test]
+    fn json_has_times_and_names() {
+        let both = format!("{EAST},{LOCAL}");
+        insta::assert_json_snapshot!(Preferred::of(&federated("local,east,west", &both)), @r#"
+        {
+          "preference": "local,east,west",
+          "active": [
+            "west"
+          ],
+          "failedOver": [
+            {
+              "cluster": "local",
+              "since": "2026-01-01T00:00:00Z",
+              "returns": "2026-01-01T00:05:20Z"
+            },
+            {
+              "cluster": "east",
+              "since": "2026-01-01T00:02:00Z",
+              "returns": null
+            }
+          ]
+        }
+        "#);
+    }
+
+    #[test]
+    fn service_without_members_prefers_nobody() {
+        let mut service = federated("local", "");
+        service
+            .metadata
+            .annotations
+            .remove(labels::REMOTE_DISCOVERY);
+        service.metadata.annotations.remove(labels::LOCAL_DISCOVERY);
+        assert_eq!(Preferred::of(&service), Preferred::default());
+    }
+}
