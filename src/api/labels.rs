@@ -24,6 +24,8 @@ pub const COMPONENT_CONTROLLER: &str = "controller";
 pub const EXPORTED: &str = "mirror.linkerd.io/exported";
 /// Label that a user puts on a Service to make it a federated member: `member`.
 pub const FEDERATED: &str = "mirror.linkerd.io/federated";
+/// Selects the members of federated Services, unless a Link or the controller is told otherwise.
+pub const FEDERATED_MEMBERS: &str = "mirror.linkerd.io/federated=member";
 /// Label of every object that a service mirror made, value `true`.
 pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
 /// Label that names the target cluster of a mirror. Federated Services have none.

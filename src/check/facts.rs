@@ -177,6 +177,8 @@ pub struct Facts {
     pub confinement: Known<Confinement>,
     /// Mirrors, endpoint mirrors and federated Services, in all namespaces.
     pub mirrors: Known<Vec<Service>>,
+    /// Services of this cluster that our controller makes members of federated Services, in all namespaces.
+    pub local_members: Known<Vec<Service>>,
     /// Probe Services, in all namespaces.
     pub probes: Known<Vec<Service>>,
     /// EndpointSlices of mirrors and probe Services, by namespace and Service.
@@ -194,6 +196,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The Deployment of our controller, if it is known.
+    pub fn controller(&self) -> Option<&Workload> {
+        let deployments = self.deployments.iter().flatten();
+        deployments.into_iter().find(|workload| workload.is_ours())
+    }
+
     /// The Links, none when they are unknown.
     pub fn links(&self) -> &[LinkFacts] {
         self.survey.links.as_deref().unwrap_or_default()
@@ -242,6 +250,10 @@ pub struct Workload {
     pub images: Vec<String>,
     /// Whether it was installed without admission policies on purpose.
     pub is_unconfined: bool,
+    /// Selects the Services of this cluster that are members of federated Services; `None` where none are.
+    pub local_members: Option<String>,
+    /// Whether it heeds what members of federated Services prefer.
+    pub heeds_preferences: bool,
 }
 
 impl Workload {

@@ -81,17 +81,22 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
     let mut namespaces: BTreeSet<_> = extension_namespaces.iter().flatten().cloned().collect();
     let links = survey.links.as_deref().unwrap_or_default();
     namespaces.extend(links.iter().map(LinkFacts::namespace).map(str::to_owned));
-    let controller_namespace = deployments
-        .iter()
-        .flatten()
-        .find(|w| w.is_ours())
+    let controller = deployments.iter().flatten().find(|w| w.is_ours());
+    let local_members = controller.and_then(|w| w.local_members.as_deref());
+    let controller_namespace = controller
         .map(|w| w.namespace.clone())
         .or_else(|| namespaces.first().cloned());
     let known = mirrors.as_deref().unwrap_or_default();
     let waiting = links.iter().map(|link| range::waiting(link, known)).sum();
     let no_namespace = || "the extension has no namespace".to_owned();
     let controller_namespace = controller_namespace.as_deref();
-    let (foreign, range, pods, controller_denied, confinement) = futures::join!(
+    let (local_members, foreign, range, pods, controller_denied, confinement) = futures::join!(
+        async {
+            match local_members {
+                Some(selector) => services(client, selector).await,
+                None => Ok(vec![]),
+            }
+        },
         foreign(client, &mirrors, &probes, &slices),
         service_range(client, waiting),
         // When even that failed, the next requests would only wait as long again.
@@ -126,6 +131,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         controller_denied,
         confinement,
         mirrors,
+        local_members,
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),
         foreign,

@@ -30,6 +30,14 @@ pub(super) fn workload(deployment: &Deployment) -> Workload {
     let status = deployment.status.as_ref();
     let pod = spec.and_then(|spec| spec.template.spec.as_ref());
     let cluster = label(metadata, labels::CLUSTER_NAME);
+    let args: Vec<&str> = pod
+        .into_iter()
+        .flat_map(|pod| &pod.containers)
+        .flat_map(|container| container.args.iter().flatten())
+        .map(String::as_str)
+        .collect();
+    let selector = flag(&args, "--federated-service-selector");
+    let selector = selector.unwrap_or(labels::FEDERATED_MEMBERS);
     Workload {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone().unwrap_or_default(),
@@ -45,7 +53,27 @@ pub(super) fn workload(deployment: &Deployment) -> Workload {
             .filter_map(|container| container.image.clone())
             .collect(),
         is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
+        local_members: (!is_on(&args, "--no-local-federation")).then(|| selector.to_owned()),
+        heeds_preferences: is_on(&args, "--enable-routes"),
     }
+}
+
+/// The value of a flag of the controller, after `=` or as the next argument; empty if it has none.
+fn flag<'a>(args: &[&'a str], name: &str) -> Option<&'a str> {
+    let mut found = args.iter().enumerate();
+    found.find_map(|(at, arg)| match arg.strip_prefix(name)? {
+        "" => {
+            let next = args.get(at + 1).filter(|next| !next.starts_with("--"));
+            Some(next.copied().unwrap_or_default())
+        }
+        rest => rest.strip_prefix('='),
+    })
+}
+
+/// Whether a flag is given that turns something on.
+fn is_on(args: &[&str], name: &str) -> bool {
+    let off = ["false", "f", "no", "n", "off", "0"];
+    flag(args, name).is_some_and(|value| !off.contains(&value.to_ascii_lowercase().as_str()))
 }
 
 pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
@@ -184,6 +212,44 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn arguments_say_which_members_there_are_and_whether_preferences_count() {
+        for (args, local_members, heeds_preferences) in [
+            (&[][..], Some("mirror.linkerd.io/federated=member"), false),
+            (&["--federated-service-selector=a=b"], Some("a=b"), false),
+            (
+                &["--federated-service-selector", "a=b", "--enable-routes"],
+                Some("a=b"),
+                true,
+            ),
+            (
+                &["--no-local-federation", "--enable-routes=true"],
+                None,
+                true,
+            ),
+            (
+                &["--no-local-federation=false", "--enable-routes=False"],
+                Some("mirror.linkerd.io/federated=member"),
+                false,
+            ),
+            (
+                &["--enable-routes-not=true"],
+                Some("mirror.linkerd.io/federated=member"),
+                false,
+            ),
+        ] {
+            let containers = [json!({"name": "controller", "args": args})];
+            let deployment = json!({
+                "metadata": {"name": labels::CONTROLLER_NAME},
+                "spec": {"selector": {}, "template": {"spec": {"containers": containers}}},
+            });
+            let workload = workload(&serde_json::from_value(deployment).unwrap());
+            assert_eq!(workload.local_members.as_deref(), local_members, "{args:?}");
+            assert_eq!(workload.heeds_preferences, heeds_preferences, "{args:?}");
+        }
+    }
+
     #[test]
     fn pod_that_runs_started_with_its_oldest_container() {
         let running = |at: &str| json!({"running": {"startedAt": at}});

@@ -102,8 +102,6 @@ pub(crate) const MIB: usize = 1 << 20;
 const MAX_NAMESPACES: u32 = 100;
 /// How long a preferred cluster must have been back, unless told otherwise.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
-/// Members of federated Services, unless told otherwise.
-const MEMBERS: &str = "mirror.linkerd.io/federated=member";
 
 impl Mirroring {
     /// These settings, and those of `others` where these say nothing.
@@ -163,7 +161,7 @@ impl Mirroring {
         let text = self
             .federated_service_selector
             .as_deref()
-            .unwrap_or(MEMBERS);
+            .unwrap_or(labels::FEDERATED_MEMBERS);
         let selector = || -> anyhow::Result<Option<Selector>> {
             let parsed = parse_selector(text)?;
             Ok(Selector::parse(Some(&parsed))?)

@@ -6,6 +6,7 @@
 mod controllers;
 mod fleet;
 mod links;
+mod preferences;
 mod proxies;
 mod remote;
 mod services;
@@ -163,6 +164,8 @@ const RULES: &[Rule] = &[
     rule("exported services fit the Service range", "", Warning, services::service_range),
     rule("clusters that are drained have left federated services", "", Warning, services::drains).retried(),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
+    rule("preferences of federated services are heeded", "", Warning, preferences::heeded),
+    rule("preferred clusters take the requests to federated services", "", Warning, preferences::taken).retried(),
     rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];

@@ -321,7 +321,7 @@ fn per_status(facts: &Facts, judge: impl Fn(&LinkStatus) -> Vec<String>) -> Verd
     Verdict::of(problems.collect())
 }
 
-fn id(service: &Service) -> String {
+pub(super) fn id(service: &Service) -> String {
     format!("{}/{}", namespace(service), name(service))
 }
 

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+mod cases;
 mod ends;
 
+use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, evaluate};
 use crate::{
     api::{k8s::EndpointSlice, labels, link::LinkerdConfig},
@@ -139,6 +141,8 @@ fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
         available: 1,
         images: vec!["registry.example/controller:v1.2.3".into()],
         is_unconfined: false,
+        local_members: Some(labels::FEDERATED_MEMBERS.into()),
+        heeds_preferences: true,
     }
 }
 
@@ -196,9 +200,14 @@ fn well() -> Facts {
             service(
                 "web-federated",
                 &[],
-                &[(labels::REMOTE_DISCOVERY, "web@east")],
+                &[
+                    (labels::REMOTE_DISCOVERY, "web@east"),
+                    (labels::LOCAL_DISCOVERY, "web"),
+                    (labels::PREFER, "local,east"),
+                ],
             ),
         ]),
+        local_members: Ok(vec![service("web", &[], &[(labels::PREFER, "local,east")])]),
         probes: Ok(vec![service("probe-east", &of_east, &[])]),
         endpoints: Ok(endpoints(&["web-east", "probe-east"])),
         foreign: Ok(vec![]),
@@ -273,187 +282,6 @@ fn all_is_well_where_it_is() {
     assert_eq!(details[0].description, "Link resources are valid\n\t* east");
 }
 
-type Change = fn(&mut Facts);
-
-/// Check, what is changed, and what the check then says: level and text (a part of it).
-#[rustfmt::skip]
-const CASES: &[(&str, Change, Level, &str)] = &[
-    ("multicluster extension Namespace exists", |f| f.extension_namespaces = no(), Level::Error, "cannot list Namespaces: refused"),
-    ("multicluster extension Namespace exists", |f| f.extension_namespaces = Ok(vec![]), Level::Error, "no Namespace has the label linkerd.io/extension=multicluster"),
-    ("Link CRD exists", |f| f.serves_links = no(), Level::Error, "refused"),
-    ("Link CRD exists", |f| f.serves_links = Ok(false), Level::Error, "Link is not there"),
-    ("Link CRD exists", |f| f.may_list_links = no(), Level::Error, "refused"),
-    ("Link CRD exists", |f| f.may_list_links = Ok(false), Level::Error, "not permitted to list Links"),
-    ("Link CRD is up to date", |f| f.crd = no(), Level::Warning, "cannot read the CRD: refused"),
-    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "it lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl"),
-    ("Link resources are valid", |f| east(f).unreadable = Some("spec.selector.matchLabels: no text".into()), Level::Error, "failed to read the Link: spec.selector.matchLabels"),
-    ("Link resources are valid", |f| f.survey.links = no(), Level::Error, "cannot list Links: refused"),
-    ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Level::Error, "Link linkerd-multicluster/east: spec.targetClusterName \"\" is no DNS label"),
-    ("Link resources are valid", |f| east(f).link.spec.cluster_credentials_secret.clear(), Level::Error, "spec.clusterCredentialsSecret is empty"),
-    ("Link resources are valid", |f| east(f).link.spec.gateway_port = "0".into(), Level::Error, "spec.gatewayPort \"0\" is no port number"),
-    ("Link resources are valid", |f| f.survey.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
-    ("Link and CLI versions match", |f| f.version = "1.2.4".into(), Level::Warning, "Link linkerd-multicluster/east was made by version 1.2.3 (this is 1.2.4)"),
-    ("Link and CLI versions match", |f| east(f).link.metadata.annotations = None, Level::Warning, "unable to determine version"),
-    ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
-    ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
-    ("remote cluster access credentials are valid", |f| east(f).remote = Some(no()), Level::Error, "east: refused"),
-    ("remote cluster access credentials are valid", |f| remote(f).denied = no(), Level::Error, "east: cannot ask what is permitted: refused"),
-    ("remote cluster access credentials are valid", |f| remote(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires on 2026-11-28 12:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one"),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires on 2026-11-21 15:30 UTC; `linkerd-mc rotate"),
-    ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token expired on 2026-11-21 12:00 UTC; `linkerd-mc rotate"),
-    ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
-    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Level::Error, "east: requests to the target's API server are not encrypted (http://): who is on the way can take the token, and say what is mirrored; make the link again with `linkerd-mc link-gen`: --api-server-address takes one that begins with https://"),
-    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Level::Error, "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
-    ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Level::Warning, "east: not known"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: also permitted: secrets (get list)"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Level::Warning, "also permitted: services (delete)"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Level::Warning, "also permitted: configmaps (get)"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Level::Warning, "also permitted: configmaps (get)"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "also permitted: everything (*)"),
-    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "also permitted: deployments.apps (get)"),
-    ("remote cluster access credentials permit only what is needed", |f| remote(f).rules = no(), Level::Warning, "east: not known"),
-    ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot tell: refused"),
-    ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: the namespace linkerd has no Secret for it"),
-    ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: Linkerd's Secret has another token than the controller's; `linkerd-mc rotate --cluster-name east` gives both a new one"),
-    ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T12:00:01Z".parse().unwrap()), Level::Warning, "east: linkerd-destination has started before its credentials were changed"),
-    ("Linkerd uses the credentials that it has", |f| linkerds(f).changed = Some("2026-11-20T11:59:59Z".parse().unwrap()), Level::Success, ""),
-    ("Linkerd uses the credentials that it has", |f| { linkerds(f).expiry = Some(NOW.parse().unwrap()); linkerds(f).token = Some("other".into()); }, Level::Warning, "east: in Linkerd's Secret the token expired on 2026-11-21 12:00 UTC; `linkerd-mc rotate"),
-    ("clusters share trust anchors", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
-    ("clusters share trust anchors", |f| f.survey.config = Ok(config("")), Level::Error, "trust anchors of this cluster: there is no certificate"),
-    ("clusters share trust anchors", |f| remote(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
-    ("clusters share trust anchors", |f| remote(f).config = Ok(config("x")), Level::Error, "east: trust anchors: there is no certificate"),
-    ("clusters share trust anchors", |f| remote(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted here: CN=root.linkerd.cluster.local (serial 00b2, until"),
-    ("clusters share trust anchors", |f| f.survey.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted there: CN=root.linkerd.cluster.local (serial 00b2, until"),
-    ("clusters share trust anchors", |f| east(f).remote = Some(no()), Level::Warning, "east: not known"),
-    ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot tell: refused"),
-    ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services"),
-    ("service mirror controller is held to what it does", |f| f.confinement = no(), Level::Warning, "cannot tell: refused"),
-    ("service mirror controller is held to what it does", |f| f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[])), Level::Warning, "ValidatingAdmissionPolicy x is not there: who has the controller's token may write any Service\n`linkerd-mc install`, with your values, prints it"),
-    ("service mirror controller is held to what it does", |f| f.confinement = Ok(confinement(&[], &["ValidatingAdmissionPolicy x"])), Level::Warning, "ValidatingAdmissionPolicy x is not what this version installs"),
-    ("service mirror controllers are running", |f| f.deployments = no(), Level::Error, "cannot list Deployments: refused"),
-    ("service mirror controllers are running", |f| f.deployments = Ok(vec![]), Level::Error, "Deployment linkerd-multicluster-controller is not there"),
-    ("service mirror controllers are running", |f| ours(f).available = 0, Level::Error, "linkerd-multicluster-controller has 0/1 replicas available"),
-    ("service mirror controllers are running", |f| { let copy = ours(f).clone(); f.deployments.as_mut().unwrap().push(copy); }, Level::Error, "there is more than one"),
-    ("extension is managing controllers", |f| second(f, "linkerd-service-mirror-east", "service-mirror", Some("east")), Level::Warning, "linkerd-service-mirror-east was made by the deprecated"),
-    ("no second service mirror is running for a Link", |f| second(f, "controller-east", "controller", Some("east")), Level::Error, "controller-east mirrors from east too"),
-    ("no second service mirror is running for a Link", |f| second(f, "controller-north", "controller", Some("north")), Level::Success, ""),
-    ("no second service mirror is running for a Link", |f| second(f, "linkerd-local-service-mirror", "local-service-mirror", None), Level::Error, "writes federated Services too"),
-    ("no second service mirror is running for a Link", |f| { second(f, "controller-east", "controller", Some("east")); ours(f).desired = 0; }, Level::Success, ""),
-    ("controller and CLI versions match", |f| ours(f).images = vec!["registry.example:5000/controller:v1.2.2".into()], Level::Warning, "the controller's image is v1.2.2, this is 1.2.3"),
-    ("Links are ready", |f| status(f, &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": "no answer", "lastTransitionTime": NOW}]})), Level::Error, "east: no answer"),
-    ("Links are ready", |f| east(f).link.status = None, Level::Error, "east: no controller has said anything about it yet"),
-    ("addresses of gateways are used", |f| refuse(f, "AllRefused"), Level::Error, "east: no address of the gateway is used: 127.0.0.1 is a loopback address; the annotation multicluster.linkerd.io/gateway-networks of the Link allows networks"),
-    ("addresses of gateways are used", |f| refuse(f, "SomeRefused"), Level::Warning, "east: some addresses of the gateway are not used: 127.0.0.1"),
-    ("probe services able to communicate with all gateway mirrors", |f| f.probes = no(), Level::Error, "east: cannot list probe Services: refused"),
-    ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: its probe Service is not there"),
-    ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "more than one probe Service"),
-    ("probe services able to communicate with all gateway mirrors", |f| f.endpoints = Ok(endpoints(&["web-east"])), Level::Error, "east: probe Service probe-east has no endpoints"),
-    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway is not alive"),
-    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {}})), Level::Error, "east: the gateway has not answered yet"),
-    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": null})), Level::Error, "east: the controller says nothing about the gateway"),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": true}))), Level::Success, ""),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
-    ("all mirror services have endpoints", |f| f.mirrors = no(), Level::Error, "cannot list mirror services: refused"),
-    ("all mirror services have endpoints", |f| f.endpoints = no(), Level::Error, "cannot list EndpointSlices: refused"),
-    ("all mirror services have endpoints", |f| f.endpoints = Ok(Endpoints::default()), Level::Error, "Service shop/web-east has no endpoints"),
-    ("no mirror service has endpoints of others", |f| f.foreign = no(), Level::Warning, "cannot tell: refused"),
-    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Endpoints)]), Level::Error, "Service shop/web-east: a share of its traffic goes to Endpoints of its name, which no service mirror made; find out who did, then `kubectl -n shop delete endpoints web-east`"),
-    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: a share of its traffic goes to EndpointSlice mine (managed by me), which no service mirror made; find out who did, then `kubectl -n shop delete endpointslice mine`"),
-    ("no mirror service has endpoints of others", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
-    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is mirrored from north, which has no Link"),
-    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
-    ("no mirror service's name is taken", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
-    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("False", "MissingNamespace", ""))]})), Level::Warning, "east: shop/web: MissingNamespace"),
-    ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which the Link's status has no room for"),
-    ("all exported services are mirrored", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", ""))], "unhealthy": 1})), Level::Success, ""),
-    ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "LimitExceeded", "status": "True", "reason": "x", "message": "more than 5 Services", "lastTransitionTime": NOW}]})), Level::Warning, "east: more than 5 Services"),
-    ("exported services fit the Service range", |f| crowd(f, 5, no()), Level::Warning, "cannot tell: refused"),
-    ("exported services fit the Service range", |f| crowd(f, 4, Ok(Some(range()))), Level::Success, ""),
-    ("exported services fit the Service range", |f| crowd(f, 5, Ok(Some(range()))), Level::Warning, "4 ClusterIPs are left of the Service range 10.96.0.0/29, and up to 5 Services wait to be mirrored (5 of east); one more ServiceCIDR gives more"),
-    ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "ClusterIPsExhausted", "status": "True", "reason": "x", "message": "Services that wait for a ClusterIP: 5", "lastTransitionTime": NOW}]})), Level::Warning, "east: Services that wait for a ClusterIP: 5"),
-    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &json!({"type": "Mirrored", "status": "False", "reason": "Drained", "message": "", "lastTransitionTime": NOW}))]})), Level::Success, ""),
-    ("clusters that are drained have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "Drained", "message": "until then", "lastTransitionTime": NOW}]})), Level::Success, ""),
-    ("clusters that are drained have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "LastMember", "message": "until then; 1 more", "lastTransitionTime": NOW}]})), Level::Warning, "east: drained until then; 1 more\n`linkerd-mc status --services --cluster-name east` shows them"),
-    ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Level::Warning, "east: shop/web: ports differ"),
-    ("multicluster extension proxies are healthy", |f| f.pods = no(), Level::Warning, "cannot list pods: refused"),
-    ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Level::Warning, "no pod of the extension has a proxy"),
-    ("multicluster extension proxies are healthy", |f| pod(f).phase = "Pending".into(), Level::Warning, "pod linkerd-multicluster/controller-1 is Pending"),
-    ("multicluster extension proxies are healthy", |f| pod(f).proxy = None, Level::Warning, "pod linkerd-multicluster/controller-1 has no proxy"),
-    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().ready = false, Level::Warning, "is not ready"),
-    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().trust_anchors = Some(B.into()), Level::Warning, "has other trust anchors"),
-    ("multicluster extension proxies are healthy", |f| { let mut gone = pod(f).clone(); gone.phase = "Failed".into(); gone.reason = "NodeShutdown".into(); f.pods.as_mut().unwrap().push(gone); }, Level::Success, ""),
-    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy:edge-26.7.1".into(), Level::Warning, "is edge-26.7.1, the control plane's is edge-26.8.1"),
-    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
-    ("multicluster extension proxies are up-to-date", |f| f.survey.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
-];
-
-fn destination(facts: &mut Facts) -> &mut Destination {
-    facts.destination.as_mut().unwrap()
-}
-
-fn linkerds(facts: &mut Facts) -> &mut LinkerdCredentials {
-    destination(facts).credentials.get_mut("east").unwrap()
-}
-
-fn expire(facts: &mut Facts, at: &str) {
-    let expiry = Some(at.parse().unwrap());
-    east(facts).credentials = Some(Ok(Credentials {
-        expiry,
-        ..Credentials::default()
-    }));
-}
-
-fn foreign(by: By) -> Foreign {
-    Foreign {
-        namespace: "shop".into(),
-        service: "web-east".into(),
-        by,
-    }
-}
-
-fn range() -> ServiceRange {
-    ServiceRange {
-        networks: vec!["10.96.0.0/29".parse().unwrap()],
-        used: 2,
-    }
-}
-
-/// So many Services wait to be mirrored.
-fn crowd(facts: &mut Facts, waiting: i64, range: Result<Option<ServiceRange>, String>) {
-    status(
-        facts,
-        &json!({"mirrored": 2, "federated": 1, "unhealthy": waiting}),
-    );
-    facts.range = range;
-}
-
-fn insecure(facts: &mut Facts, insecure: InsecureTls) {
-    east(facts).credentials = Some(Ok(Credentials {
-        insecure: Some(insecure),
-        ..Credentials::default()
-    }));
-}
-
-fn refuse(facts: &mut Facts, reason: &str) {
-    let condition = json!({
-        "type": "GatewayAddressRefused", "status": "True", "reason": reason,
-        "message": "127.0.0.1 is a loopback address", "lastTransitionTime": NOW,
-    });
-    status(facts, &json!({ "conditions": [condition] }));
-}
-
-fn permit(facts: &mut Facts, rule: AccessRule) {
-    remote(facts).rules.as_mut().unwrap().push(rule);
-}
-
-fn second(facts: &mut Facts, name: &str, component: &str, cluster: Option<&str>) {
-    let second = deployment(name, component, cluster);
-    facts.deployments.as_mut().unwrap().push(second);
-}
-
 fn find<'a>(results: &'a [CheckResult], description: &str) -> Option<&'a CheckResult> {
     results
         .iter()
@@ -507,6 +335,7 @@ fn what_does_not_apply_is_not_mentioned() {
         described(|f| {
             f.survey.links = Ok(vec![]);
             f.mirrors = Ok(vec![]);
+            f.local_members = Ok(vec![]);
         }),
         [
             "multicluster extension Namespace exists",
@@ -538,6 +367,14 @@ fn what_does_not_apply_is_not_mentioned() {
         ("controller and CLI versions match", |f| {
             ours(f).images = vec!["controller@sha256:00".into()];
         }),
+        ("preferences of federated services are heeded", |f| {
+            f.mirrors = no();
+            f.local_members = no();
+        }),
+        (
+            "preferred clusters take the requests to federated services",
+            |f| prefer(f, "", ""),
+        ),
         ("Links are ready", |f| f.crd = Ok(Crd::default())),
         (
             "probe services able to communicate with all gateway mirrors",
