@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
+use super::members::{local_member, remote_members};
+
 /// The word for the cluster in which a federated Service stands.
 pub const LOCAL: &str = "local";
 
@@ -227,6 +229,14 @@ impl fmt::Display for FailedOver {
             write!(f, "{separator}{place}={}/{until}", seconds(out.since))?;
         }
         Ok(())
+    }
+}
+
+/// Whether a cluster has a member of a federated Service, as its annotations tell. `annotation` reads one.
+pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Place) -> bool {
+    match place {
+        Place::Local => local_member(annotation).is_some(),
+        Place::Cluster(name) => remote_members(annotation).any(|(_, own)| own == &**name),
     }
 }
 

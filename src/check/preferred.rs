@@ -7,7 +7,7 @@ use crate::api::{
     k8s::Service,
     labels,
     members::{local_member, remote_members},
-    preference::{FailedOver, Place, Preference, active},
+    preference::{FailedOver, Place, Preference, active, has_member},
 };
 
 /// The preference of a federated Service, and what has become of it. Its JSON is part of the documented output of `status`.
@@ -44,16 +44,14 @@ impl Preferred {
         let Some(preference) = annotation(labels::PREFER).and_then(|text| text.parse().ok()) else {
             return Self::default();
         };
-        let has_member = |place: &Place| match place {
-            Place::Local => local_member(annotation).is_some(),
-            Place::Cluster(name) => remote_members(annotation).any(|(_, c)| c == &**name),
-        };
         if local_member(annotation).is_none() && remote_members(annotation).next().is_none() {
             return Self::default();
         }
         let failed_over = annotation(labels::FAILED_OVER).map(FailedOver::read);
         let failed_over = failed_over.unwrap_or_default();
-        let active = active(&preference, &failed_over, has_member);
+        let active = active(&preference, &failed_over, |place| {
+            has_member(annotation, place)
+        });
         let away = preference.places().filter_map(|place| {
             let out = failed_over.0.get(place)?;
             Some(Away {

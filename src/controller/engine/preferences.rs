@@ -6,7 +6,7 @@ use super::Engine;
 use crate::{
     api::{
         labels as l,
-        preference::{FailedOver, Place, Preference, active},
+        preference::{FailedOver, Place, Preference, active, has_member},
     },
     mirror::Key,
 };
@@ -30,16 +30,12 @@ struct Taken {
 }
 
 impl Taken {
-    fn new(preference: &Preference, failed_over: &FailedOver) -> Self {
-        let by = match preference {
-            Preference::Order(_) => active(preference, failed_over).into_iter().collect(),
-            Preference::Weights(_) => {
-                let places = preference.places();
-                places
-                    .filter(|place| !failed_over.0.contains_key(place))
-                    .collect::<Vec<_>>()
-            }
-        };
+    fn new(
+        preference: &Preference,
+        failed_over: &FailedOver,
+        has_member: impl Fn(&Place) -> bool,
+    ) -> Self {
+        let by = active(preference, failed_over, has_member);
         Self {
             by: by.into_iter().cloned().collect(),
             left_out: failed_over.0.keys().cloned().collect(),
@@ -90,10 +86,14 @@ impl Engine {
             .world
             .federated(namespace, service)
             .and_then(|service| {
-                let annotations = &service.metadata.annotations;
-                let preference = annotations.get(l::PREFER)?.parse().ok()?;
-                let failed_over = annotations.get(l::FAILED_OVER).map(FailedOver::read);
-                Some(Taken::new(&preference, &failed_over.unwrap_or_default()))
+                let annotation = |key: &str| service.metadata.annotations.get(key);
+                let preference = annotation(l::PREFER)?.parse().ok()?;
+                let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
+                Some(Taken::new(
+                    &preference,
+                    &failed_over.unwrap_or_default(),
+                    |place| has_member(annotation, place),
+                ))
             });
         for (place, [active, left_out]) in self.preferences.note(key, taken) {
             // Only Links make series, so that no remote object can.
@@ -115,7 +115,11 @@ mod tests {
     fn services_are_counted_where_their_requests_go_and_where_they_do_not() {
         let taken = |preference: &str, failed_over: &str| {
             let preference = preference.parse().unwrap();
-            Some(Taken::new(&preference, &FailedOver::read(failed_over)))
+            Some(Taken::new(
+                &preference,
+                &FailedOver::read(failed_over),
+                |_| true,
+            ))
         };
         let (local, east) = (Place::Local, Place::from("east"));
         let (web, api) = (Key::federated("ns", "web"), Key::federated("ns", "api"));
