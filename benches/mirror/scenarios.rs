@@ -21,12 +21,16 @@ use crate::{
     Args,
     churn::{Subject, churn},
     fleet::{Controller, NAMESPACE, installed, link},
+    gateways::Gateways,
     limit::{self, Work},
     objects::{all, client, count, create, namespace, namespaces, service},
     process::cost,
     program::run,
     report::{Report, Row},
 };
+
+/// The metric that counts the slices that the controller knows in the source cluster.
+pub const SLICES: &str = r#"endpoints_cache_size{cluster="local"}"#;
 
 /// The clusters, and what was measured so far.
 pub struct Bench {
@@ -39,8 +43,8 @@ pub struct Bench {
     pub report: Report,
     /// Events of the audit log that were counted before.
     counted: usize,
-    /// Where a gateway answers probes.
-    gateway: String,
+    /// What answers the probes of gateways.
+    pub gateways: Gateways,
 }
 
 /// Runs the scenarios that were asked for.
@@ -72,7 +76,7 @@ pub async fn all_of(args: &Args) -> Report {
         controller: None,
         report,
         counted,
-        gateway: gateway().await,
+        gateways: Gateways::start(),
     };
     for scenario in &args.scenarios {
         match scenario.as_str() {
@@ -110,24 +114,9 @@ pub async fn settled(client: &Client, services: usize) {
     }
 }
 
-/// A gateway that is always well.
-async fn gateway() -> String {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = stream.read(&mut [0; 1024]).await;
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            let _ = stream.write_all(answer).await;
-        }
-    });
-    address
-}
-
 impl Bench {
     pub fn controller(&mut self) -> &mut Controller {
-        let (west, gateway) = (self.west.clone(), self.gateway.clone());
+        let (west, gateway) = (self.west.clone(), self.gateways.address());
         self.controller
             .get_or_insert_with(|| Controller::start(&west, &["--probe-address", &gateway]))
     }
@@ -168,17 +157,22 @@ impl Bench {
         }
     }
 
+    /// Waits until a metric of the controller has such a value.
+    pub async fn metric_is(&self, series: &str, is: impl Fn(usize) -> bool) {
+        let controller = self.controller.as_ref().unwrap();
+        self.until("the controller", async || {
+            let value = controller.metric(series).await;
+            value.ok().flatten().is_some_and(&is)
+        })
+        .await;
+    }
+
     /// Waits until there are so many mirrors, each with endpoints.
     pub async fn mirrored(&self, expected: usize) {
         let local = self.local.clone();
         // By what the controller says, at first: lists of everything, again and again, would take the machine's time.
-        let controller = self.controller.as_ref().unwrap();
-        self.until("the controller", async || {
-            let slices = controller
-                .metric(r#"endpoints_cache_size{cluster="local"}"#)
-                .await;
-            let slices: Option<usize> = slices.ok().flatten();
-            slices.is_some_and(|slices| slices == expected || (expected > 0 && slices > expected))
+        self.metric_is(SLICES, |slices| {
+            slices == expected || (expected > 0 && slices > expected)
         })
         .await;
         self.until("mirroring", async || {
