@@ -186,7 +186,7 @@ impl Bench {
         settled(&self.remote, self.args.services + HEARD + count).await;
     }
 
-    fn link_yaml(&self, name: &str, url: &str, flags: &[&str]) -> String {
+    pub fn link_yaml(&self, name: &str, url: &str, flags: &[&str]) -> String {
         let mut args = vec![
             "link-gen",
             "--cluster-name",
@@ -200,7 +200,7 @@ impl Bench {
         outcome.stdout
     }
 
-    async fn apply(&self, yaml: &str) {
+    pub async fn apply(&self, yaml: &str) {
         let server_side = ["apply", "--server-side", "-f", "-"];
         self.west.kubectl_stdin(&server_side, yaml).await.unwrap();
     }
@@ -221,7 +221,7 @@ impl Bench {
     }
 
     /// Deletes all Links, and waits until nothing is left of them.
-    async fn unlink(&mut self) {
+    pub async fn unlink(&mut self) {
         let links = Api::<Link>::namespaced(self.local.clone(), NAMESPACE);
         let all = ListParams::default();
         links

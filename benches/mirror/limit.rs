@@ -1,7 +1,12 @@
 //! The limit of this machine: the same objects as the controller writes, written by bare parallel requests. Once by an
 //! administrator, and once by the account of the controller, whose writes pass through the admission policies.
 
-use std::time::{Duration, Instant};
+pub mod gatewayed;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use control_plane::ControlPlane;
 use kube::{Api, Client, api::PostParams};
@@ -9,7 +14,7 @@ use linkerd_mc::api::{
     k8s::{EndpointSlice, Service},
     wire::Wire,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     fleet::{NAMESPACE, account},
@@ -17,25 +22,25 @@ use crate::{
 };
 
 /// What the limit is a limit of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
+    /// Creating Services with a slice each.
     Create,
+    /// Deleting them.
     Delete,
+    /// Creating Services with a slice for each gateway and one for local Pods.
+    Gatewayed,
+    /// Patching the slices of one gateway to be unready.
+    Unready,
 }
 
-/// Time to create, and time to delete, Services with a slice each.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    create: Duration,
-    delete: Duration,
-}
+/// Time that each kind of work took that was measured.
+#[derive(Clone, Debug)]
+pub struct Limit(BTreeMap<Work, Duration>);
 
 impl Limit {
-    pub fn of(&self, work: Work) -> Duration {
-        match work {
-            Work::Create => self.create,
-            Work::Delete => self.delete,
-        }
+    pub fn of(&self, work: Work) -> Option<Duration> {
+        self.0.get(&work).copied()
     }
 }
 
@@ -45,6 +50,17 @@ enum Writer {
     Administrator,
     /// The account of the controller. No controller may run meanwhile: it would take what is written for its own.
     Controller,
+}
+
+impl Writer {
+    /// Its client, and the prefix of the marks on what it writes.
+    async fn client(self, plane: &ControlPlane) -> (Client, &'static str) {
+        let (account, marks) = match self {
+            Self::Administrator => (None, "mirror.example.io"),
+            Self::Controller => (Some(account(NAMESPACE)), "mirror.linkerd.io"),
+        };
+        (client(plane, account).await, marks)
+    }
 }
 
 /// Measures the limit on `plane`, without and with the admission policies.
@@ -59,11 +75,7 @@ pub async fn both(plane: &ControlPlane, count: usize, round: &str) -> (Limit, Li
 async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer) -> Limit {
     let prefix = format!("limit-{round}");
     namespaces(&client(plane, None).await, &prefix).await;
-    let (account, marks) = match writer {
-        Writer::Administrator => (None, "mirror.example.io"),
-        Writer::Controller => (Some(account(NAMESPACE)), "mirror.linkerd.io"),
-    };
-    let client = client(plane, account).await;
+    let (client, marks) = writer.client(plane).await;
     let name = |index: usize| format!("bare-{index}-limit");
     let started = Instant::now();
     let made = |index: usize| {
@@ -83,10 +95,16 @@ async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer
         )
     }))
     .await;
-    Limit {
-        create: created,
-        delete: started.elapsed(),
-    }
+    Limit([(Work::Create, created), (Work::Delete, started.elapsed())].into())
+}
+
+/// The ports of a Service, or of a slice.
+fn ports(http: u16, grpc: u16, admin: u16) -> Value {
+    json!([
+        { "name": "http", "port": http, "protocol": "TCP" },
+        { "name": "grpc", "port": grpc, "protocol": "TCP" },
+        { "name": "admin", "port": admin, "protocol": "TCP" },
+    ])
 }
 
 /// Creates a Service as a mirror is, and its slice, with marks under this prefix.
@@ -111,11 +129,7 @@ async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
         "metadata": {
             "name": name, "namespace": namespace, "labels": labels, "annotations": annotations,
         },
-        "spec": { "type": "ClusterIP", "ports": [
-            { "name": "http", "port": 80, "protocol": "TCP" },
-            { "name": "grpc", "port": 9090, "protocol": "TCP" },
-            { "name": "admin", "port": 9990, "protocol": "TCP" },
-        ] },
+        "spec": { "type": "ClusterIP", "ports": ports(80, 9090, 9990) },
     }))
     .unwrap();
     let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
@@ -136,11 +150,7 @@ async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
         },
         "addressType": "IPv4",
         "endpoints": [{ "addresses": ["192.0.2.10"], "conditions": { "ready": true } }],
-        "ports": [
-            { "name": "http", "port": 4143, "protocol": "TCP" },
-            { "name": "grpc", "port": 4143, "protocol": "TCP" },
-            { "name": "admin", "port": 4143, "protocol": "TCP" },
-        ],
+        "ports": ports(4143, 4143, 4143),
     }))
     .unwrap();
     let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);

@@ -22,6 +22,7 @@ mod crowds;
 #[path = "../../tests/it/fleet.rs"]
 #[allow(dead_code)]
 mod fleet;
+mod gatewayed;
 #[path = "../../tests/it/gateways.rs"]
 #[allow(dead_code)]
 mod gateways;
@@ -39,16 +40,18 @@ use clap::Parser;
 /// Measures the controller
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Exported Services
+    /// Exported Services; of the scenario `gatewayed` also its federated Services
     #[arg(long, default_value_t = 1000)]
     services: usize,
-    /// Links of the scenario `links`, all to one control plane under different names
+    /// Links of the scenarios `links` and `gatewayed`, all to one control plane under different names; of `gatewayed` at
+    /// most 150
     #[arg(long, default_value_t = 100)]
     links: usize,
     /// Services of the scenario `noise` that are not exported
     #[arg(long, default_value_t = 20_000)]
     noise: usize,
-    /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated]
+    /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated,
+    /// gatewayed]
     #[arg(
         long,
         value_delimiter = ',',

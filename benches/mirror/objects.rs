@@ -26,23 +26,26 @@ pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
     linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages()).unwrap()
 }
 
-/// Runs requests, [`PARALLEL`] at a time.
-pub async fn all<F: Future<Output = ()>>(requests: impl Iterator<Item = F>) {
+/// Runs requests, [`PARALLEL`] at a time. What they return is in the order in which they ended.
+pub async fn all<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
     stream::iter(requests)
         .buffer_unordered(PARALLEL)
-        .collect::<Vec<()>>()
-        .await;
+        .collect()
+        .await
 }
+
+/// Namespaces that objects are spread over.
+pub const NAMESPACES: usize = 20;
 
 /// Spreads objects over namespaces as a cluster of some size would have them.
 pub fn namespace(prefix: &str, index: usize) -> String {
-    format!("{prefix}-{}", index % 20)
+    format!("{prefix}-{}", index % NAMESPACES)
 }
 
 /// Makes the namespaces that [`namespace`] names.
 pub async fn namespaces(client: &Client, prefix: &str) {
     let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
-    for index in 0..20 {
+    for index in 0..NAMESPACES {
         let name = namespace(prefix, index);
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         api.create(&PostParams::default(), &namespace)

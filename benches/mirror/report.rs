@@ -45,7 +45,8 @@ const COLUMNS: [&str; 11] = [
 ];
 
 impl Report {
-    /// Adds a measurement of the limit, without and with the admission policies: rows are compared with the mean of all.
+    /// Adds a measurement of the limit, without and with the admission policies: rows are compared with the mean of all
+    /// that measured the same work.
     pub fn limit(&mut self, limits: (Limit, Limit)) {
         eprintln!("{limits:?}");
         self.limits.push(limits);
@@ -61,12 +62,13 @@ impl Report {
     fn compared(
         &self,
         row: &Row,
-        of: fn(&(Limit, Limit)) -> Limit,
+        of: fn(&(Limit, Limit)) -> &Limit,
     ) -> (Option<Duration>, Option<f64>) {
-        let count = u32::try_from(self.limits.len()).unwrap_or(u32::MAX);
         let mean = |work| {
-            let all = self.limits.iter().map(|limits| of(limits).of(work));
-            all.sum::<Duration>().checked_div(count)
+            let all = self.limits.iter();
+            let all: Vec<Duration> = all.filter_map(|limits| of(limits).of(work)).collect();
+            let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            all.iter().sum::<Duration>().checked_div(count)
         };
         let limit = row.limit.and_then(mean);
         let ratio = row.took.zip(limit);
@@ -77,11 +79,11 @@ impl Report {
     }
 
     fn bare(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
-        self.compared(row, |(bare, _)| *bare)
+        self.compared(row, |(bare, _)| bare)
     }
 
     fn confined(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
-        self.compared(row, |(_, confined)| *confined)
+        self.compared(row, |(_, confined)| confined)
     }
 
     fn cells(&self, row: &Row) -> BTreeMap<&'static str, String> {

@@ -89,6 +89,7 @@ pub async fn all_of(args: &Args) -> Report {
             "noise" => bench.noise().await,
             "links" => bench.links().await,
             "federated" => bench.federated().await,
+            "gatewayed" => bench.gatewayed().await,
             other => eprintln!("no scenario {other}"),
         }
     }

@@ -1,0 +1,244 @@
+//! Federated Services that reach other clusters through gateways: their first sync, and the death of one gateway.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use linkerd_mc::api::{
+    k8s::{Endpoint, EndpointSlice, Service},
+    labels as l,
+    wire::Wire,
+};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::{
+    limit::{
+        Work,
+        gatewayed::{Size, both},
+    },
+    objects::{all, create, delete, namespace, service},
+    scenarios::{Bench, SLICES, settled},
+};
+
+/// Gateways that there are addresses for.
+const GATEWAYS: usize = 150;
+/// How long writes are waited for that should not come.
+const QUIET: Duration = Duration::from_secs(3);
+
+impl Bench {
+    /// Federated Services that have local Pods and a member behind the gateway of each Link.
+    pub async fn gatewayed(&mut self) {
+        let size = Size {
+            services: self.args.services,
+            gateways: self.args.links,
+        };
+        assert!(size.gateways <= GATEWAYS, "more than {GATEWAYS} Links");
+        self.stop();
+        self.join(size).await;
+        let limits = both(&self.west, size).await;
+        self.report.limit(limits);
+        let links: Vec<String> = (0..size.gateways).map(|i| self.gatewayed_link(i)).collect();
+        self.apply(&links.join("\n")).await;
+        self.writes();
+        self.first_sync(size).await;
+        self.gateway_dies(size).await;
+        self.leave(size).await;
+        self.unlink().await;
+        self.stop();
+        let limits = both(&self.west, size).await;
+        self.report.limit(limits);
+        self.remove_members(size).await;
+    }
+
+    /// Makes members in both clusters, and waits until Kubernetes has made its own slices for them.
+    async fn join(&self, size: Size) {
+        for client in [&self.remote, &self.local] {
+            all((0..size.services).map(|index| {
+                let labels = json!({ l::FEDERATED: "member" });
+                let member = service(&namespace("bench", index), &member(index), labels);
+                create(client.clone(), member, true)
+            }))
+            .await;
+        }
+        settled(&self.remote, self.args.services + size.services).await;
+        settled(&self.local, size.services).await;
+    }
+
+    /// The objects of a Link whose gateway has an address and a probe of its own.
+    fn gatewayed_link(&self, index: usize) -> String {
+        let name = link(index);
+        let address = format!("--gateway-addresses=192.0.2.{}", 101 + index);
+        let flags = [
+            "--selector=mirror.linkerd.io/exported=nothing",
+            "--federated-through=gateway",
+            &address,
+            "--output=json",
+        ];
+        let printed = self.link_yaml(&name, self.east.url(), &flags);
+        let mut objects: Vec<Value> = printed
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        for object in &mut objects {
+            if object["kind"] == "Link" {
+                object["spec"]["probeSpec"]["path"] = json!(probe(index));
+            }
+        }
+        let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+        texts.join("\n")
+    }
+
+    /// From the start of the controller, with all Links in place, to the last slice.
+    async fn first_sync(&mut self, size: Size) {
+        let slices = size.services * (size.gateways + 1);
+        let started = Instant::now();
+        self.controller();
+        let took = loop {
+            self.metric_is(SLICES, |known| known >= slices).await;
+            let took = started.elapsed();
+            if spans_all(&self.local, size).await {
+                break took;
+            }
+            assert!(took < Duration::from_secs(600), "it takes too long");
+        };
+        tokio::time::sleep(QUIET).await;
+        let scenario = format!("gatewayed, {} Links", size.gateways);
+        let mut row = self.row(&scenario, Some(took), Some(Work::Gatewayed));
+        row.objects = size.services + slices;
+        // Each Link has a probe Service with a slice.
+        let needed = row.objects + 2 * size.gateways;
+        row.note = format!(
+            "{} Services, {slices} slices; {needed} writes needed",
+            size.services
+        );
+        self.report.add(row);
+    }
+
+    /// From the moment the controller takes a gateway for dead to its last slice that is unready.
+    async fn gateway_dies(&mut self, size: Size) {
+        let (listed, is_listed) = oneshot::channel();
+        let seen = tokio::spawn(unready(self.local.clone(), size.services, listed));
+        is_listed.await.unwrap();
+        self.writes();
+        let killed = Instant::now();
+        self.gateways.kill(&probe(0));
+        let series = format!("gateway_alive{{target_cluster_name=\"{}\"}}", link(0));
+        self.metric_is(&series, |alive| alive == 0).await;
+        let noticed = Instant::now();
+        let limit = Duration::from_secs(600);
+        let (first, last) = tokio::time::timeout(limit, seen).await.unwrap().unwrap();
+        // The metric is not read all the time: a slice may be seen first.
+        let dead = noticed.min(first);
+        tokio::time::sleep(QUIET).await;
+        let took = Some(last - dead);
+        let mut row = self.row("a gateway dies", took, Some(Work::Unready));
+        row.objects = size.services;
+        row.note = format!(
+            "{:.2} s from the first slice to the last; taken for dead {:.1} s after its death",
+            (last - first).as_secs_f64(),
+            (dead - killed).as_secs_f64()
+        );
+        self.report.add(row);
+    }
+
+    /// Local members leave: without them and without Links no federated Service is left.
+    async fn leave(&self, size: Size) {
+        all((0..size.services).map(async |index| {
+            let services: Api<Wire<Service>> =
+                Api::namespaced(self.local.clone(), &namespace("bench", index));
+            let patch = Patch::Merge(json!({ "metadata": { "labels": { l::FEDERATED: null } } }));
+            services
+                .patch(&member(index), &PatchParams::default(), &patch)
+                .await
+                .unwrap();
+        }))
+        .await;
+    }
+
+    async fn remove_members(&self, size: Size) {
+        for client in [&self.remote, &self.local] {
+            all((0..size.services).map(|index| {
+                let slice = format!("{}-bench", member(index));
+                delete(
+                    client.clone(),
+                    namespace("bench", index),
+                    member(index),
+                    slice,
+                )
+            }))
+            .await;
+        }
+    }
+}
+
+/// Name of a member, in each cluster.
+fn member(index: usize) -> String {
+    format!("span-{index}")
+}
+
+fn link(index: usize) -> String {
+    format!("g{index:03}")
+}
+
+/// Path of the probe of a Link's gateway.
+fn probe(index: usize) -> String {
+    format!("/{}", link(index))
+}
+
+/// Whether all federated Services have all members, and all their slices take traffic.
+async fn spans_all(local: &Client, size: Size) -> bool {
+    let ours = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
+    let services: Api<Wire<Service>> = Api::all(local.clone());
+    let services = services.list(&ours).await.unwrap().items;
+    let is_whole = |service: &&Wire<Service>| {
+        let annotations = &service.object.metadata.annotations;
+        let members = annotations.get(l::MEMBERS).unwrap_or_default();
+        annotations.contains_key(l::LOCAL_MEMBER) && members.split(',').count() == size.gateways
+    };
+    let slices: Api<Wire<EndpointSlice>> = Api::all(local.clone());
+    let slices = slices.list(&ours).await.unwrap().items;
+    let is_ready = |slice: &&Wire<EndpointSlice>| is_ready(&slice.object);
+    services.iter().filter(is_whole).count() == size.services
+        && slices.iter().filter(is_ready).count() == size.services * (size.gateways + 1)
+}
+
+fn is_ready(slice: &EndpointSlice) -> bool {
+    slice.endpoints.iter().any(Endpoint::is_ready)
+}
+
+/// Follows the slices of the first gateway until so many are unready. Returns when the first was, and the last. `listed` is
+/// told when changes are seen from then on.
+async fn unready(local: Client, count: usize, listed: oneshot::Sender<()>) -> (Instant, Instant) {
+    let slices: Api<Wire<EndpointSlice>> = Api::all(local);
+    let of_gateway = format!("{}={}", l::CLUSTER_NAME, link(0));
+    let config = watcher::Config::default().labels(&of_gateway);
+    let mut events = std::pin::pin!(watcher(slices, config).default_backoff());
+    let (mut listed, mut first) = (Some(listed), None);
+    let mut names = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::InitDone) => {
+                let _ = listed.take().map(|listed| listed.send(()));
+            }
+            Ok(watcher::Event::Apply(slice)) if !is_ready(&slice.object) => {
+                let now = Instant::now();
+                let first = *first.get_or_insert(now);
+                let metadata = &slice.object.metadata;
+                names.insert((metadata.namespace().to_owned(), metadata.name().to_string()));
+                if names.len() == count {
+                    return (first, now);
+                }
+            }
+            _ => {}
+        }
+    }
+    panic!("the watch has ended")
+}
