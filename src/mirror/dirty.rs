@@ -60,11 +60,15 @@ impl World {
         keys
     }
 
-    /// The key of a local Service that may have routes.
-    pub fn key_of_routed(service: &Service) -> Option<Key> {
-        let prefers = service.metadata.annotations.contains_key(l::PREFER);
-        let member = member_name(service.metadata.name()).filter(|_| prefers)?;
-        Some(Key::federated(service.metadata.namespace(), member))
+    /// Keys that it concerns which routes there are: of a federated Service, and of the mirrors of clusters that it prefers.
+    pub fn keys_of_routed(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let Some(member) = member_name(name) else {
+            return Vec::new();
+        };
+        let mut keys = self.keys_of_preference(service);
+        keys.push(Key::federated(namespace, member));
+        keys
     }
 
     /// Keys that a local route concerns: those of the federated Services that it applies to or belongs to, and those of the

@@ -18,7 +18,7 @@ use crate::{
         metrics::Kind,
         watch::{Change, Contact, Listener, Watched, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, Objects, World, is_managed},
+    mirror::{FEDERATED_SUFFIX, Key, Objects, is_managed},
 };
 
 /// How often it is looked whether the API server has a kind by now. CRDs are installed by people.
@@ -120,7 +120,7 @@ impl Engine {
             .collect();
         if !was_known || had_kind != has_kind {
             let services = world.mirrors.iter().flat_map(Objects::iter);
-            keys.extend(services.filter_map(|service| World::key_of_routed(service)));
+            keys.extend(services.flat_map(|service| world.keys_of_routed(service)));
         }
         keys
     }

@@ -81,6 +81,10 @@ pub(super) struct Known<'a, 'p> {
 impl Known<'_, '_> {
     /// The preference that `source` asks for, a Service with its annotation; `actual` is the federated Service that stands.
     pub(super) fn preferred(&self, source: &Service, actual: Option<&Service>) -> Preferred {
+        if self.world.config.routes.is_some() && !self.world.knows_routes() {
+            // What stands says which mirrors routes may lead to. It stays until these are known.
+            return actual.map(standing).unwrap_or_default();
+        }
         let Some(text) = source.metadata.annotations.get(l::PREFER) else {
             return Preferred::default();
         };
@@ -167,6 +171,17 @@ impl Known<'_, '_> {
             .keys()
             .map(|cluster| Place::Cluster((*cluster).into()));
         can(&Place::Local) || clusters.into_iter().any(|place| can(&place))
+    }
+}
+
+/// The preference that a federated Service has.
+fn standing(actual: &Service) -> Preferred {
+    let annotation = |key| actual.metadata.annotations.get(key);
+    let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
+    Preferred {
+        preference: annotation(l::PREFER).and_then(|text| text.parse().ok()),
+        failed_over: failed_over.unwrap_or_default(),
+        ..Preferred::default()
     }
 }
 

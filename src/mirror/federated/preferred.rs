@@ -25,11 +25,14 @@ fn preferred_mode(world: &World, target: &Target, service: &Service) -> Option<M
     if !member(target, service) || joinable(service).is_err() {
         return None;
     }
-    Some(match (target.federated_through, Form::of(federated)) {
-        (FederatedThrough::Discovery, Form::Discovery) => Mode::RemoteDiscovery,
-        _ if target.gateway.is_none() => Mode::RemoteDiscovery,
-        _ => Mode::Gateway,
-    })
+    match (target.federated_through, Form::of(federated)) {
+        (FederatedThrough::Discovery, Form::Discovery) => Some(Mode::RemoteDiscovery),
+        // One that has lost its gateway keeps what it has.
+        (FederatedThrough::Gateway, _) => Some(Mode::Gateway),
+        (FederatedThrough::Discovery, Form::Slices) => {
+            target.gateway.is_some().then_some(Mode::Gateway)
+        }
+    }
 }
 
 impl World {

@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        metadata::{Dress, Owner, is_managed, owner, sign},
+        metadata::{Dress, Owner, is_managed, owner, preferred_clusters, sign},
         names::mirror_name,
-        plan::{Kind, Object, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
+        plan::{
+            Kind, Object, Problem, Reason, RemoteRef, Write, forced_metadata, guarded,
+            patch_metadata,
+        },
         world::World,
     },
     failover::Preferred,
@@ -63,10 +66,7 @@ impl<'a> Owned<'a> {
         writes: &mut Vec<Write>,
     ) -> Option<Problem> {
         let world = self.world;
-        if !RouteKind::ALL
-            .iter()
-            .all(|kind| world.routes.contains_key(kind))
-        {
+        if !world.knows_routes() {
             return None; // what stands is not known yet
         }
         let mut problem = None;
@@ -283,12 +283,29 @@ impl World {
         self.routes.get(&kind)?.as_ref()
     }
 
-    /// Whether a route of ours sends requests to this Service. It stays until none does: requests to a Service that is gone
-    /// fail.
-    pub(in crate::mirror) fn is_backend(&self, namespace: &str, name: &str) -> bool {
+    /// Whether a route of ours may send requests to the mirror of a Service. It stays until none does: requests to a Service
+    /// that is gone fail.
+    pub(in crate::mirror) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
+        let RemoteRef {
+            cluster,
+            namespace,
+            service,
+        } = of;
+        if self.config.routes.is_some() && !self.knows_routes() {
+            let federated = self.federated(namespace, service);
+            return federated.is_some_and(|found| {
+                preferred_clusters(&found.metadata).any(|own| own == cluster)
+            });
+        }
         let kinds = self.routes.values().flatten();
         let mut routes = kinds.flat_map(|routes| routes.in_namespace(namespace));
-        routes.any(|route| is_ours(self, route) && route.backends().any(|backend| backend == name))
+        routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
+    }
+
+    /// Whether it is known what routes there are.
+    pub(super) fn knows_routes(&self) -> bool {
+        let mut kinds = RouteKind::ALL.iter();
+        kinds.all(|kind| self.routes.contains_key(kind))
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn removal(world: &World, this: &RemoteRef, scope: Scope) -> Vec<Writ
     }
     match local.filter(|_| goes) {
         // The federated Service's plan takes it out of its routes first.
-        Some(local) if world.is_backend(namespace, local.metadata.name()) => {}
+        Some(_) if world.is_backend(this, &name) => {}
         Some(local) => delete_with_slices(world, cluster, local, &mut writes),
         // Slices under a name that somebody else has are not this mirror's.
         None if own => {

@@ -73,6 +73,8 @@ enum Event {
     RemoteSlice(String, Seen<EndpointSlice>),
     MemberSlice(Seen<EndpointSlice>),
     Route(RouteKind, Seen<Route>),
+    /// The routes of all kinds have been listed.
+    Routes,
     /// All watches of this Link's cluster have listed.
     Synced(String),
     /// The watch of Services has listed again.
@@ -279,6 +281,9 @@ impl Lab {
                 self.restart();
                 if self.dice.below(2) == 0 {
                     self.unlist();
+                }
+                if self.dice.below(2) == 0 {
+                    self.unlist_routes();
                 }
             }
             Act::Collect => {

@@ -112,7 +112,7 @@ impl Cluster {
         changed
     }
 
-    /// The routes of ours that send requests to a Service.
+    /// The routes of ours that send requests to a Service; not those of a Service that is gone.
     pub(in crate::mirror::properties) fn routes_to<'a>(
         &'a self,
         id: &'a Id,
@@ -121,7 +121,14 @@ impl Cluster {
         routes.filter(|route| {
             let ours = is_managed(&route.metadata)
                 && route.metadata.labels.get(l::MIRRORED_SERVICE).is_some();
-            ours && route.metadata.namespace() == id.0 && route.backends().any(|to| to == id.1)
+            let owners = &route.metadata.owner_references;
+            let is_followed = owners.iter().any(|owner| {
+                let parent = self.services.get(&(id.0.clone(), owner.name.to_string()));
+                parent.is_some_and(|parent| parent.metadata.uid.as_deref() == Some(&*owner.uid))
+            });
+            ours && is_followed
+                && route.metadata.namespace() == id.0
+                && route.backends().any(|to| to == id.1)
         })
     }
 }

@@ -110,6 +110,16 @@ impl Lab {
                     .collect();
                 self.mark(keys);
             }
+            Event::Routes => {
+                self.world.routes = self.fresh_world().routes;
+                let services = self.world.mirrors.iter().flat_map(Objects::iter);
+                let keys: Vec<Key> = services
+                    .flat_map(|service| self.world.keys_of_routed(service))
+                    .collect();
+                self.mark(keys);
+            }
+            // The list comes first, and tells as much.
+            Event::Route(..) if self.world.routes.is_empty() => {}
             Event::Route(kind, seen) => {
                 let store = self.world.routes.entry(kind).or_default();
                 let touched = absorb(store, seen);
@@ -166,6 +176,14 @@ impl Lab {
                     .collect();
                 self.mark(keys);
             }
+        }
+    }
+
+    /// The controller has yet to list routes.
+    pub(super) fn unlist_routes(&mut self) {
+        if self.world.config.routes.is_some() {
+            self.world.routes.clear();
+            self.push("routes", Event::Routes);
         }
     }
 
