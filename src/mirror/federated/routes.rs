@@ -375,3 +375,6 @@ impl DesiredRoute<'_> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

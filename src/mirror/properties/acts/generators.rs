@@ -292,26 +292,28 @@ pub(in crate::mirror::properties) fn crowd(length: usize) -> impl Strategy<Value
     })
 }
 
+/// A Link of a federated Service's cluster, with a gateway or without, drained or not.
+fn federating(link: usize) -> impl Strategy<Value = Act> {
+    let any = (0i64..3, any::<[bool; 2]>(), through());
+    any.prop_map(move |(created, [gateway, drained], through)| {
+        let made = LinkMade {
+            cluster: link,
+            created,
+            form: Form::Valid,
+            gateway,
+            probe: false,
+            headless: false,
+            allowed: Allowed::All,
+            federation: Federation::Any,
+            through,
+            drained,
+        };
+        Act::Link(link, Some(made))
+    })
+}
+
 /// Two clusters with members of one federated Service, which are drained and come back.
 pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Value = History> {
-    let linked = |link: usize| {
-        let any = (0i64..3, any::<[bool; 2]>(), through());
-        any.prop_map(move |(created, [gateway, drained], through)| {
-            let made = LinkMade {
-                cluster: link,
-                created,
-                form: Form::Valid,
-                gateway,
-                probe: false,
-                headless: false,
-                allowed: Allowed::All,
-                federation: Federation::Any,
-                through,
-                drained,
-            };
-            Act::Link(link, Some(made))
-        })
-    };
     let service = (prop::bool::weighted(0.8), 0usize..3).prop_map(|(member, label)| ServiceMade {
         export: 0,
         member,
@@ -325,7 +327,7 @@ pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Valu
         service.prop_map(move |made| Act::Remote(cluster, 0, 0, Some(made)))
     };
     let act = prop_oneof![
-        4 => (0usize..2).prop_flat_map(linked),
+        4 => (0usize..2).prop_flat_map(federating),
         1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
         4 => (0usize..2, prop::option::weighted(0.7, service.clone()))
             .prop_map(|(cluster, made)| Act::Remote(cluster, 0, 0, made)),
@@ -334,7 +336,7 @@ pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Valu
         1 => (0usize..2, limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => Just(Act::Restart),
     ];
-    let first = (linked(0), linked(1), joins(0), joins(1));
+    let first = (federating(0), federating(1), joins(0), joins(1));
     (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
         let mut acts = vec![one, two, here, there];
         acts.extend(more);
@@ -344,24 +346,6 @@ pub(in crate::mirror::properties) fn drains(length: usize) -> impl Strategy<Valu
 
 /// Two clusters with members of one federated Service that prefer some of them, and what becomes of their endpoints.
 pub(in crate::mirror::properties) fn preferences(length: usize) -> impl Strategy<Value = History> {
-    let linked = |link: usize| {
-        let any = (0i64..3, any::<[bool; 2]>(), through());
-        any.prop_map(move |(created, [gateway, drained], through)| {
-            let made = LinkMade {
-                cluster: link,
-                created,
-                form: Form::Valid,
-                gateway,
-                probe: false,
-                headless: false,
-                allowed: Allowed::All,
-                federation: Federation::Any,
-                through,
-                drained,
-            };
-            Act::Link(link, Some(made))
-        })
-    };
     let service = (
         0usize..2,
         prop::bool::weighted(0.9),
@@ -382,7 +366,7 @@ pub(in crate::mirror::properties) fn preferences(length: usize) -> impl Strategy
     };
     let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.6)), 0..2);
     let act = prop_oneof![
-        2 => (0usize..2).prop_flat_map(linked),
+        2 => (0usize..2).prop_flat_map(federating),
         1 => (0usize..2).prop_map(|link| Act::Link(link, None)),
         3 => (0usize..2, prop::option::weighted(0.8, service.clone()))
             .prop_map(|(cluster, made)| Act::Remote(cluster, 0, 0, made)),
@@ -399,7 +383,7 @@ pub(in crate::mirror::properties) fn preferences(length: usize) -> impl Strategy
         1 => (0usize..2, limited()).prop_map(|(link, limited)| Act::Limit(link, limited)),
         1 => Just(Act::Restart),
     ];
-    let first = (linked(0), linked(1), joins(0), joins(1));
+    let first = (federating(0), federating(1), joins(0), joins(1));
     (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
         let mut acts = vec![one, two, here, there];
         acts.extend(more);
