@@ -268,9 +268,10 @@ impl Engine {
                 self.delay(&question);
                 continue;
             };
+            let preferred = self.world.prefers(&question.remote);
             self.tasks.spawn(async move {
                 let asked = Instant::now();
-                let said = ask(client, &basis.target, &question).await;
+                let said = ask(client, &basis.target, &question, preferred).await;
                 Done::Confirmed {
                     question,
                     basis: Box::new(basis),
@@ -337,8 +338,8 @@ impl Engine {
     }
 }
 
-/// Asks a target cluster whether a Service is really not exported.
-async fn ask(client: Client, target: &Target, question: &Question) -> Said {
+/// Asks a target cluster whether a Service is really not exported. `preferred`: members of this cluster are mirrored too.
+async fn ask(client: Client, target: &Target, question: &Question, preferred: bool) -> Said {
     let Question { key, remote } = question;
     let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
     let live = match timeout(DEADLINE, request(api.get(&remote.service))).await {
@@ -353,7 +354,9 @@ async fn ask(client: Client, target: &Target, question: &Question) -> Said {
     };
     let exported = match key {
         Key::Federated { .. } => mirror::member(target, &live),
-        Key::Mirror { .. } | Key::Probe { .. } => mirror::mode(target, &live).is_some(),
+        Key::Mirror { .. } | Key::Probe { .. } => {
+            mirror::mode(target, &live).is_some() || preferred && mirror::member(target, &live)
+        }
     };
     if exported {
         Said::Exported

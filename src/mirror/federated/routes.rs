@@ -286,20 +286,21 @@ impl World {
     /// Whether a route of ours may send requests to the mirror of a Service. It stays until none does: requests to a Service
     /// that is gone fail.
     pub(in crate::mirror) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
-        let RemoteRef {
-            cluster,
-            namespace,
-            service,
-        } = of;
         if self.config.routes.is_some() && !self.knows_routes() {
-            let federated = self.federated(namespace, service);
-            return federated.is_some_and(|found| {
-                preferred_clusters(&found.metadata).any(|own| own == cluster)
-            });
+            return self.prefers(of);
         }
         let kinds = self.routes.values().flatten();
-        let mut routes = kinds.flat_map(|routes| routes.in_namespace(namespace));
+        let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
         routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
+    }
+
+    /// Whether a federated Service that stands prefers the cluster of this member.
+    pub fn prefers(&self, member: &RemoteRef) -> bool {
+        let federated = self.federated(&member.namespace, &member.service);
+        let mut preferred = federated
+            .into_iter()
+            .flat_map(|found| preferred_clusters(&found.metadata));
+        preferred.any(|cluster| cluster == member.cluster)
     }
 
     /// Whether it is known what routes there are.
