@@ -290,8 +290,8 @@ async fn all_is_checked(planes: &Planes) {
     assert_eq!(of("get", "services") + of("get", "endpointslices"), 0);
     assert_eq!(
         of("list", "services"),
-        3,
-        "mirrors in two pages, probes in one"
+        4,
+        "mirrors in two pages, probes and local members in one each"
     );
     // And by name for slices that do not say that they are a mirror's, 50 names each; probe and federated included.
     let by_name = (MIRRORS + 2).div_ceil(50);

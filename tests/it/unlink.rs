@@ -244,10 +244,12 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     CustomResourceDefinition /links.multicluster.linkerd.io
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-owners
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-routes
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-services
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-slices
     ValidatingAdmissionPolicy /linkerd-multicluster-controller
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-owners
+    ValidatingAdmissionPolicy /linkerd-multicluster-controller-routes
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-services
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-slices
     Namespace /linkerd-multicluster

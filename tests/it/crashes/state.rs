@@ -94,6 +94,8 @@ fn line(mut object: Value, stage: &Stage, addresses: &[(String, String)]) -> Str
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.remove(l::DESIRED_STATE);
             annotations.remove(l::REMOTE_RESOURCE_VERSION);
+            // With the times since when.
+            annotations.remove(l::FAILED_OVER);
         }
         let owners = inner.pointer_mut("/metadata/ownerReferences");
         for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
