@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Debug,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use linkerd_mc::api::{
     labels as l,
     wire::Wire,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -197,17 +199,30 @@ fn probe(index: usize) -> String {
 async fn spans_all(local: &Client, size: Size) -> bool {
     let ours = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(local.clone());
-    let services = services.list(&ours).await.unwrap().items;
+    let services = listed(&services, &ours).await;
     let is_whole = |service: &&Wire<Service>| {
         let annotations = &service.object.metadata.annotations;
         let members = annotations.get(l::MEMBERS).unwrap_or_default();
         annotations.contains_key(l::LOCAL_MEMBER) && members.split(',').count() == size.gateways
     };
     let slices: Api<Wire<EndpointSlice>> = Api::all(local.clone());
-    let slices = slices.list(&ours).await.unwrap().items;
+    let slices = listed(&slices, &ours).await;
     let is_ready = |slice: &&Wire<EndpointSlice>| is_ready(&slice.object);
     services.iter().filter(is_whole).count() == size.services
         && slices.iter().filter(is_ready).count() == size.services * (size.gateways + 1)
+}
+
+/// Lists page by page: an answer may not be as large as all slices are together.
+async fn listed<T: Clone + DeserializeOwned + Debug>(api: &Api<T>, what: &ListParams) -> Vec<T> {
+    let (mut items, mut next) = (Vec::new(), what.clone().limit(500));
+    loop {
+        let page = api.list(&next).await.unwrap();
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => next = next.continue_token(&token),
+            None => return items,
+        }
+    }
 }
 
 fn is_ready(slice: &EndpointSlice) -> bool {
