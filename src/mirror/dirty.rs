@@ -43,6 +43,9 @@ impl World {
     /// Keys that a local Service concerns because a federated Service prefers clusters: those of the mirrors that it has for
     /// that; and of a mirror the one that may send requests to it. They concern our own writes too.
     pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
+        if self.config.routes.is_none() {
+            return Vec::new(); // whatever stands, none is heeded
+        }
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = Vec::new();
         if let Some(member) = member_name(name) {
@@ -143,19 +146,26 @@ impl World {
         keys
     }
 
-    /// Keys that a slice of a target cluster concerns: its Service's, and those that its hosts may have kept
-    /// from a name.
+    /// Keys that a slice of a target cluster concerns: those of its Service's endpoints, and those that its hosts may have
+    /// kept from a name.
     pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
-        let mut keys = Vec::new();
-        if let Some(service) = slice.group() {
-            let namespace = slice.metadata.namespace();
-            keys.push(Key::mirror(cluster, namespace, service));
-            let federated = federated_name(service);
-            if self.standing(namespace, &federated).is_some() {
-                keys.push(Key::federated(namespace, service));
-            }
-        }
+        let namespace = slice.metadata.namespace();
+        let mut keys = match slice.group() {
+            Some(service) => self.keys_of_endpoints(cluster, namespace, service),
+            None => Vec::new(),
+        };
         self.extend_with_hosts(cluster, slice, &mut keys);
+        keys
+    }
+
+    /// Keys that the endpoints of a Service of a target cluster concern.
+    pub fn keys_of_endpoints(&self, cluster: &str, namespace: &str, service: &str) -> Vec<Key> {
+        let mut keys = vec![Key::mirror(cluster, namespace, service)];
+        // One that does not stand yet is planned again once it does.
+        let federated = federated_name(service);
+        if self.standing(namespace, &federated).is_some() {
+            keys.push(Key::federated(namespace, service));
+        }
         keys
     }
 
@@ -238,15 +248,10 @@ impl World {
         cluster: &str,
         services: impl IntoIterator<Item = &'a (String, String)>,
     ) -> Vec<Key> {
-        let mut keys = Vec::new();
-        for (namespace, service) in services {
-            keys.push(Key::mirror(cluster, namespace, service));
-            let federated = federated_name(service);
-            if self.standing(namespace, &federated).is_some() {
-                keys.push(Key::federated(namespace, service));
-            }
-        }
-        keys
+        let keys = services
+            .into_iter()
+            .flat_map(|(namespace, service)| self.keys_of_endpoints(cluster, namespace, service));
+        keys.collect()
     }
 
     /// Changes a Link, and names all keys that concerns.

@@ -34,14 +34,10 @@ impl Engine {
         let lists = matches!(change, Change::List { .. });
         let touched = absorb_followed(store, &mut remote.unlisted, cut, &followed, change);
         let cluster = self.cluster(link);
-        let by_slices = self.world.by_slices();
-        let keys = touched.iter().flat_map(|(namespace, name)| {
-            let federated = by_slices.then(|| Key::federated(namespace, name));
-            federated
-                .into_iter()
-                .chain([Key::mirror(&cluster, namespace, name)])
-        });
-        let keys: Vec<Key> = keys.collect();
+        let touched = touched.iter();
+        let keys: Vec<Key> = touched
+            .flat_map(|(namespace, name)| self.world.keys_of_endpoints(&cluster, namespace, name))
+            .collect();
         self.mark_changed(&cluster, keys);
         if lists {
             self.note_limit(link);

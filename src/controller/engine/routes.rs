@@ -16,7 +16,7 @@ use crate::{
     },
     controller::{
         metrics::Kind,
-        watch::{Change, Contact, Listener, Watched, watch},
+        watch::{Change, Contact, Listener, Watched, explain, watch},
     },
     mirror::{FEDERATED_SUFFIX, Key, Objects, is_managed},
 };
@@ -35,31 +35,40 @@ pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinS
 fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
     let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
-    let routes = RouteTeller(start.teller(&what, Kind::Route, |change| {
+    let mut routes = RouteTeller(start.teller(&what, Kind::Route, |change| {
         Local::Routes(RouteKind::ALL[KIND], Some(change))
     }));
     let (client, outbox) = (client.clone(), start.outbox.clone());
     tasks.spawn(async move {
-        until_served(&client, kind, &outbox).await;
+        until_served(&client, kind, &outbox, &mut routes).await;
         watch(Watched::all(Api::<WireRoute<KIND>>::all(client)), routes).await;
     });
 }
 
 /// Waits until the API server has a kind, and tells once if it has not.
-async fn until_served(client: &Client, kind: RouteKind, outbox: &mpsc::Sender<Local>) {
+async fn until_served(
+    client: &Client,
+    kind: RouteKind,
+    outbox: &mpsc::Sender<Local>,
+    routes: &mut RouteTeller,
+) {
     let version = format!("{}/{}", kind.group(), kind.version());
     let mut is_told = false;
     loop {
-        let served = client.list_api_group_resources(&version).await;
-        let is_missing = match served {
-            Ok(list) => !list
-                .resources
-                .iter()
-                .any(|known| known.name == kind.plural()),
-            Err(kube::Error::Api(status)) => status.code == 404,
-            Err(_) => false, // the watch tells what is wrong
+        let is_served = match client.list_api_group_resources(&version).await {
+            Ok(list) => {
+                let mut known = list.resources.iter();
+                known.any(|known| known.name == kind.plural())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => false,
+            Err(error) => {
+                routes.contact(Contact::Lost(explain(&error))).await;
+                sleep(LOOK).await;
+                continue;
+            }
         };
-        if !is_missing {
+        routes.contact(Contact::Alive).await;
+        if is_served {
             return;
         }
         if !std::mem::replace(&mut is_told, true) {
