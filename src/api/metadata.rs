@@ -70,6 +70,19 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
+impl OwnerReference {
+    /// To a Service. Without a UID, empty, it names one that does not stand yet.
+    pub fn to_service(name: &str, uid: &str) -> Self {
+        Self {
+            api_version: "v1".into(),
+            kind: "Service".into(),
+            name: name.into(),
+            uid: uid.into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Annotations that are not kept: nobody here reads them, and one is as large as the whole object.
 pub const NEVER_KEPT: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",

@@ -11,6 +11,7 @@ pub mod metadata;
 pub mod preference;
 pub mod routes;
 pub mod selector;
+pub mod time;
 pub mod wire;
 pub mod word;
 

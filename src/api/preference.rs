@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::members::{local_member, remote_members};
+use super::{
+    members::{local_member, remote_members},
+    time::rfc3339,
+};
 
 /// The word for the cluster in which a federated Service stands.
 pub const LOCAL: &str = "local";
@@ -93,6 +96,16 @@ impl Preference {
             Self::Order(places) => Box::new(places.iter()),
             Self::Weights(weights) => Box::new(weights.iter().map(|(place, _)| place)),
         }
+    }
+
+    /// The weight of a cluster: of those in an order, 1.
+    pub fn weight(&self, place: &Place) -> u32 {
+        let weights = match self {
+            Self::Order(_) => return 1,
+            Self::Weights(weights) => weights,
+        };
+        let own = weights.iter().find(|(named, _)| named == place);
+        own.map_or(1, |(_, weight)| *weight)
     }
 }
 
@@ -222,11 +235,10 @@ impl FailedOver {
 
 impl fmt::Display for FailedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         for (index, (place, out)) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "," };
-            let until = out.until.map_or_else(|| "..".to_owned(), seconds);
-            write!(f, "{separator}{place}={}/{until}", seconds(out.since))?;
+            let until = out.until.map_or_else(|| "..".to_owned(), rfc3339);
+            write!(f, "{separator}{place}={}/{until}", rfc3339(out.since))?;
         }
         Ok(())
     }

@@ -27,13 +27,13 @@ use super::{
     unlink::SEEN,
 };
 use crate::{
-    api::{labels, link::Link},
+    api::{labels, link::Link, time::rfc3339},
     controller::clock,
     hint::{fail, in_brief},
     manifests::link::ClusterName,
     mirror::{
         Reason,
-        drain::{DRAINED, LEAVING, rfc3339, until},
+        drain::{DRAINED, LEAVING, until},
     },
 };
 

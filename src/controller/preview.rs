@@ -397,9 +397,13 @@ fn within<T: Kept + Grouped>(
 }
 
 fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Objects<T> {
+    filed(items.into_iter().map(T::from))
+}
+
+fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Objects<T> {
     let mut objects = Objects::default();
     for item in items {
-        objects.put(Arc::new(item.into()));
+        objects.put(Arc::new(item));
     }
     objects
 }

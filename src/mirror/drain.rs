@@ -10,6 +10,7 @@ use super::{
     claims::member_name, federated, key::Key, links::Links, selector::short, target::Target,
     world::World,
 };
+use crate::api::time::rfc3339;
 
 /// Type of the condition of a Link whose cluster is drained.
 pub const DRAINED: &str = "Drained";
@@ -65,11 +66,6 @@ impl fmt::Display for Drain {
 /// How the end of a drain is told. What is said of a [`Drain`] begins with it.
 pub fn until(time: Timestamp) -> String {
     format!("until {}", rfc3339(time))
-}
-
-/// A time as the annotation has it, in whole seconds.
-pub fn rfc3339(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Reads a Link's annotation.

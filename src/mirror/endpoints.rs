@@ -132,13 +132,7 @@ impl<'a> DesiredSlice<'a> {
 
     fn owners(&self) -> [OwnerReference; 1] {
         let (name, uid) = self.owner;
-        [OwnerReference {
-            api_version: "v1".into(),
-            kind: "Service".into(),
-            name: name.into(),
-            uid: uid.into(),
-            ..OwnerReference::default()
-        }]
+        [OwnerReference::to_service(name, uid)]
     }
 
     fn ports(&self) -> Box<[EndpointPort]> {

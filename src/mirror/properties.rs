@@ -63,6 +63,30 @@ fn lived(mut lab: Lab, acts: &History) -> Lab {
     lab
 }
 
+/// A controller that crashes after so many writes, and the next one, come to the same end as one that does not.
+fn ends_alike_after_a_crash(mut lab: Lab, writes: usize) -> Result<(), TestCaseError> {
+    lab.restart();
+    let mut crashed = lab.clone();
+    crashed.ends_after = Some(crashed.writes + writes);
+    lab.drain();
+    crashed.drain();
+    prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
+    crashed.is_settled();
+    Ok(())
+}
+
+/// When all Links and members go, nothing of ours stays.
+fn leaves_nothing(mut lab: Lab, restarts: bool) -> Result<(), TestCaseError> {
+    lab.drain();
+    lab.part();
+    if restarts {
+        lab.restart();
+    }
+    lab.drain();
+    prop_assert_eq!(lab.ours(), Vec::<String>::new());
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -110,14 +134,7 @@ proptest! {
         seed: u64,
         writes in 0usize..12,
     ) {
-        let mut lab = live_preferring(&acts, seed);
-        lab.restart();
-        let mut crashed = lab.clone();
-        crashed.ends_after = Some(crashed.writes + writes);
-        lab.drain();
-        crashed.drain();
-        prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
-        crashed.is_settled();
+        ends_alike_after_a_crash(live_preferring(&acts, seed), writes)?;
     }
 
     #[test]
@@ -126,14 +143,7 @@ proptest! {
         seed: u64,
         restarts: bool,
     ) {
-        let mut lab = live_preferring(&acts, seed);
-        lab.drain();
-        lab.part();
-        if restarts {
-            lab.restart();
-        }
-        lab.drain();
-        prop_assert_eq!(lab.ours(), Vec::<String>::new());
+        leaves_nothing(live_preferring(&acts, seed), restarts)?;
     }
 
     #[test]
@@ -157,14 +167,7 @@ proptest! {
         seed: u64,
         writes in 0usize..12,
     ) {
-        let mut lab = live(&acts, seed, 0);
-        lab.restart();
-        let mut crashed = lab.clone();
-        crashed.ends_after = Some(crashed.writes + writes);
-        lab.drain();
-        crashed.drain();
-        prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
-        crashed.is_settled();
+        ends_alike_after_a_crash(live(&acts, seed, 0), writes)?;
     }
 
     #[test]
@@ -185,14 +188,7 @@ proptest! {
         seed: u64,
         restarts: bool,
     ) {
-        let mut lab = live(&acts, seed, 0);
-        lab.drain();
-        lab.part();
-        if restarts {
-            lab.restart();
-        }
-        lab.drain();
-        prop_assert_eq!(lab.ours(), Vec::<String>::new());
+        leaves_nothing(live(&acts, seed, 0), restarts)?;
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct World {
     /// Members of federated Services in the local cluster; `None` until listed.
     pub members: Option<Objects<Service>>,
     /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
-    /// of slices ([`Links::by_slices`]).
+    /// of slices ([`Links::by_slices`]), unless preferences are heeded.
     pub member_slices: Option<Objects<EndpointSlice>>,
     /// Routes by kind: ours, and those of others that apply to federated Services. Without an entry: not known yet; `None`:
     /// the API server has no such kind.

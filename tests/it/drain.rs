@@ -2,8 +2,10 @@
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::PostParams;
-use linkerd_mc::{api::labels as l, controller::clock, mirror::drain::rfc3339};
+use linkerd_mc::{
+    api::{labels as l, time::rfc3339},
+    controller::clock,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,20 +14,9 @@ use crate::{
     links::{
         condition_is, condition_says, in_step, links, member_is, own_link, status_that, unlink,
     },
-    objects::{annotation, cluster_ip, patch, service, services, web},
+    objects::{annotation, cluster_ip, join, patch, service, services},
     program::{Outcome, run},
 };
-
-/// A Service that members of these Links join, and that is mirrored by name.
-async fn join(plane: &ControlPlane, namespace: &str, name: &str, group: &str, mirrored: &str) {
-    let mut made = web(name, mirrored);
-    let labels = made.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), group.into());
-    services(plane, namespace)
-        .create(&PostParams::default(), &made)
-        .await
-        .unwrap();
-}
 
 /// Waits until a federated Service has these members, remote and local.
 async fn members_are(

@@ -6,6 +6,7 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::fleet::SOON;
@@ -74,6 +75,23 @@ pub(crate) async fn export(plane: &ControlPlane, namespace: &str, service: &Serv
         .unwrap();
     let name = service.metadata.name.as_deref().unwrap();
     endpoints(plane, namespace, name, 1).await;
+}
+
+/// Makes a Service a member of the federated Services of this group, the value of its label.
+pub(crate) async fn join(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    group: &str,
+    exported: &str,
+) {
+    let mut made = web(name, exported);
+    let labels = made.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), group.into());
+    services(plane, namespace)
+        .create(&PostParams::default(), &made)
+        .await
+        .unwrap();
 }
 
 /// Changes a Service with a merge patch.

@@ -5,7 +5,7 @@ use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::{
         condition_is, condition_says, in_step, links, member_is, mirror_is, own_link, said,
         status_that, unlink,
     },
-    objects::{annotation, delete, export, gone, label, patch, service, services, web},
+    objects::{annotation, delete, export, gone, join, label, patch, service, services, web},
     program::run,
 };
 
@@ -28,17 +28,6 @@ fn both(name: &str, link: &str) -> Service {
     let labels = made.metadata.labels.get_or_insert_default();
     labels.insert(l::FEDERATED.to_owned(), link.to_owned());
     made
-}
-
-/// A member of federated Services, as the Link or the local cluster selects it.
-async fn join(plane: &ControlPlane, namespace: &str, name: &str, group: &str) {
-    let mut made = web(name, "no");
-    let labels = made.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.to_owned(), group.to_owned());
-    services(plane, namespace)
-        .create(&PostParams::default(), &made)
-        .await
-        .unwrap();
 }
 
 /// Sets an annotation of a Link, or removes it.
@@ -166,7 +155,7 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     for namespace in ["kube-system", NAMESPACE] {
         export(far, namespace, &both("shielded", "shielded")).await;
     }
-    join(source, "kube-system", "shielded", "member").await;
+    join(source, "kube-system", "shielded", "member", "no").await;
     let unprotected = ["--protected-namespaces="];
     // The admission policy has to let it, too.
     install(source, &["--set", "protectedNamespaces="]).await;
@@ -249,7 +238,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     let (east, west) = hub().await.pair();
     namespace("consent", &[east, west]).await;
     own_link(west, east, "guest", &["--federation=local-members"]).await;
-    join(east, "consent", "web", "guest").await;
+    join(east, "consent", "web", "guest", "no").await;
     let refused = member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
     assert_eq!(
         (refused.status.as_str(), &*refused.message),
@@ -263,7 +252,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     in_step(west, "guest", &[]).await;
 
     // The local cluster's own consent: a member there.
-    join(west, "consent", "web", "member").await;
+    join(west, "consent", "web", "member", "no").await;
     let (remote, local) = (Some("web@guest"), Some("web"));
     members_are(west, "consent", "web-federated", (remote, local)).await;
     member_is(west, "guest", "consent", "web", "Mirrored").await;
@@ -314,8 +303,8 @@ async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() 
         } else {
             "hosted"
         };
-        join(plane, "hosted", "web", group).await;
-        join(plane, "hosted", "later", group).await;
+        join(plane, "hosted", "web", group, "no").await;
+        join(plane, "hosted", "later", group, "no").await;
     }
     let mut controller = Controller::start(source, &[]);
     for (name, member) in [("web-federated", "web"), ("later-federated", "later")] {

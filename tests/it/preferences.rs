@@ -13,8 +13,8 @@ use crate::{
     hub::alone,
     links::{in_step, member_is, mirror_is, own_link, unlink},
     objects::{
-        addresses, annotation, delete, endpoints, gone, patch, service, services, slices_of,
-        slices_that, web,
+        addresses, annotation, delete, endpoints, gone, join, patch, service, slices_of,
+        slices_that,
     },
 };
 
@@ -33,14 +33,8 @@ const GATEWAY: &str = "192.0.2.50";
 const HEAVY: u64 = 1_000_000;
 
 /// A member with two endpoints that are ready.
-async fn join(plane: &ControlPlane) {
-    let mut member = web("web", "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), NAME.into());
-    services(plane, NAME)
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
+async fn member(plane: &ControlPlane) {
+    join(plane, NAME, "web", NAME, "no").await;
     endpoints(plane, NAME, "web", 2).await;
 }
 
@@ -108,8 +102,8 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
     let address = gateways.address();
     let flags = [&FLAGS[..], &["--probe-address", &address]].concat();
     let _controller = Controller::start(source, &flags);
-    join(source).await;
-    join(far).await;
+    member(source).await;
+    member(far).await;
     prefer(source, "local".into()).await;
     own_link(source, far, NAME, &["--federated-through=gateway"]).await;
 

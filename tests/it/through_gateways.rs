@@ -2,7 +2,7 @@
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
@@ -11,9 +11,7 @@ use crate::{
     gateways::Gateways,
     hub::alone,
     links::{condition_is, in_step, links, member_is, own_link, unlink},
-    objects::{
-        annotation, cluster_ip, delete, endpoints, gone, service, services, slices_that, web,
-    },
+    objects::{annotation, cluster_ip, delete, endpoints, gone, join, service, slices_that},
 };
 
 /// Namespace, cluster and group of members of this test.
@@ -22,14 +20,8 @@ const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=
 const SERVICE: &str = "web-federated";
 
 /// A member with two endpoints that are ready.
-async fn join(plane: &ControlPlane) {
-    let mut member = web("web", "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), NAME.into());
-    services(plane, NAME)
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
+async fn member(plane: &ControlPlane) {
+    join(plane, NAME, "web", NAME, "no").await;
     endpoints(plane, NAME, "web", 2).await;
 }
 
@@ -74,8 +66,8 @@ async fn one_service_spans_local_pods_and_the_gateway_of_another_cluster() {
     let gateways = Gateways::start();
     let flags = [MEMBERS, "--probe-address", &gateways.address()];
     let _controller = Controller::start(source, &flags);
-    join(source).await;
-    join(far).await;
+    member(source).await;
+    member(far).await;
     own_link(source, far, NAME, &["--federated-through=gateway"]).await;
 
     let made = service(source, NAME, SERVICE, |now| {

@@ -268,7 +268,13 @@ impl Engine {
                 self.delay(&question);
                 continue;
             };
-            let preferred = self.world.prefers(&question.remote);
+            let RemoteRef {
+                cluster,
+                namespace,
+                service,
+            } = &question.remote;
+            let preferring = self.world.preferring(cluster, namespace, service);
+            let preferred = preferring.is_some();
             self.tasks.spawn(async move {
                 let asked = Instant::now();
                 let said = ask(client, &basis.target, &question, preferred).await;

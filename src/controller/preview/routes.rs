@@ -1,10 +1,10 @@
 //! Routes of the local cluster, as they are.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use kube::{Api, Client};
 
-use super::list;
+use super::{filed, list};
 use crate::{
     api::routes::{Route, RouteKind, WireRoute},
     mirror::Objects,
@@ -25,16 +25,11 @@ pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
 
 async fn of_kind<const KIND: usize>(client: &Client) -> anyhow::Result<Option<Objects<Route>>> {
     let api: Api<WireRoute<KIND>> = Api::all(client.clone());
-    let listed = match list(&api, None).await {
-        Ok(listed) => listed,
-        Err(error) if is_not_found(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut objects = Objects::default();
-    for route in listed {
-        objects.put(Arc::new(route.into()));
+    match list(&api, None).await {
+        Ok(listed) => Ok(Some(filed(listed.into_iter().map(Route::from)))),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
     }
-    Ok(Some(objects))
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {

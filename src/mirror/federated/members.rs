@@ -168,7 +168,7 @@ impl<'s> Members<'_, 's> {
             service: self.service,
             name: self.name,
             uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
-            labels: shown.labels.clone(),
+            labels: &shown.labels,
             ports: shown.ports,
             preferred: &shown.preferred,
         };

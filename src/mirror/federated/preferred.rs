@@ -16,10 +16,8 @@ use crate::{
 fn preferred_mode(world: &World, target: &Target, service: &Service) -> Option<Mode> {
     world.config.routes?;
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-    let federated = world.federated(namespace, name)?;
-    let is_federated = owner(&federated.metadata) == Owner::Federated;
-    let mut preferred = preferred_clusters(&federated.metadata);
-    if !is_federated || !preferred.any(|cluster| cluster == target.cluster) {
+    let federated = world.preferring(&target.cluster, namespace, name)?;
+    if owner(&federated.metadata) != Owner::Federated {
         return None;
     }
     if !member(target, service) || joinable(service).is_err() {
@@ -36,6 +34,15 @@ fn preferred_mode(world: &World, target: &Target, service: &Service) -> Option<M
 }
 
 impl World {
+    /// The federated Service that prefers the cluster of this member, if one stands.
+    pub fn preferring(&self, cluster: &str, namespace: &str, service: &str) -> Option<&Service> {
+        let federated = self.federated(namespace, service)?;
+        let mut preferred = preferred_clusters(&federated.metadata);
+        preferred
+            .any(|preferred| preferred == cluster)
+            .then_some(federated)
+    }
+
     /// How a Service of a target cluster is mirrored, if at all: as its labels ask, or because a federated Service prefers
     /// the cluster.
     pub(in crate::mirror) fn mode(&self, target: &Target, service: &Service) -> Option<Mode> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        metadata::{Dress, Owner, is_managed, owner, preferred_clusters, sign},
+        metadata::{Dress, Owner, is_managed, owner, sign},
         names::mirror_name,
         plan::{
             Kind, Object, Problem, Reason, RemoteRef, Write, forced_metadata, guarded,
@@ -25,7 +25,7 @@ use crate::api::{
     k8s::{Service, ServicePort},
     labels as l,
     metadata::{Metadata, OwnerReference},
-    preference::{Place, Preference},
+    preference::{Place, Preference, active},
     routes::{BackendRef, ParentRef, Route, RouteKind, RouteSpec, Rule},
 };
 
@@ -71,8 +71,9 @@ impl<'a> Owned<'a> {
         }
         let mut problem = None;
         let mut desired = BTreeMap::new();
-        for (kind, route) in self.desired(preferred) {
-            if world.routes_of(kind).is_none() {
+        for route in self.desired(preferred) {
+            let kind = route.kind;
+            if !matches!(world.routes.get(&kind), Some(Some(_))) {
                 let message = format!("no cluster is preferred: {} is not installed", kind.kind());
                 problem.get_or_insert_with(|| Problem::new(Reason::NoRoutes, message));
             } else if let Some(other) = self.conflict(route.port) {
@@ -111,40 +112,26 @@ impl<'a> Owned<'a> {
         })
     }
 
-    fn desired(&self, preferred: &Preferred) -> Vec<(RouteKind, DesiredRoute<'a>)> {
+    fn desired(&self, preferred: &Preferred) -> Vec<DesiredRoute<'a>> {
         let Some(preference) = &preferred.preference else {
             return Vec::new();
         };
         let backends = self.backends(preference, preferred);
         let ports = self.ports.iter().filter(|port| port.protocol() == "TCP");
-        let routes = ports.flat_map(|port| {
-            let kinds = kinds(port, self.opaque).into_iter();
-            kinds.map(|kind| (kind, self.route(kind, port.port, &backends)))
-        });
+        let routes = ports.map(|port| self.route(kind(port, self.opaque), port.port, &backends));
         routes.collect()
     }
 
     /// The Services of the clusters that requests go to first.
     fn backends(&self, preference: &Preference, preferred: &Preferred) -> Vec<Backend<'a>> {
-        let can = |place: &Place| preferred.members.contains(place) && !preferred.leaves_out(place);
-        match preference {
-            Preference::Order(places) => {
-                let first = places.iter().find(|place| can(place));
-                first
-                    .and_then(|place| self.backend(place, HEAVY))
-                    .into_iter()
-                    .collect()
-            }
-            Preference::Weights(weights) => {
-                let can: Vec<_> = weights.iter().filter(|(place, _)| can(place)).collect();
-                let heaviest = can.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
-                let share = |weight: u32| (HEAVY / heaviest).saturating_mul(weight);
-                let backends = can.into_iter();
-                backends
-                    .filter_map(|(place, weight)| self.backend(place, share(*weight)))
-                    .collect()
-            }
-        }
+        let has_member = |place: &Place| preferred.members.contains(place);
+        let active = active(preference, &preferred.failed_over, has_member);
+        let weight = |place: &Place| preference.weight(place);
+        let heaviest = active.iter().map(|place| weight(place)).max().unwrap_or(1);
+        let backends = active
+            .into_iter()
+            .filter_map(|place| self.backend(place, HEAVY / heaviest * weight(place)));
+        backends.collect()
     }
 
     /// The Service that stands for the member of one cluster alone.
@@ -219,19 +206,15 @@ fn every_path() -> Value {
     json!([{ "path": { "type": "PathPrefix", "value": "/" } }])
 }
 
-/// The kinds of routes that Linkerd's proxies follow for a port (`policy-controller/grpc/src/outbound.rs`). gRPC is HTTP to
+/// The kind of routes that Linkerd's proxies follow for a port (`policy-controller/grpc/src/outbound.rs`). gRPC is HTTP to
 /// an `HTTPRoute`, so no `GRPCRoute` is written.
-fn kinds(port: &ServicePort, opaque: Option<&str>) -> Vec<RouteKind> {
-    match port
-        .app_protocol
-        .as_deref()
-        .map(str::to_ascii_lowercase)
-        .as_deref()
-    {
-        Some("http" | "kubernetes.io/h2c") => vec![RouteKind::Http],
-        Some(_) => vec![RouteKind::Tcp],
-        None if is_opaque(port.port, opaque) => vec![RouteKind::Tcp],
-        None => vec![RouteKind::Http],
+fn kind(port: &ServicePort, opaque: Option<&str>) -> RouteKind {
+    let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase);
+    match protocol.as_deref() {
+        Some("http" | "kubernetes.io/h2c") => RouteKind::Http,
+        Some(_) => RouteKind::Tcp,
+        None if is_opaque(port.port, opaque) => RouteKind::Tcp,
+        None => RouteKind::Http,
     }
 }
 
@@ -275,32 +258,17 @@ pub(super) fn delete(world: &World, actual: &Service, writes: &mut Vec<Write>) {
 }
 
 impl World {
-    /// The routes of a kind; `None` where they are not known, or the API server has no such kind.
-    pub(super) fn routes_of(
-        &self,
-        kind: RouteKind,
-    ) -> Option<&super::super::store::Objects<Route>> {
-        self.routes.get(&kind)?.as_ref()
-    }
-
     /// Whether a route of ours may send requests to the mirror of a Service. It stays until none does: requests to a Service
     /// that is gone fail.
     pub(in crate::mirror) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
         if self.config.routes.is_some() && !self.knows_routes() {
-            return self.prefers(of);
+            return self
+                .preferring(&of.cluster, &of.namespace, &of.service)
+                .is_some();
         }
         let kinds = self.routes.values().flatten();
         let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
         routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
-    }
-
-    /// Whether a federated Service that stands prefers the cluster of this member.
-    pub fn prefers(&self, member: &RemoteRef) -> bool {
-        let federated = self.federated(&member.namespace, &member.service);
-        let mut preferred = federated
-            .into_iter()
-            .flat_map(|found| preferred_clusters(&found.metadata));
-        preferred.any(|cluster| cluster == member.cluster)
     }
 
     /// Whether it is known what routes there are.
@@ -325,14 +293,7 @@ struct DesiredRoute<'a> {
 impl DesiredRoute<'_> {
     fn owners(&self) -> Box<[OwnerReference]> {
         let (name, uid) = self.owner;
-        [OwnerReference {
-            api_version: "v1".into(),
-            kind: "Service".into(),
-            name: name.into(),
-            uid: uid.into(),
-            ..OwnerReference::default()
-        }]
-        .into()
+        [OwnerReference::to_service(name, uid)].into()
     }
 
     fn route(self) -> Route {

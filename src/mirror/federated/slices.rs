@@ -44,7 +44,7 @@ pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     /// UID, if it stands.
     pub(super) uid: Option<&'a str>,
-    pub(super) labels: Wanted<'a>,
+    pub(super) labels: &'a Wanted<'a>,
     pub(super) ports: &'a [ServicePort],
     pub(super) preferred: &'a Preferred,
 }

@@ -14,8 +14,9 @@ use crate::{
         k8s::{EndpointPort, EndpointSlice, Service, ServicePort},
         labels as l,
         link::{Link, LinkObject, LinkStatus},
+        time::rfc3339,
     },
-    mirror::{FederatedThrough, Federation, Liveness, NamespacePhase, drain::rfc3339},
+    mirror::{FederatedThrough, Federation, Liveness, NamespacePhase},
 };
 
 pub(super) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];

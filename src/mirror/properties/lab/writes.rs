@@ -10,6 +10,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        metadata::{Metadata, OwnerReference},
         routes::{Route, RouteKind},
     },
     mirror::{
@@ -123,23 +124,13 @@ impl Lab {
                 self.absorb_service(service);
             }
             Write::Create(Object::EndpointSlice(mut slice)) => {
-                for owner in &mut slice.metadata.owner_references {
-                    if owner.uid.is_empty() {
-                        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
-                        owner.uid = uid.as_str().into();
-                    }
-                }
+                own(&mut slice.metadata, uids)?;
                 let (slice, changed) = self.cluster.create_slice(*slice)?;
                 self.watched(changed);
                 self.absorb_slice(slice);
             }
             Write::Create(Object::Route(mut route)) => {
-                for owner in &mut route.metadata.owner_references {
-                    if owner.uid.is_empty() {
-                        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
-                        owner.uid = uid.as_str().into();
-                    }
-                }
+                own(&mut route.metadata, uids)?;
                 let (route, changed) = self.cluster.create_route(*route)?;
                 self.watched(changed);
                 self.absorb_route(route);
@@ -372,4 +363,14 @@ impl Lab {
         };
         store.as_mut().map(|store| store.insert(Arc::new(slice)));
     }
+}
+
+/// Fills in the owner UIDs that the plan could not know.
+fn own(metadata: &mut Metadata, uids: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let unknown = |owner: &&mut OwnerReference| owner.uid.is_empty();
+    for owner in metadata.owner_references.iter_mut().filter(unknown) {
+        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
+        owner.uid = uid.as_str().into();
+    }
+    Ok(())
 }
