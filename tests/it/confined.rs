@@ -2,6 +2,7 @@
 //! also where RBAC does not. That all modes of mirroring work under the policy is what the other tests show: they run
 //! controllers under the same account, on control planes that have the policy.
 
+mod routes;
 mod writes;
 
 use control_plane::{ControlPlane, eventually};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use self::writes::{EITHER, NAMESPACES, OF_NO_MIRROR, Try, forbidden, furniture, named, permitted};
 use crate::{
     fleet::{CONTROLLER, NAMESPACE, SOON, account, installed},
+    gateway_api,
     objects::services,
     program::run,
 };
@@ -28,10 +30,14 @@ fn refusal(policy: &str, why: &str) -> String {
 /// The policy of the kind that a request writes.
 fn policy_of((_, path, _): &Try) -> String {
     let of = |kind: &str| path.split('/').any(|part| part == kind);
-    let kind = match (of("services"), of("endpointslices")) {
-        (true, _) => "-services",
-        (_, true) => "-slices",
-        _ => "",
+    let kind = if of("services") {
+        "-services"
+    } else if of("endpointslices") {
+        "-slices"
+    } else if of("httproutes") || of("tcproutes") {
+        "-routes"
+    } else {
+        ""
     };
     format!("{}{kind}", l::CONTROLLER_NAME)
 }
@@ -96,7 +102,9 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
         .kubectl(&["create", "namespace", "shop"])
         .await
         .unwrap();
-    for (namespace, mut object) in furniture() {
+    gateway_api::install(&plane).await;
+    let routes = routes::furniture().into_iter().map(|route| ("shop", route));
+    for (namespace, mut object) in furniture().into_iter().chain(routes) {
         if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {
             let name = owner["name"].as_str().unwrap();
             let service = services(&plane, namespace).get(name).await.unwrap();
@@ -133,7 +141,7 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
     .unwrap();
 
     let mut wrong = Vec::new();
-    for (request, why) in forbidden() {
+    for (request, why) in forbidden().into_iter().chain(routes::forbidden()) {
         let expected = match why {
             EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),
             OF_NO_MIRROR => refusal(&format!("{}-owners", l::CONTROLLER_NAME), why),
@@ -153,7 +161,7 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
             ));
         }
     }
-    for request in permitted() {
+    for request in permitted().into_iter().chain(routes::permitted()) {
         if let Some(said) = refused(&client, &request).await {
             wrong.push(format!("{request:?}\n  must be permitted: {said}"));
         }

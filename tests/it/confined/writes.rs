@@ -14,27 +14,29 @@ fn path(kind: &str, namespace: &str) -> String {
     let group = match kind {
         "endpointslices" => "/apis/discovery.k8s.io/v1",
         "leases" => "/apis/coordination.k8s.io/v1",
+        "httproutes" => "/apis/gateway.networking.k8s.io/v1",
+        "tcproutes" => "/apis/gateway.networking.k8s.io/v1alpha2",
         _ => "/api/v1",
     };
     format!("{group}/namespaces/{namespace}/{kind}")
 }
 
-fn create(kind: &str, namespace: &str, object: Value) -> Try {
+pub(super) fn create(kind: &str, namespace: &str, object: Value) -> Try {
     (Method::POST, path(kind, namespace), object)
 }
 
-fn change(kind: &str, namespace: &str, name: &str, patch: Value) -> Try {
+pub(super) fn change(kind: &str, namespace: &str, name: &str, patch: Value) -> Try {
     let path = path(kind, namespace);
     (Method::PATCH, format!("{path}/{name}"), patch)
 }
 
-fn delete(kind: &str, namespace: &str, name: &str) -> Try {
+pub(super) fn delete(kind: &str, namespace: &str, name: &str) -> Try {
     let path = path(kind, namespace);
     (Method::DELETE, format!("{path}/{name}"), Value::Null)
 }
 
 /// The object with other fields, as a merge patch says them.
-fn with(mut object: Value, patch: Value) -> Value {
+pub(super) fn with(mut object: Value, patch: Value) -> Value {
     match patch {
         Value::Object(patch) => {
             for (key, value) in patch {
@@ -51,7 +53,7 @@ fn of(cluster: &str) -> Value {
     json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster })
 }
 
-fn labels(labels: Value) -> Value {
+pub(super) fn labels(labels: Value) -> Value {
     let mut object = json!({ "metadata": {} });
     object["metadata"]["labels"] = labels;
     object
@@ -64,7 +66,7 @@ fn spec(spec: Value) -> Value {
 }
 
 /// The annotations of what the installation in this namespace has written.
-fn signed(namespace: &str) -> Value {
+pub(super) fn signed(namespace: &str) -> Value {
     json!({ "metadata": { "annotations": {
         l::MANAGED_BY: l::MANAGER, l::INSTALLATION: namespace, l::DESIRED_STATE: "0123456789abcdef",
     } } })
@@ -81,6 +83,12 @@ fn plain(name: &str) -> Value {
 /// A mirror from the cluster east.
 fn mirror(name: &str) -> Value {
     with(with(plain(name), labels(of("east"))), signed(NAMESPACE))
+}
+
+fn federated(name: &str) -> Value {
+    let of_east = json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: "web@east" } } });
+    let labelled = with(labels(json!({ l::MIRRORED_SERVICE: "true" })), of_east);
+    with(with(plain(name), labelled), signed(NAMESPACE))
 }
 
 fn probe(name: &str) -> Value {
@@ -140,6 +148,7 @@ pub(super) fn furniture() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("shop", with(plain("adopted-east"), labels(of("east")))),
+        ("shop", federated("api-federated")),
         (NAMESPACE, probe("probe-east")),
         ("shop", with(endpoints("adopted-east"), labels(of("east")))),
         ("shop", endpoints("somebodys")),
@@ -173,13 +182,13 @@ const NO_MIRROR: &str = "the controller changes and deletes only Services that a
 const NO_CLUSTER_IP: &str = "the controller makes only Services of type ClusterIP";
 const ADDED: &str =
     "the controller sets no selectors, external names or external addresses of Services";
-const FINALIZERS: &str = "the controller sets no finalizers";
+pub(super) const FINALIZERS: &str = "the controller sets no finalizers";
 const UNMANAGED: &str = "the controller writes only EndpointSlices that are managed by it";
 const WAS_UNMANAGED: &str =
     "the controller changes and deletes only EndpointSlices that are managed by it";
 const MOVED: &str = "the controller gives no EndpointSlice to another Service";
 const UNOWNED: &str = "the controller writes only EndpointSlices that their Service owns";
-const THEIRS: &str = "the object belongs to another installation";
+pub(super) const THEIRS: &str = "the object belongs to another installation";
 const PROTECTED: &str = "the controller writes nothing in protected namespaces";
 const ENDPOINTS: &str = "the controller writes no Endpoints, and deletes only those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller creates namespaces that mirrors need";
@@ -280,15 +289,11 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
 #[rustfmt::skip]
 pub(super) fn permitted() -> Vec<Try> {
     let services = |object: Value| create("services", "shop", object);
-    let federated = with(plain("web-federated"), with(
-        labels(json!({ l::MIRRORED_SERVICE: "true" })),
-        json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: "web@east" } } }),
-    ));
     vec![
         services(mirror("new-east")),
         services(with(mirror("new-east"), spec(json!({ "clusterIP": "None" })))),
         services(with(mirror("db-0-east"), labels(json!({ l::HEADLESS_MIRROR: "db-east" })))),
-        services(with(federated, signed(NAMESPACE))),
+        services(federated("web-federated")),
         create("services", NAMESPACE, probe("probe-west")),
         change("services", "shop", "web-east", spec(json!({ "ports": [{ "name": "http", "port": 81 }] }))),
         change("services", "shop", "bare-east", labels(of("east"))),
