@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt::Debug,
     time::{Duration, Instant},
 };
 
@@ -17,7 +16,6 @@ use linkerd_mc::api::{
     labels as l,
     wire::Wire,
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -26,7 +24,7 @@ use crate::{
         Work,
         gatewayed::{Size, both},
     },
-    objects::{all, create, delete, namespace, service},
+    objects::{all, create, delete, listed, namespace, service},
     scenarios::{Bench, SLICES, settled},
 };
 
@@ -210,19 +208,6 @@ async fn spans_all(local: &Client, size: Size) -> bool {
     let is_ready = |slice: &&Wire<EndpointSlice>| is_ready(&slice.object);
     services.iter().filter(is_whole).count() == size.services
         && slices.iter().filter(is_ready).count() == size.services * (size.gateways + 1)
-}
-
-/// Lists page by page: an answer may not be as large as all slices are together.
-async fn listed<T: Clone + DeserializeOwned + Debug>(api: &Api<T>, what: &ListParams) -> Vec<T> {
-    let (mut items, mut next) = (Vec::new(), what.clone().limit(500));
-    loop {
-        let page = api.list(&next).await.unwrap();
-        items.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => next = next.continue_token(&token),
-            None => return items,
-        }
-    }
 }
 
 fn is_ready(slice: &EndpointSlice) -> bool {

@@ -1,5 +1,7 @@
 //! The objects that benchmarks export, and many requests at once.
 
+use std::fmt::Debug;
+
 use control_plane::ControlPlane;
 use futures::{StreamExt as _, stream};
 use kube::{
@@ -11,6 +13,7 @@ use linkerd_mc::api::{
     k8s::{EndpointSlice, Service},
     wire::Wire,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Requests under way at once: the controller's default.
@@ -130,7 +133,7 @@ pub async fn count(client: &Client) -> (usize, usize) {
         .unwrap()
         .items
         .len();
-    let slices = slices.list(&parameters).await.unwrap().items;
+    let slices = listed(&slices, &parameters).await;
     (
         services,
         slices
@@ -138,4 +141,20 @@ pub async fn count(client: &Client) -> (usize, usize) {
             .filter(|slice| !slice.object.endpoints.is_empty())
             .count(),
     )
+}
+
+/// Lists page by page: an answer may not be as large as all slices are together.
+pub async fn listed<T: Clone + DeserializeOwned + Debug>(
+    api: &Api<T>,
+    what: &ListParams,
+) -> Vec<T> {
+    let (mut items, mut next) = (Vec::new(), what.clone().limit(500));
+    loop {
+        let page = api.list(&next).await.unwrap();
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => next = next.continue_token(&token),
+            None => return items,
+        }
+    }
 }

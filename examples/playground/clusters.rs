@@ -72,9 +72,9 @@ impl Clusters {
     pub(crate) async fn prepare(&self, progress: &Progress, tools: &Tools) -> anyhow::Result<()> {
         let install = async |number, plane: &ControlPlane| {
             plane.linkerd(&LinkerdOptions::default()).await?;
-            tools
-                .apply(plane.name(), &["install"], plane.name())
-                .await?;
+            plane.install_gateway_api().await?;
+            let routes = ["install", "--set=federation.routes=true"];
+            tools.apply(plane.name(), &routes, plane.name()).await?;
             give_gateway_address(plane, number).await?;
             await_token(plane).await
         };

@@ -5,7 +5,7 @@ use std::{env, fs, io, path::PathBuf, process::Stdio, thread};
 use anyhow::{Context as _, anyhow};
 use tokio::process::{Child, ChildStdin};
 
-use crate::tools::Tools;
+use crate::{failover::HOLD_DOWN, tools::Tools};
 
 /// Where this is set, the process ends when its stdin does: its writing end is in the parent alone.
 const TIED: &str = "LINKERD_MC_PLAYGROUND_CONTROLLER";
@@ -34,6 +34,7 @@ impl Controller {
                 "127.0.0.1:0",
             ])
             .args(["--probe-address", gateway])
+            .args(["--enable-routes", "--hold-down", HOLD_DOWN])
             .env(TIED, "")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

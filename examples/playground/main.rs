@@ -11,6 +11,7 @@
 mod clusters;
 mod controller;
 mod exports;
+mod failover;
 mod gateway;
 mod progress;
 mod report;
@@ -96,8 +97,11 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
             )
             .await?;
         report::print(&rows)?;
+        exports::require_all(&rows, LIMIT)?;
+        say("");
+        failover::show(&progress, clusters.west()).await?;
         say(&format!("\n{} s in all.", started.elapsed().as_secs()));
-        exports::require_all(&rows, LIMIT)
+        Ok(())
     };
     tokio::select! {
         done = work => done.map_err(|error| controller.explain(&error))?,

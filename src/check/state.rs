@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::facts::LinkFacts;
 use crate::{
     api::link::ServiceStatus,
-    mirror::{drain::DRAINED, status::GATEWAY_REFUSED},
+    mirror::{FederatedThrough, drain::DRAINED, status::GATEWAY_REFUSED},
 };
 
 /// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
@@ -34,6 +34,8 @@ pub struct LinkState {
     pub mirrored: i64,
     /// Number of Services that are members of federated Services.
     pub federated: i64,
+    /// How the target cluster takes part in them; `null` where the Link's annotation is neither way.
+    pub federated_through: Option<FederatedThrough>,
     /// Number of Services that should be either and are not.
     pub unhealthy: i64,
     /// Until when the target cluster is drained, and what it did not leave, as the controller says it; `null` if it is not.
@@ -113,6 +115,7 @@ impl LinkState {
             gateway,
             mirrored,
             federated,
+            federated_through: FederatedThrough::of(&link.link.metadata).ok(),
             unhealthy,
         }
     }
@@ -247,6 +250,7 @@ pub(crate) mod tests {
           },
           "mirrored": 700,
           "federated": 2,
+          "federatedThrough": "discovery",
           "unhealthy": 1,
           "drained": null,
           "lastChange": "2026-01-01T00:00:05Z",

@@ -23,7 +23,7 @@ use super::{
     endpoints,
     export::{member, selects},
     links::LinkEntry,
-    metadata::{is_federated, remote_members},
+    metadata::{is_federated, is_managed, remote_members},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
     plan::{Plan, Problem, Reason, RemoteRef, Report, Write},
@@ -289,17 +289,25 @@ fn remove(
         .iter()
         .all(|cluster| parts.contains_key(cluster.as_str()))
         && (!local || world.config.local_members.is_some());
-    if let Some(actual) = actual.filter(|actual| known || world.is_collected(&actual.metadata)) {
+    let Some(actual) = actual else { return };
+    if known || world.is_collected(&actual.metadata) {
         delete_with_slices(world, actual, &mut plan.writes);
+    } else if !is_managed(&actual.metadata) {
+        // Somebody has taken it over. What we wrote for it leads to clusters that are not linked any more.
+        delete_what_is_behind(world, actual, &mut plan.writes);
     }
 }
 
 /// Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
 fn delete_with_slices(world: &World, actual: &Service, writes: &mut Vec<Write>) {
+    delete_what_is_behind(world, actual, writes);
+    writes.push(Write::delete_service(actual));
+}
+
+fn delete_what_is_behind(world: &World, actual: &Service, writes: &mut Vec<Write>) {
     routes::delete(world, actual, writes);
     let slices = world.local_slices(actual.metadata.namespace(), actual.metadata.name());
     endpoints::reconcile(world, Vec::new(), slices, writes);
-    writes.push(Write::delete_service(actual));
 }
 
 /// A cluster loses its place only after it was asked again.

@@ -2,6 +2,8 @@
 //!
 //! It is this cluster's own decision, so what stands against it is removed without asking the target cluster.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use thiserror::Error;
 
 use super::{
@@ -28,7 +30,8 @@ pub enum Federation {
 }
 
 /// How a target cluster takes part in federated Services.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FederatedThrough {
     /// Linkerd discovers its endpoints, as Linkerd's own service mirror has it. It takes a flat network.
     #[default]
@@ -69,8 +72,13 @@ impl FederatedThrough {
         }
     }
 
-    /// Reads a Link's annotation.
-    pub(super) fn parse(text: &str) -> Result<Self, PolicyError> {
+    /// Of a Link, by its annotation.
+    pub fn of(link: &ObjectMeta) -> Result<Self, PolicyError> {
+        let annotations = link.annotations.as_ref();
+        let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));
+        let Some(text) = text else {
+            return Ok(Self::default());
+        };
         let mut all = Self::ALL.into_iter();
         all.find(|one| one.as_str() == text.trim())
             .ok_or_else(|| PolicyError::FederatedThrough(short(text)))

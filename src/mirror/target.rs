@@ -189,11 +189,8 @@ impl Target {
             .transpose()
             .map_err(|error| InvalidLink::Policy(l::FEDERATION, error))?
             .unwrap_or_default();
-        let federated_through = annotation(l::FEDERATED_THROUGH)
-            .map(FederatedThrough::parse)
-            .transpose()
-            .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?
-            .unwrap_or_default();
+        let federated_through = FederatedThrough::of(&link.metadata)
+            .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?;
         let drained_until = annotation(l::DRAINED_UNTIL)
             .map(drained_until)
             .transpose()

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use self::writes::{EITHER, NAMESPACES, OF_NO_MIRROR, Try, forbidden, furniture, named, permitted};
 use crate::{
     fleet::{CONTROLLER, NAMESPACE, SOON, account, installed},
-    gateway_api,
     objects::services,
     program::run,
 };
@@ -102,7 +101,7 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
         .kubectl(&["create", "namespace", "shop"])
         .await
         .unwrap();
-    gateway_api::install(&plane).await;
+    plane.install_gateway_api().await.unwrap();
     let routes = routes::furniture().into_iter().map(|route| ("shop", route));
     for (namespace, mut object) in furniture().into_iter().chain(routes) {
         if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {

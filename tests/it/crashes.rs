@@ -66,7 +66,7 @@ async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_t
     };
     let started = Instant::now();
     let planes = swept().await;
-    gateway_api::install(&planes.source).await;
+    planes.source.install_gateway_api().await.unwrap();
     gateway_api::permit(&planes.source, true).await;
     let server = planes
         .source

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Controller, SOON, namespace},
-    gateway_api::{install, permit, routes, uninstall},
+    gateway_api::{permit, routes},
     gateways::Gateways,
     hub::alone,
     links::{in_step, member_is, mirror_is, own_link, unlink},
@@ -95,7 +95,7 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
 async fn requests_prefer_a_cluster_leave_it_and_return() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
-    uninstall(source).await;
+    source.uninstall_gateway_api().await.unwrap();
     permit(source, true).await;
     namespace(NAME, &[source, far]).await;
     let gateways = Gateways::start();
@@ -113,7 +113,7 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
         said.message,
         "no cluster is preferred: HTTPRoute is not installed"
     );
-    install(source).await;
+    source.install_gateway_api().await.unwrap();
     let both = [("web", HEAVY), (SERVICE, 1)];
     let made = routed(source, &both).await;
     let owner = &made.metadata.owner_references.as_ref().unwrap()[0];

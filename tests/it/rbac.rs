@@ -311,7 +311,7 @@ fn check(kubeconfig: &Path) {
 async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
-    gateway_api::install(source).await;
+    source.install_gateway_api().await.unwrap();
     let values = "enableNamespaceCreation=true,federation.routes=true";
     let objects = install(source, &["--set", values]).await;
     // The first to take it creates the lease.

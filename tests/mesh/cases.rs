@@ -14,6 +14,7 @@ mod reach;
 mod rotate;
 mod soak;
 mod unlink;
+mod walls;
 
 use std::{
     collections::BTreeMap, future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Instant,
@@ -75,6 +76,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("another cluster preferred, dead and back", |rig| {
         Box::pin(prefer::other_cluster(rig))
+    }),
+    ("three clusters that reach only gateways", |rig| {
+        Box::pin(walls::only_gateways(rig))
     }),
     ("the Link loses its gateway, and gets it back", |rig| {
         Box::pin(modes::gateway_lost(rig))

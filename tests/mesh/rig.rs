@@ -7,10 +7,11 @@ mod dns;
 mod identity;
 mod linkerd;
 pub(crate) mod mirrors;
-mod network;
+pub(crate) mod network;
 pub(crate) mod pod;
 pub(crate) mod process;
 mod proxy;
+pub(crate) mod third;
 pub(crate) mod wait;
 pub(crate) mod workloads;
 
@@ -26,6 +27,7 @@ use self::{
     cluster::{Cluster, EXTENSION, port_of},
     controller::Controller,
     dns::Dns,
+    identity::Root,
     pod::{Pod, PodTemplate},
     wait::SOON,
 };
@@ -36,6 +38,8 @@ pub(crate) const NAMESPACE: &str = "app";
 /// The name of the gateway of `east`, which a name server knows: load balancers often have no fixed address.
 const GATEWAY_NAME: &str = "gateway.east.example";
 
+/// The cluster that `west` mirrors from, and its Link.
+const EAST: &str = "east";
 /// The lease of our controllers.
 const LEASE: &str = "service-mirror-write";
 
@@ -49,8 +53,9 @@ pub(crate) struct Rig {
     pub(crate) oracle: Oracle,
     _client_pod: Pod,
     pub(crate) controller: Controller,
-    /// Ports on loopback that a controller needs: of the API server of `west`, and of [`Self::east_api`].
-    ways: [u16; 2],
+    /// Ports on loopback that a controller needs: of the API server of `west`, of [`Self::east_api`], and of those that
+    /// came later.
+    ways: Vec<u16>,
     /// Pods of `west`'s own member of the federated Service, and of `east`.
     pub(crate) west_pods: Vec<Pod>,
     pub(crate) east_pods: Vec<Pod>,
@@ -63,12 +68,14 @@ pub(crate) struct Rig {
     pub(crate) east: Cluster,
     /// The name server of `west`.
     pub(crate) dns: Dns,
+    /// What proxies of all clusters trust.
+    root: Root,
 }
 
 impl Rig {
     /// Starts everything, links `west` to `east`, and waits until the Link is ready.
     pub(crate) async fn start(place: Arc<Place>) -> anyhow::Result<Self> {
-        let root = identity::Root::new()?;
+        let root = Root::new()?;
         let (west, east) =
             tokio::try_join!(ControlPlane::start("west"), ControlPlane::start("east"))?;
         let mut west = Cluster::start(&place, west, 1, &root).await?;
@@ -78,7 +85,7 @@ impl Rig {
             cluster.apply(&workloads::accounts()).await?;
         }
         east.apply(&workloads::of_target()).await?;
-        west.apply(&workloads::of_source()).await?;
+        west.apply(&workloads::member()).await?;
 
         let gateway = east.start_gateway(GATEWAY_NAME).await?;
         let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
@@ -94,8 +101,8 @@ impl Rig {
         let client = Client::start(&client_pod, &place)?;
 
         let east_api = east.plane.fault_proxy()?;
-        let ways = [port_of(west.plane.url())?, east_api.address().port()];
-        for port in ways {
+        let ways = vec![port_of(west.plane.url())?, east_api.address().port()];
+        for &port in &ways {
             west.open(port).await?;
         }
         let controller = Controller::start(&mut west, controller::OURS, 0, &ways).await?;
@@ -113,6 +120,7 @@ impl Rig {
             west,
             east,
             dns,
+            root,
         };
         rig.link().await?;
         Ok(rig)
@@ -163,6 +171,16 @@ impl Rig {
         self.start_controller(controller::OURS, number).await
     }
 
+    /// Puts another replica of our controller in the place of the one that runs.
+    pub(crate) async fn replace_controller(&mut self, number: u8) -> anyhow::Result<()> {
+        let next = self.start_replica(number).await?;
+        self.controller.terminate()?;
+        self.leads(next.name(), SOON).await?;
+        self.controller.delete().await?;
+        self.controller = next;
+        Ok(())
+    }
+
     /// Starts a replica of a Deployment of the extension.
     async fn start_controller(
         &mut self,
@@ -198,10 +216,15 @@ impl Rig {
         self.link_is_ready().await
     }
 
-    /// Waits until the Link is ready and its gateway alive.
+    /// Waits until the Link to `east` is ready and its gateway alive.
     pub(crate) async fn link_is_ready(&self) -> anyhow::Result<()> {
+        self.is_ready(EAST).await
+    }
+
+    /// Waits until the Link to a cluster is ready and its gateway alive.
+    pub(crate) async fn is_ready(&self, cluster: &str) -> anyhow::Result<()> {
         eventually("the Link to be ready", SOON, async || {
-            let link = self.link_object().await?;
+            let link = self.link_to(cluster).await?;
             let ready = ["Ready", "GatewayAlive"]
                 .iter()
                 .all(|condition| condition_of(&link, condition) == Some("True"));
@@ -216,9 +239,13 @@ impl Rig {
         })
     }
 
-    /// The Link as it is now.
+    /// The Link to `east` as it is now.
     pub(crate) async fn link_object(&self) -> anyhow::Result<Value> {
-        let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+        self.link_to(EAST).await
+    }
+
+    async fn link_to(&self, cluster: &str) -> anyhow::Result<Value> {
+        let link = ["links.multicluster.linkerd.io", cluster, "-n", EXTENSION];
         self.west.get(&link).await
     }
 }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use anstyle::{AnsiColor, Color, Style};
 use dialoguer::console::{measure_text_width, truncate_str};
 
-use crate::check::{
-    printable,
-    state::LinkState,
-    topology::{Cluster, Edge, Fleet},
+use crate::{
+    check::{
+        printable,
+        state::LinkState,
+        topology::{Cluster, Edge, Fleet},
+    },
+    mirror::FederatedThrough,
 };
 
 /// How a Link is, in one look.
@@ -63,9 +66,13 @@ fn facts(edge: &Edge) -> Vec<String> {
     if link.drained.is_some() {
         facts.push("drained".to_owned());
     }
+    let federated = match link.federated_through {
+        Some(FederatedThrough::Gateway) => "federated through the gateway",
+        _ => "federated",
+    };
     for (count, what) in [
         (link.mirrored, "mirrored"),
-        (link.federated, "federated"),
+        (link.federated, federated),
         (link.unhealthy, "unhealthy"),
     ] {
         if count > 0 {
@@ -241,6 +248,7 @@ mod tests {
         fleet.links[1].link.connected = Some(false);
         fleet.links[2].link.gateway = None;
         fleet.links[3].link.gateway.as_mut().unwrap().alive = None;
+        fleet.links[0].link.federated_through = Some(FederatedThrough::Gateway);
         fleet
     }
 
@@ -249,7 +257,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&text(&drawn(), Some(80))).to_string();
         insta::assert_snapshot!(text, @r"
         east
-        └─▶ west   connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
+        └─▶ west   connected, gateway 3ms, 12 mirrored, 2 federated through the gateway…
         west
         ├─▶ east   not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
         └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy
@@ -283,7 +291,7 @@ mod tests {
           c2["north"]
           c3["south (no answer)"]
           c4("moon")
-          c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c1
+          c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated through the gateway<br/>1 unhealthy"| c1
           c1 -.->|"not connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c0
           c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way<br/>different trust anchors"| c2
           c2 -->|"connected<br/>gateway unknown<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c4
@@ -297,7 +305,7 @@ mod tests {
           c2 [label="north", style=solid];
           c3 [label="south", style=dashed];
           c4 [label="moon", style=dashed];
-          c0 -> c1 [label="connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=darkgreen, style=solid];
+          c0 -> c1 [label="connected\ngateway 3ms\n12 mirrored\n2 federated through the gateway\n1 unhealthy", color=darkgreen, style=solid];
           c1 -> c0 [label="not connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=red, style=dashed];
           c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way\ndifferent trust anchors", color=darkgreen, style=solid];
           c2 -> c4 [label="connected\ngateway unknown\n12 mirrored\n2 federated\n1 unhealthy", color=orange, style=solid];

@@ -37,7 +37,7 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     turn(rig, false).await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
-    asked_by_whom(rig, &tallies)?;
+    asked_by_whom(&tallies, &rig.west_pods, &[&rig.east_pods])?;
     is_flat_again(rig).await?;
     without_failures(&tallies)
 }
@@ -74,21 +74,21 @@ pub(super) async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&annotate).await.map(|_| ())
 }
 
-/// Pods of the other cluster are asked by the gateway, those of this one by the client.
-fn asked_by_whom(rig: &Rig, tallies: &BTreeMap<String, Tally>) -> anyhow::Result<()> {
+/// Pods of other clusters are asked by their gateways, local ones by the client; and all members are asked.
+pub(super) fn asked_by_whom(
+    tallies: &BTreeMap<String, Tally>,
+    local: &[Pod],
+    others: &[&[Pod]],
+) -> anyhow::Result<()> {
     let client = identity_of("client", NAMESPACE);
     let gateway = identity_of("linkerd-gateway", "linkerd-multicluster");
     let is_of = |pods: &[Pod], name: &str| pods.iter().any(|pod| pod.name == name);
     let answers = &of(tallies, FEDERATED)?.answers;
     for (pod, seen) in answers.keys() {
-        let expected = if is_of(&rig.east_pods, pod) {
-            &gateway
-        } else {
-            &client
-        };
+        let expected = if is_of(local, pod) { &client } else { &gateway };
         ensure!(seen == expected, "{pod} sees {seen}, not {expected}");
     }
-    for pods in [&rig.east_pods, &rig.west_pods] {
+    for pods in others.iter().chain([&local]) {
         let asked = answers.keys().any(|(pod, _)| is_of(pods, pod));
         ensure!(asked, "not all members are asked: {:?}", answers.keys());
     }

@@ -22,8 +22,10 @@ use crate::{
 
 /// How long a preferred cluster has to have been back: the default of `install`.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
+/// How long requests are seen to go where they should before anything happens.
+const BEFORE: Duration = Duration::from_secs(30);
 /// How long it is looked whether requests stay where they are.
-const CALM: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_secs(300);
 /// Requests of this time tell who is asked now.
 const GLANCE: Duration = Duration::from_millis(500);
 /// How long the API server of the preferred cluster is away.
@@ -38,7 +40,7 @@ pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
     let address = rig.target(FEDERATED).await?.address;
     asked(&load, &west, FOLLOWS).await?;
     load.count_anew();
-    sleep(CALM).await;
+    sleep(BEFORE).await;
     let before = load.so_far();
     let row = without_failures(&before)?;
     only(&before, &west)?;
@@ -91,7 +93,7 @@ pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
     Ok(row.with(format!(
         "all requests to the local Pod for {}; it died: others answer {} after its endpoint went, {died} requests failed; \
          back, it is asked again after {} (hold-down {}), and nobody else for {}",
-        seconds(CALM),
+        seconds(BEFORE),
         seconds(followed),
         seconds(returned),
         seconds(HOLD_DOWN),
@@ -162,12 +164,14 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = row.and(&Row::of(&after));
     Ok(row.with(format!(
         "API server away {}, drained and back, Link deleted and applied again: no request failed; gateway's proxy killed: \
-         all go elsewhere after {} (limit {}), {died} failed; back, it is asked again after {} (hold-down {})",
+         all go elsewhere after {} (limit {}), {died} failed; back, it is asked again after {} (hold-down {}), and nobody \
+         else for {}",
         seconds(AWAY),
         seconds(followed),
         seconds(limit),
         seconds(returned),
         seconds(HOLD_DOWN),
+        seconds(CALM),
     )))
 }
 
@@ -187,7 +191,7 @@ async fn end(rig: &Rig) -> anyhow::Result<()> {
 }
 
 /// Sets what the local member prefers, or takes it away.
-async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
+pub(super) async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
     let annotation = "multicluster.linkerd.io/prefer";
     let annotation = match preference {
         Some(preference) => format!("{annotation}={preference}"),
@@ -205,12 +209,16 @@ async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&annotate).await.map(|_| ())
 }
 
-fn names(pods: &[Pod]) -> BTreeSet<String> {
+pub(super) fn names(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().map(|pod| pod.name.clone()).collect()
 }
 
 /// Waits until only these Pods answer.
-async fn asked(load: &Load, pods: &BTreeSet<String>, limit: Duration) -> anyhow::Result<()> {
+pub(super) async fn asked(
+    load: &Load,
+    pods: &BTreeSet<String>,
+    limit: Duration,
+) -> anyhow::Result<()> {
     eventually(&format!("only {pods:?} to answer"), limit, async || {
         let before = answers(&load.so_far());
         sleep(GLANCE).await;
@@ -236,7 +244,10 @@ fn answers(tallies: &BTreeMap<String, Tally>) -> BTreeMap<String, u64> {
 }
 
 /// Nobody else than these Pods has answered.
-fn only(tallies: &BTreeMap<String, Tally>, pods: &BTreeSet<String>) -> anyhow::Result<()> {
+pub(super) fn only(
+    tallies: &BTreeMap<String, Tally>,
+    pods: &BTreeSet<String>,
+) -> anyhow::Result<()> {
     let answers = &of(tallies, FEDERATED)?.answers;
     let others: Vec<_> = answers
         .iter()

@@ -22,7 +22,7 @@ pub(crate) const FLAT: &str = "flat-east";
 pub(crate) const FEDERATED: &str = "web-federated";
 pub(crate) const MODES: [&str; 3] = [GATED, FLAT, FEDERATED];
 /// Where the proxy of a gateway takes requests of other clusters.
-const GATEWAY_PORT: u16 = 4143;
+pub(crate) const GATEWAY_PORT: u16 = 4143;
 /// How long a proxy may take to follow.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(45);
 

@@ -26,6 +26,45 @@ table ip linkerd {
 }
 ";
 
+/// Keeps what one cluster sends from the Pods of the others, but for those that the set names and what they answer. What a
+/// bridge passes on itself may come by, too.
+const WALLS: &str = "
+table ip walls {
+  set open { type ipv4_addr; }
+  chain forward {
+    type filter hook forward priority 0;
+    ip saddr @open accept
+    ip daddr @open accept
+    iifname . oifname { \"cluster1\" . \"cluster1\", \"cluster2\" . \"cluster2\", \"cluster3\" . \"cluster3\" } accept
+    iifname \"cluster*\" oifname \"cluster*\" drop
+  }
+}
+";
+
+/// Walls between the networks of clusters, until it is dropped.
+pub(crate) struct Walls(());
+
+impl Walls {
+    /// From now on Pods of one cluster reach only these addresses of others.
+    pub(crate) fn around(open: &[Ipv4Addr]) -> anyhow::Result<Self> {
+        pipe(Command::new("nft").args(["-f", "-"]), WALLS)?;
+        let walls = Self(());
+        for address in open {
+            let element = format!("{{ {address} }}");
+            run("nft", &["add", "element", "ip", "walls", "open", &element])?;
+        }
+        Ok(walls)
+    }
+}
+
+impl Drop for Walls {
+    fn drop(&mut self) {
+        if let Err(error) = run("nft", &["delete", "table", "ip", "walls"]) {
+            eprintln!("mesh: failed to take the walls down: {error:#}");
+        }
+    }
+}
+
 /// The network of one cluster.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -35,7 +74,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the network of a cluster: Pods of all clusters reach each other.
+    /// Makes the network of a cluster: Pods of all clusters reach each other, unless there are [`Walls`].
     pub(crate) fn create(number: u8) -> anyhow::Result<Self> {
         let network = Self {
             bridge: format!("cluster{number}"),

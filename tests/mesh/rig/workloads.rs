@@ -41,8 +41,8 @@ pub(crate) fn headless() -> Value {
     headless
 }
 
-/// What the source has itself: its own member.
-pub(crate) fn of_source() -> String {
+/// A member of the federated Service: all that the source itself has.
+pub(crate) fn member() -> String {
     service("web", "mirror.linkerd.io/federated", "member").to_string()
 }
 

@@ -1,0 +1,95 @@
+//! Three clusters whose Pods reach nothing of each other but the gateways.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::ensure;
+use tokio::time::sleep;
+
+use super::{
+    form::{asked_by_whom, turn},
+    prefer::{asked, names, prefer},
+    without_failures,
+};
+use crate::{
+    helper::APP_PORT,
+    load::Load,
+    rig::{
+        NAMESPACE, Rig,
+        mirrors::{FEDERATED, FOLLOWS, GATED, GATEWAY_PORT},
+        network::Walls,
+        pod::Pod,
+        third::{NORTH, Third},
+    },
+    table::Row,
+};
+
+/// How long a state is held under load.
+const HOLD: Duration = Duration::from_secs(20);
+/// Number of the controller's replica that reaches the third cluster.
+const REPLICA: u8 = 3;
+
+/// All members answer; and requests go through an order of clusters as these are drained.
+pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
+    let north = Third::start(rig, REPLICA).await?;
+    let (near, east, far) = (
+        names(&rig.west_pods),
+        names(&rig.east_pods),
+        names(&north.pods),
+    );
+    for pods in [&rig.east_pods, &north.pods] {
+        ensure!(reaches(rig, &pods[0]).await?, "there is a wall already");
+    }
+    turn(rig, true).await?;
+    let walls = Walls::around(&[rig.gateway.address, north.gateway.address])?;
+    for pods in [&rig.east_pods, &north.pods] {
+        ensure!(!reaches(rig, &pods[0]).await?, "there is no wall");
+    }
+    north.link(rig).await?;
+
+    let target = rig.target(FEDERATED).await?;
+    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let federated = format!("{NAMESPACE}/{FEDERATED}");
+    let own = &rig.expected_unlinked() | &rig.expected(GATED);
+    let all = &own | &BTreeSet::from([(north.gateway.address, GATEWAY_PORT).into()]);
+    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+    load.count_anew();
+    sleep(HOLD).await;
+
+    // A balancer may prefer one endpoint for minutes, so each member is seen to answer alone.
+    prefer(rig, Some("north,east")).await?;
+    for (drained, next) in [(None, &far), (Some(NORTH), &east), (Some("east"), &near)] {
+        if let Some(drained) = drained {
+            rig.west.linkerd_mc(&["drain", "--cluster-name", drained])?;
+        }
+        asked(&load, next, FOLLOWS).await?;
+    }
+    for drained in ["east", NORTH] {
+        rig.west
+            .linkerd_mc(&["undrain", "--cluster-name", drained])?;
+    }
+    asked(&load, &far, FOLLOWS).await?;
+    prefer(rig, None).await?;
+    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+
+    let unlink = ["unlink", "--cluster-name", NORTH, "--apply", "--yes"];
+    rig.west.linkerd_mc(&unlink)?;
+    rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
+    let tallies = load.finish().await?;
+    asked_by_whom(&tallies, &rig.west_pods, &[&rig.east_pods, &north.pods])?;
+    let row = without_failures(&tallies)?;
+    drop(walls);
+    turn(rig, false).await?;
+    rig.link_is_ready().await?;
+    Ok(row.with(
+        "Pods do not reach those of other clusters; all members answer and see the identities that they should; requests \
+         follow an order of three clusters as these are drained, and return"
+            .to_owned(),
+    ))
+}
+
+/// Whether the client reaches a Pod by its own address.
+async fn reaches(rig: &Rig, pod: &Pod) -> anyhow::Result<bool> {
+    let address = (pod.address, APP_PORT).into();
+    let answer = rig.client.get(address, &pod.name).await?;
+    Ok(answer.status == 200)
+}

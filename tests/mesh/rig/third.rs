@@ -1,0 +1,61 @@
+//! A third cluster, `north`, for as long as a case needs it.
+
+use control_plane::ControlPlane;
+
+use super::{
+    NAMESPACE, Rig,
+    cluster::{Cluster, port_of},
+    pod::{Pod, PodTemplate},
+    workloads,
+};
+
+/// Its name, and that of its Link.
+pub(crate) const NORTH: &str = "north";
+/// The name of its gateway.
+const GATEWAY_NAME: &str = "gateway.north.example";
+
+/// A cluster with a gateway and one Pod, the member of the federated Service.
+pub(crate) struct Third {
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) gateway: Pod,
+    cluster: Cluster,
+}
+
+impl Third {
+    /// Starts it. `controller` is the number of the replica of `west`'s controller that can reach its API server.
+    pub(crate) async fn start(rig: &mut Rig, controller: u8) -> anyhow::Result<Self> {
+        let plane = ControlPlane::start(NORTH).await?;
+        let mut cluster = Cluster::start(&rig.west.place, plane, 3, &rig.root).await?;
+        cluster.install().await?;
+        cluster.apply(&workloads::accounts()).await?;
+        cluster.apply(&workloads::member()).await?;
+        let gateway = cluster.start_gateway(GATEWAY_NAME).await?;
+        rig.dns.know(GATEWAY_NAME, gateway.address);
+        let template = PodTemplate::app(NAMESPACE, "web-north", "web");
+        let pods = vec![Pod::start(&mut cluster, template, &[]).await?];
+
+        let port = port_of(cluster.plane.url())?;
+        rig.west.open(port).await?;
+        rig.ways.push(port);
+        rig.replace_controller(controller).await?;
+        Ok(Self {
+            pods,
+            gateway,
+            cluster,
+        })
+    }
+
+    /// Links `west` to it: it takes part in federated Services through its gateway.
+    pub(crate) async fn link(&self, rig: &Rig) -> anyhow::Result<()> {
+        let address = format!("--api-server-address={}", self.cluster.plane.url());
+        let link = [
+            "link-gen",
+            "--cluster-name",
+            NORTH,
+            &address,
+            "--federated-through=gateway",
+        ];
+        rig.west.apply(&self.cluster.linkerd_mc(&link)?).await?;
+        rig.is_ready(NORTH).await
+    }
+}
