@@ -1,7 +1,21 @@
-//! Just enough of Rust to see which paths a file names and which modules it declares.
+//! What a source file declares and names, read with `syn`. Code that only tests have is left out.
 
-/// A piece of source: a word, `::`, or one other character. Comments and literals are left out.
-pub(crate) type Token = String;
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use syn::{Item, UseTree, visit::Visit};
+
+/// A path in a source, a name each.
+pub(crate) type Path = Vec<String>;
+
+/// What a file declares and names.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    /// Every path that it names, in `use` and elsewhere: `a::{b, c::d}` is `a::b` and `a::c::d`.
+    pub(crate) paths: Vec<Path>,
+    /// What each name stands for that a `use` brings into scope.
+    pub(crate) uses: Vec<(String, Path)>,
+    /// Whether it has `async` code.
+    pub(crate) is_async: bool,
+}
 
 /// A `mod name;` and whether it stands under `#[cfg(test)]`.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,205 +24,188 @@ pub(crate) struct Module {
     pub(crate) test: bool,
 }
 
-/// The tokens of a source.
-pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let chars: Vec<char> = text.chars().collect();
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(&c) = chars.get(at) {
-        let next = chars.get(at + 1).copied();
-        match (c, next) {
-            ('/', Some('/')) => at = end(&chars, at, |c| c == '\n'),
-            ('/', Some('*')) => at = after_comment(&chars, at),
-            ('"', _) => at = after_string(&chars, at),
-            ('r', Some('"' | '#')) => match after_raw_string(&chars, at) {
-                Some(after) => at = after,
-                None => at = word(&chars, at, &mut found),
-            },
-            ('\'', Some(_)) => at = after_quote(&chars, at),
-            (':', Some(':')) => {
-                found.push("::".to_owned());
-                at += 2;
-            }
-            _ if is_word(c) => at = word(&chars, at, &mut found),
-            _ => {
-                if !c.is_whitespace() {
-                    found.push(c.to_string());
-                }
-                at += 1;
-            }
-        }
-    }
-    found
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn end(chars: &[char], from: usize, stop: impl Fn(char) -> bool) -> usize {
-    let length = chars[from..].iter().take_while(|c| !stop(**c)).count();
-    from + length
-}
-
-fn word(chars: &[char], from: usize, found: &mut Vec<Token>) -> usize {
-    let end = end(chars, from, |c| !is_word(c));
-    found.push(chars[from..end].iter().collect());
-    end
-}
-
-/// Comments nest.
-fn after_comment(chars: &[char], from: usize) -> usize {
-    let (mut at, mut depth) = (from, 0);
-    while at + 1 < chars.len() {
-        match (chars[at], chars[at + 1]) {
-            ('/', '*') => (at, depth) = (at + 2, depth + 1),
-            ('*', '/') if depth == 1 => return at + 2,
-            ('*', '/') => (at, depth) = (at + 2, depth - 1),
-            _ => at += 1,
-        }
-    }
-    chars.len()
-}
-
-fn after_string(chars: &[char], from: usize) -> usize {
-    let mut at = from + 1;
-    while at < chars.len() && chars[at] != '"' {
-        at += if chars[at] == '\\' { 2 } else { 1 };
-    }
-    at + 1
-}
-
-/// `r"…"` and `r#"…"#`; `None` for a word that begins with `r`, or with `r#`.
-fn after_raw_string(chars: &[char], from: usize) -> Option<usize> {
-    let open = end(chars, from + 1, |c| c != '#');
-    if chars.get(open) != Some(&'"') {
-        return None;
-    }
-    let hashes = open - from - 1;
-    let closes = |at: &usize| {
-        chars[*at] == '"' && chars[at + 1..].iter().take_while(|c| **c == '#').count() >= hashes
+/// Reads a file.
+pub(crate) fn source(text: &str) -> syn::Result<Source> {
+    let tokens = without_tests(text.parse()?);
+    let mut source = Source {
+        is_async: names(&tokens).any(|name| name == "async" || name == "await"),
+        ..Source::default()
     };
-    Some(
-        (open + 1..chars.len())
-            .find(closes)
-            .map_or(chars.len(), |at| at + 1 + hashes),
-    )
+    source.visit_file(&syn::parse2(tokens)?);
+    Ok(source)
 }
 
-/// A character, or the name of a lifetime.
-fn after_quote(chars: &[char], from: usize) -> usize {
-    match (chars.get(from + 1), chars.get(from + 2)) {
-        (Some('\\'), _) => end(chars, from + 3, |c| c == '\'') + 1,
-        (_, Some('\'')) => from + 3,
-        _ => end(chars, from + 1, |c| !is_word(c)),
-    }
-}
-
-/// The tokens without the items under `#[cfg(test)]`.
-pub(crate) fn without_tests(tokens: &[Token]) -> Vec<Token> {
-    let mut kept = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        if is_test(tokens, at) {
-            at = after_item(tokens, at + CFG_TEST.len());
-        } else {
-            kept.push(tokens[at].clone());
-            at += 1;
-        }
-    }
-    kept
-}
-
-const CFG_TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
-
-fn is_test(tokens: &[Token], at: usize) -> bool {
-    tokens[at..].len() >= CFG_TEST.len() && tokens[at..].iter().zip(CFG_TEST).all(|(a, b)| a == b)
-}
-
-/// Past the `;` or the closing brace of an item.
-fn after_item(tokens: &[Token], from: usize) -> usize {
-    let mut depth = 0;
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match token.as_str() {
-            "{" | "(" | "[" => depth += 1,
-            "}" if depth == 1 => return at + 1,
-            "}" | ")" | "]" => depth -= 1,
-            ";" if depth == 0 => return at + 1,
-            _ => {}
-        }
-    }
-    tokens.len()
-}
-
-/// The modules that have a file of their own. Those with a `#[path]` stand where this says.
-pub(crate) fn modules_of(tokens: &[Token]) -> Vec<Module> {
-    let declared = |tokens: &[Token]| -> Vec<String> {
-        let threes = tokens.windows(3);
-        threes
-            .filter(|t| t[0] == "mod" && t[2] == ";")
-            .map(|t| t[1].clone())
-            .collect()
+/// The modules of a file that have files of their own.
+pub(crate) fn modules_of(text: &str) -> syn::Result<Vec<Module>> {
+    let tokens: TokenStream = text.parse()?;
+    let declared = |tokens: TokenStream| -> syn::Result<Vec<String>> {
+        let items = syn::parse2::<syn::File>(tokens)?.items.into_iter();
+        let modules = items.filter_map(|item| match item {
+            Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
+            _ => None,
+        });
+        Ok(modules.collect())
     };
-    let kept = declared(&without_tests(tokens));
-    let all = declared(tokens).into_iter();
-    all.map(|name| Module {
+    let kept = declared(without_tests(tokens.clone()))?;
+    let all = declared(tokens)?.into_iter();
+    let modules = all.map(|name| Module {
         test: !kept.contains(&name),
         name,
-    })
-    .collect()
+    });
+    Ok(modules.collect())
 }
 
-/// Every path in the tokens, in `use` and elsewhere, with its groups spelled out: `a::{b, c::d}` is `a::b` and
-/// `a::c::d`.
-pub(crate) fn paths(tokens: &[Token]) -> Vec<Vec<Token>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        if tokens[at].starts_with(is_word) {
-            at = tree(tokens, at, &mut Vec::new(), &mut found);
-        } else {
-            at += 1;
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.flatten(&mut Vec::new(), &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments = path.segments.iter();
+        self.paths
+            .push(segments.map(|segment| segment.ident.to_string()).collect());
+        syn::visit::visit_path(self, path);
+    }
+
+    /// `pub(super)` names who may see an item, and uses nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            paths_in(list.tokens.clone(), &mut self.paths);
         }
     }
-    found
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        self.visit_path(&called.path);
+        paths_in(called.tokens.clone(), &mut self.paths);
+    }
 }
 
-fn tree(
-    tokens: &[Token],
-    from: usize,
-    prefix: &mut Vec<Token>,
-    found: &mut Vec<Vec<Token>>,
-) -> usize {
-    let depth = prefix.len();
-    let mut at = from;
-    let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token == text);
-    loop {
-        if is(at, "{") {
-            at += 1;
-            while at < tokens.len() && !is(at, "}") {
-                at = if is(at, ",") {
-                    at + 1
-                } else {
-                    tree(tokens, at, prefix, found)
+impl Source {
+    fn flatten(&mut self, prefix: &mut Path, tree: &UseTree) {
+        let (name, local) = match tree {
+            UseTree::Path(path) => {
+                prefix.push(path.ident.to_string());
+                self.flatten(prefix, &path.tree);
+                prefix.pop();
+                return;
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.flatten(prefix, tree);
+                }
+                return;
+            }
+            UseTree::Name(name) => (name.ident.to_string(), name.ident.to_string()),
+            UseTree::Rename(renamed) => (renamed.ident.to_string(), renamed.rename.to_string()),
+            UseTree::Glob(_) => ("*".to_owned(), "*".to_owned()),
+        };
+        let mut path = prefix.clone();
+        let local = if name == "self" {
+            prefix.last().cloned().unwrap_or_default()
+        } else {
+            path.push(name);
+            local
+        };
+        self.uses.push((local, path.clone()));
+        self.paths.push(path);
+    }
+}
+
+/// The paths in what a macro is given, which need not be Rust.
+fn paths_in(tokens: TokenStream, found: &mut Vec<Path>) {
+    let (mut path, mut colons) = (Path::new(), 0);
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => {
+                if colons != 2 {
+                    found.extend((!path.is_empty()).then(|| std::mem::take(&mut path)));
+                }
+                path.push(name.to_string());
+                colons = 0;
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ':' && !path.is_empty() => {
+                colons = match punct.spacing() {
+                    Spacing::Joint => 1,
+                    Spacing::Alone => colons + 1,
                 };
             }
-            at += 1;
-            break;
+            other => {
+                found.extend((!path.is_empty()).then(|| std::mem::take(&mut path)));
+                colons = 0;
+                if let TokenTree::Group(group) = other {
+                    paths_in(group.stream(), found);
+                }
+            }
         }
-        prefix.extend(tokens.get(at).cloned());
-        at += 1;
-        let more = tokens
-            .get(at + 1)
-            .is_some_and(|next| next == "{" || next == "*" || next.starts_with(is_word));
-        if !(is(at, "::") && more) {
-            found.push(prefix.clone());
-            break;
-        }
-        at += 1;
     }
-    prefix.truncate(depth);
-    if is(at, "as") { at + 2 } else { at }
+    found.extend((!path.is_empty()).then_some(path));
+}
+
+/// All names in the tokens, keywords included.
+fn names(tokens: &TokenStream) -> impl Iterator<Item = String> {
+    let mut names = Vec::new();
+    let mut rest = vec![tokens.clone()];
+    while let Some(tokens) = rest.pop() {
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => names.push(name.to_string()),
+                TokenTree::Group(group) => rest.push(group.stream()),
+                _ => {}
+            }
+        }
+    }
+    names.into_iter()
+}
+
+/// The tokens without what stands under `#[cfg(test)]`: an item or a statement ends with its braces or a semicolon.
+fn without_tests(tokens: TokenStream) -> TokenStream {
+    let mut kept = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let is_test = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#')
+            && matches!(tokens.peek(), Some(TokenTree::Group(group)) if is_cfg_test(group));
+        if is_test {
+            drop_attributes(&mut kept);
+            for token in tokens.by_ref().skip(1) {
+                let ends = match &token {
+                    TokenTree::Punct(punct) => punct.as_char() == ';',
+                    TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+                    _ => false,
+                };
+                if ends {
+                    break;
+                }
+            }
+            continue;
+        }
+        kept.push(match token {
+            TokenTree::Group(group) => {
+                let inside = without_tests(group.stream());
+                let mut kept = proc_macro2::Group::new(group.delimiter(), inside);
+                kept.set_span(group.span());
+                TokenTree::Group(kept)
+            }
+            token => token,
+        });
+    }
+    kept.into_iter().collect()
+}
+
+/// Takes away attributes at the end: they belong to what follows. Doc comments are attributes too.
+fn drop_attributes(tokens: &mut Vec<TokenTree>) {
+    while let [.., TokenTree::Punct(hash), TokenTree::Group(group)] = tokens.as_slice() {
+        if hash.as_char() != '#' || group.delimiter() != Delimiter::Bracket {
+            break;
+        }
+        tokens.truncate(tokens.len() - 2);
+    }
+}
+
+fn is_cfg_test(attribute: &proc_macro2::Group) -> bool {
+    attribute.delimiter() == Delimiter::Bracket
+        && names(&attribute.stream()).eq(["cfg".to_owned(), "test".to_owned()])
 }
 
 #[cfg(test)]
@@ -216,41 +213,57 @@ mod tests {
     use super::*;
 
     fn spelled(text: &str) -> Vec<String> {
-        paths(&tokens(text))
-            .into_iter()
-            .map(|path| path.join("::"))
-            .collect()
+        let paths = source(text).unwrap().paths.into_iter();
+        paths.map(|path| path.join("::")).collect()
     }
 
     #[test]
     fn comments_and_literals_are_left_out() {
-        let text = "/// a::b\n/* c /* d */ e */ 'f' '\\'' r#\"g\"h\"# \"i\\\"j\" b\"k\" fn x<'l>(r: r#m) {}";
-        assert_eq!(
-            tokens(text),
-            [
-                "b", "fn", "x", "<", ">", "(", "r", ":", "r", "#", "m", ")", "{", "}"
-            ]
-        );
+        let text = "/// a::b\nfn x<'l>() { /* c::d */ let _ = \"e::f\"; }";
+        assert_eq!(spelled(text), [""; 0]);
     }
 
     #[test]
     fn groups_are_spelled_out() {
         assert_eq!(
-            spelled("use a::{b::{self, C as D}, e::*}; f::g::<H>()"),
-            ["use", "a::b::self", "a::b::C", "a::e::*", "f::g", "H"]
+            spelled("use a::{b::{self, C as D}, e::*}; pub(super) fn x() { f::g::<H>() }"),
+            ["a::b", "a::b::C", "a::e::*", "f::g", "H"]
+        );
+        let uses = source("use a::{b::{self, C as D}, E};").unwrap().uses;
+        let uses: Vec<String> = uses
+            .into_iter()
+            .map(|(name, path)| format!("{name} = {}", path.join("::")))
+            .collect();
+        assert_eq!(uses, ["b = a::b", "D = a::b::C", "E = a::E"]);
+    }
+
+    #[test]
+    fn paths_in_macros_are_found() {
+        assert_eq!(
+            spelled("fn x() { json!({ \"a\": b::c(d, &e::F), g: h }) }"),
+            ["json", "b::c", "d", "e::F", "g", "h"]
         );
     }
 
     #[test]
     fn what_only_tests_have_is_told_apart() {
-        let text = "mod a; #[cfg(test)] mod b; #[cfg(test)] #[x] fn c(d: [u8; 2]) { { e } } mod f { g } mod h;";
-        let modules = modules_of(&tokens(text));
+        let text = "mod a; #[cfg(test)] mod b; /// d::d\n #[cfg(test)] #[allow(x)] fn c(d: [u8; 2]) { { e::e } } mod f { use g::g; } \
+                    mod h; fn i() { #[cfg(test)] j::j(); }";
+        let modules = modules_of(text).unwrap();
         let modules: Vec<(&str, bool)> =
             modules.iter().map(|m| (m.name.as_str(), m.test)).collect();
         assert_eq!(modules, [("a", false), ("b", true), ("h", false)]);
-        assert_eq!(
-            without_tests(&tokens(text)).join(" "),
-            "mod a ; mod f { g } mod h ;"
-        );
+        assert_eq!(spelled(text), ["g::g"]);
+    }
+
+    #[test]
+    fn asynchronous_code_is_seen() {
+        for (text, is_async) in [
+            ("async fn x() {}", true),
+            ("fn x() {}", false),
+            ("/// async\nfn x() {}", false),
+        ] {
+            assert_eq!(source(text).unwrap().is_async, is_async, "{text}");
+        }
     }
 }

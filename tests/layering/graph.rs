@@ -1,0 +1,144 @@
+//! Which file uses which, and the circles among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
+
+use crate::source::{Path, Source};
+
+/// The sources of the library by the module that each is, the root's being empty.
+pub(crate) struct Graph {
+    sources: BTreeMap<Path, Source>,
+}
+
+impl Graph {
+    pub(crate) fn new(sources: BTreeMap<Path, Source>) -> Self {
+        Self { sources }
+    }
+
+    /// Each module with those whose items it names, the facades that hand them on left out.
+    pub(crate) fn arrows(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
+        let arrows = self.sources.iter().map(|(module, source)| {
+            let used = source.paths.iter();
+            let mut used: BTreeSet<&Path> = used
+                .filter_map(|path| self.defines(module, path, 0))
+                .collect();
+            used.remove(module);
+            (module, used)
+        });
+        arrows.collect()
+    }
+
+    /// The modules that use each other in a loop, each such circle once.
+    pub(crate) fn circles(&self) -> Vec<Vec<String>> {
+        let arrows = self.arrows();
+        let edges = arrows
+            .iter()
+            .flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)));
+        let found = tarjan_scc(&DiGraphMap::<&Path, ()>::from_edges(edges));
+        let mut circles: Vec<Vec<String>> = found
+            .into_iter()
+            .filter(|circle| circle.len() > 1)
+            .map(|circle| {
+                let mut names: Vec<String> =
+                    circle.into_iter().map(|path| path.join("::")).collect();
+                names.sort();
+                names
+            })
+            .collect();
+        circles.sort();
+        circles
+    }
+
+    /// The module that defines what a path names, seen from a module. `None` where it leads out of the library.
+    fn defines(&self, module: &Path, path: &[String], depth: usize) -> Option<&Path> {
+        /// Names are handed on a few times at most; a `use` of its own name would never end.
+        const MOST: usize = 8;
+        if depth > MOST {
+            return None;
+        }
+        let mut at = match path.first()?.as_str() {
+            "crate" | "linkerd_mc" => Path::new(),
+            "self" | "super" => module.clone(),
+            first => {
+                let mut child = module.clone();
+                child.push(first.to_owned());
+                self.sources.contains_key(&child).then(|| module.clone())?
+            }
+        };
+        for name in path {
+            match name.as_str() {
+                "crate" | "linkerd_mc" | "self" => continue,
+                "super" => {
+                    at.pop()?;
+                    continue;
+                }
+                _ => {}
+            }
+            let mut inside = at.clone();
+            inside.push(name.clone());
+            if self.sources.contains_key(&inside) {
+                at = inside;
+                continue;
+            }
+            let uses = &self.sources.get(&at)?.uses;
+            let handed_on = uses.iter().find(|(local, _)| local == name);
+            return match handed_on {
+                Some((_, target)) => self.defines(&at, target, depth + 1),
+                None => self.sources.get_key_value(&at).map(|(key, _)| key),
+            };
+        }
+        self.sources.get_key_value(&at).map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::source;
+
+    fn graph(files: &[(&str, &str)]) -> Graph {
+        let sources = files.iter().map(|(name, text)| {
+            let module = name.split("::").filter(|part| !part.is_empty());
+            (module.map(str::to_owned).collect(), source(text).unwrap())
+        });
+        Graph::new(sources.collect())
+    }
+
+    #[test]
+    fn an_item_is_found_where_it_is_defined() {
+        let graph = graph(&[
+            ("", "pub mod a; pub mod b;"),
+            ("a", "mod c; pub use c::Item;"),
+            ("a::c", "pub struct Item;"),
+            (
+                "b",
+                "use crate::a::Item; use super::a::c; fn x() { serde::y() }",
+            ),
+            (
+                "d",
+                "use linkerd_mc::a::Item as Other; fn x() { self::y() }",
+            ),
+        ]);
+        let arrows = graph.arrows();
+        let of = |name: &str| -> Vec<String> {
+            let used = &arrows[&vec![name.to_owned()]];
+            used.iter().map(|path| path.join("::")).collect()
+        };
+        assert_eq!(of("b"), ["a::c"]);
+        assert_eq!(of("a"), ["a::c"]);
+        assert_eq!(of("d"), ["a::c"]);
+    }
+
+    #[test]
+    fn circles_are_found_through_what_is_handed_on() {
+        let graph = graph(&[
+            ("", ""),
+            ("a", "mod b; mod c; pub use b::B; pub use c::C;"),
+            ("a::b", "use super::C; pub struct B;"),
+            ("a::c", "pub struct C; fn x() { vec![super::B] }"),
+            ("d", "use crate::a::B;"),
+        ]);
+        assert_eq!(graph.circles(), [["a::b", "a::c"]]);
+    }
+}
