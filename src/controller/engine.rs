@@ -47,7 +47,7 @@ use super::{
     events::{self, News},
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
-    pace::Pace,
+    pace::{Change, Pace},
     queue::{self, Queue, Share},
     session,
 };
@@ -328,8 +328,8 @@ impl Engine {
             self.queue.done(&key);
             return;
         }
-        let urgent = plan.is_urgent();
-        if let Some(at) = self.pace.not_before(&key, urgent, started) {
+        let change = Change::of(&plan);
+        if let Some(at) = self.pace.not_before(&key, change, started) {
             self.metrics.postponed();
             self.queue.postponed(&key, at);
             return;
@@ -347,7 +347,7 @@ impl Engine {
             self.creating.insert(key.clone(), creating);
         }
         let by = self.queue.lane_of(&key);
-        self.pace.wrote(&key, urgent, plan.cost(), &by, started);
+        self.pace.wrote(&key, change, plan.cost(), &by, started);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             let done = done::execute(&writer, key, plan).await;

@@ -1,22 +1,23 @@
 //! How often a key is written, and how much one target cluster has written. No I/O.
 //!
 //! The first write of a key comes at once, and so does a first sync. What follows is spaced: two writes a second for what
-//! traffic depends on, ever fewer for labels and annotations. What one cluster brings about takes from an allowance of
-//! its own: a burst, and so many writes a second after that. Its first list, and what happens here (a Link that changes, a
+//! traffic depends on, ever fewer for labels and annotations, and for Services that come again after they have gone.
+//! What one cluster brings about takes from an allowance of its own: a burst, and so many writes a second after that. Its first list, and what happens here (a Link that changes, a
 //! gateway that comes or goes), adds what that takes.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::mirror::Key;
+use crate::mirror::{Key, Plan};
 
-/// Time between two writes of a key, on average, and between two that change labels and annotations only, at least.
+/// Time between two writes of a key, on average, and between two that change labels and annotations only or make its
+/// Service again, at least.
 const SPACE: Duration = Duration::from_millis(500);
 /// So much earlier may a key be written than that: three times at once, then twice a second. A mirror is made in steps:
 /// the Service, its slice, the endpoints once they are known.
 const AHEAD: Duration = Duration::from_secs(1);
-/// Time between two writes of a key that change labels and annotations only, at most.
+/// The same for these two, at most.
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
 /// A key that was not written for so long is as one that never was.
 const FORGOTTEN: Duration = Duration::from_secs(20);
@@ -29,10 +30,35 @@ const ADDED_FOR: Duration = Duration::from_secs(300);
 /// Time between two looks for keys to forget.
 const TIDY: Duration = Duration::from_secs(10);
 
+/// What a plan changes, as far as it matters how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Labels and annotations only.
+    Labels,
+    /// Something that traffic depends on.
+    Traffic,
+    /// It makes a Service with a `ClusterIP`, which costs the API server most.
+    NewService,
+}
+
+impl Change {
+    pub(super) fn of(plan: &Plan) -> Self {
+        if plan.needs_cluster_ip() {
+            Self::NewService
+        } else if plan.is_urgent() {
+            Self::Traffic
+        } else {
+            Self::Labels
+        }
+    }
+}
+
 /// When keys and clusters were written last.
 #[derive(Debug)]
 pub(super) struct Pace {
     written: BTreeMap<Key, Last>,
+    /// Keys whose Service was made.
+    created: BTreeMap<Key, Created>,
     tidied: Instant,
     clusters: BTreeMap<String, Allowance>,
     /// Writes of a cluster each second.
@@ -53,6 +79,14 @@ struct Last {
     pause: Duration,
 }
 
+/// The last time that the Service of a key was made.
+#[derive(Debug)]
+struct Created {
+    at: Instant,
+    /// The pause until the next time.
+    pause: Duration,
+}
+
 /// Writes that a cluster may still bring about.
 #[derive(Debug)]
 struct Allowance {
@@ -68,6 +102,7 @@ impl Pace {
     pub(super) fn new(each_second: u32, keys: u32) -> Self {
         Self {
             written: BTreeMap::new(),
+            created: BTreeMap::new(),
             tidied: Instant::now(),
             clusters: BTreeMap::new(),
             each_second: each_second.into(),
@@ -75,19 +110,25 @@ impl Pace {
         }
     }
 
-    /// When a key may be written next, if not now. `urgent`: traffic depends on it.
-    pub(super) fn not_before(&self, key: &Key, urgent: bool, now: Instant) -> Option<Instant> {
+    /// When a key may be written next, if not now.
+    pub(super) fn not_before(&self, key: &Key, change: Change, now: Instant) -> Option<Instant> {
         let last = self.written.get(key)?;
-        let quiet = if urgent { now } else { last.quiet_until };
+        let created = || self.created.get(key);
+        let quiet = match change {
+            Change::Labels => last.quiet_until,
+            Change::Traffic => now,
+            Change::NewService => created().map_or(now, |created| created.at + created.pause),
+        };
         let even = last.even.checked_sub(AHEAD);
         Some(even.map_or(quiet, |even| even.max(quiet))).filter(|next| *next > now)
     }
 
     /// A key is being written, on account of this cluster, which costs so many writes.
-    pub(super) fn wrote(&mut self, key: &Key, urgent: bool, cost: usize, by: &str, now: Instant) {
+    pub(super) fn wrote(&mut self, key: &Key, change: Change, cost: usize, by: &str, now: Instant) {
         if now >= self.tidied + TIDY {
             self.tidied = now;
             self.written.retain(|_, last| now < last.at + FORGOTTEN);
+            self.created.retain(|_, last| now < last.at + FORGOTTEN);
             let each_second = self.each_second;
             self.clusters
                 .retain(|_, known| known.now(now, each_second) != BURST);
@@ -97,14 +138,14 @@ impl Pace {
             .get(key)
             .filter(|last| now < last.at + FORGOTTEN);
         let pause = match before {
-            Some(last) if !urgent => (last.pause * 2).clamp(SPACE, LONGEST_SPACE),
+            Some(last) if change == Change::Labels => longer(last.pause),
             Some(last) => last.pause,
             None => SPACE,
         };
-        let quiet_until = if urgent {
-            before.map_or(now, |last| last.quiet_until)
-        } else {
+        let quiet_until = if change == Change::Labels {
             now + pause
+        } else {
+            before.map_or(now, |last| last.quiet_until)
         };
         let last = Last {
             at: now,
@@ -118,10 +159,20 @@ impl Pace {
         }
     }
 
+    /// The Service of a key was made.
+    pub(super) fn created(&mut self, key: &Key, now: Instant) {
+        let before = self.created.get(key);
+        let before = before.filter(|last| now < last.at + FORGOTTEN);
+        let pause = before.map_or(SPACE, |last| longer(last.pause));
+        self.created.insert(key.clone(), Created { at: now, pause });
+    }
+
     /// All of so many keys of a cluster are to be worked on, and it is not the cluster that has brought that about; or it
-    /// is its first list.
+    /// is its first list. Services that went with its Link come again at once.
     pub(super) fn adds(&mut self, by: &str, keys: usize, now: Instant) {
         if !by.is_empty() && keys > 0 {
+            self.created
+                .retain(|key, _| matches!(key, Key::Mirror { cluster, .. } if cluster != by));
             let most = self.most - self.left(by, now);
             self.change(by, (OF_A_KEY * number(keys)).min(most), now);
             if let Some(known) = self.clusters.get_mut(by) {
@@ -177,6 +228,10 @@ impl Allowance {
     }
 }
 
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(LONGEST_SPACE)
+}
+
 fn number(count: usize) -> f64 {
     u32::try_from(count).unwrap_or(u32::MAX).into()
 }
@@ -185,17 +240,22 @@ fn number(count: usize) -> f64 {
 mod tests {
     use super::*;
 
+    use Change::{Labels, NewService, Traffic};
+
     /// Writes a key whenever it may be, for so many seconds. Returns when that was, milliseconds.
-    fn written(pace: &mut Pace, urgent: bool, seconds: u64) -> Vec<u128> {
+    fn written(pace: &mut Pace, change: Change, seconds: u64) -> Vec<u128> {
         let key = Key::mirror("east", "ns", "a");
         let began = Instant::now();
         let (mut now, mut times) = (began, Vec::new());
         while now < began + Duration::from_secs(seconds) {
-            if let Some(next) = pace.not_before(&key, urgent, now) {
+            if let Some(next) = pace.not_before(&key, change, now) {
                 now = next;
                 continue;
             }
-            pace.wrote(&key, urgent, 1, "east", now);
+            pace.wrote(&key, change, 1, "east", now);
+            if change == NewService {
+                pace.created(&key, now);
+            }
             times.push((now - began).as_millis());
         }
         times
@@ -204,9 +264,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_write_comes_at_once_and_what_follows_is_spaced() {
         let mut pace = Pace::new(100, 10);
-        assert_eq!(written(&mut pace, true, 2), [0, 0, 0, 500, 1000, 1500]);
+        assert_eq!(written(&mut pace, Traffic, 2), [0, 0, 0, 500, 1000, 1500]);
         let mut pace = Pace::new(100, 10);
-        let labels = written(&mut pace, false, 40);
+        let labels = written(&mut pace, Labels, 40);
         assert_eq!(labels, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
     }
 
@@ -215,17 +275,39 @@ mod tests {
         let (key, now) = (Key::mirror("east", "ns", "a"), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
         let mut pace = Pace::new(100, 10);
-        for (ms, urgent) in [(0, false), (500, false), (1500, false), (1600, true)] {
-            assert_eq!(pace.not_before(&key, urgent, at(ms)), None, "{ms}");
-            pace.wrote(&key, urgent, 1, "", at(ms));
+        for (ms, change) in [(0, Labels), (500, Labels), (1500, Labels), (1600, Traffic)] {
+            assert_eq!(pace.not_before(&key, change, at(ms)), None, "{ms}");
+            pace.wrote(&key, change, 1, "", at(ms));
         }
         // Labels go on to wait as long as they would have.
-        assert_eq!(pace.not_before(&key, false, at(2500)), Some(at(3500)));
-        assert_eq!(pace.not_before(&key, true, at(2500)), None);
+        assert_eq!(pace.not_before(&key, Labels, at(2500)), Some(at(3500)));
+        assert_eq!(pace.not_before(&key, Traffic, at(2500)), None);
         // After a while all begins anew.
-        assert_eq!(pace.not_before(&key, false, at(30_000)), None);
-        pace.wrote(&key, false, 1, "", at(30_000));
-        assert_eq!(pace.not_before(&key, false, at(30_000)), Some(at(30_500)));
+        assert_eq!(pace.not_before(&key, Labels, at(30_000)), None);
+        pace.wrote(&key, Labels, 1, "", at(30_000));
+        assert_eq!(pace.not_before(&key, Labels, at(30_000)), Some(at(30_500)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_comes_and_goes_is_made_ever_less_often() {
+        let mut pace = Pace::new(100, 10);
+        let times = written(&mut pace, NewService, 40);
+        assert_eq!(times, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
+        let (key, now) = (Key::mirror("east", "ns", "a"), Instant::now());
+        let next = |pace: &Pace, change| pace.not_before(&key, change, now);
+        let mut pace = Pace::new(100, 10);
+        for _ in 0..3 {
+            pace.created(&key, now);
+        }
+        pace.wrote(&key, NewService, 5, "east", now);
+        assert_eq!(next(&pace, NewService), Some(now + Duration::from_secs(2)));
+        // It goes as soon as anything that traffic depends on.
+        assert_eq!(next(&pace, Traffic), None);
+        // Those of other clusters wait on; what comes again with its Link does not.
+        pace.adds("west", 1, now);
+        assert!(next(&pace, NewService).is_some());
+        pace.adds("east", 1, now);
+        assert_eq!(next(&pace, NewService), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,16 +316,16 @@ mod tests {
         let at = |ms| now + Duration::from_millis(ms);
         let mut pace = Pace::new(2, 10);
         let other = Key::mirror("west", "ns", "a");
-        pace.wrote(&other, true, 1001, "west", now);
+        pace.wrote(&other, Traffic, 1001, "west", now);
         assert!(!pace.allows("west", now) && pace.allows("east", now));
         assert_eq!(pace.next_allowed(now), Some(at(500)));
         assert!(pace.allows("west", at(500)) && pace.next_allowed(at(500)).is_none());
         // What nobody abroad has brought about is not counted.
-        pace.wrote(&other, true, 100, "", now);
+        pace.wrote(&other, Traffic, 100, "", now);
         assert!(pace.allows("", now));
         // Nobody saves up more than a burst, and what is full is forgotten.
         assert!((pace.left("west", at(600_000)) - BURST).abs() < 0.01);
-        pace.wrote(&other, true, 1, "", at(600_001));
+        pace.wrote(&other, Traffic, 1, "", at(600_001));
         assert!(pace.clusters.is_empty());
         assert_eq!(pace.written.len(), 1);
     }
@@ -259,7 +341,7 @@ mod tests {
         pace.adds("west", 80, now);
         assert!((pace.left("west", at(299)) - BURST - 2400.0).abs() < 0.01);
         assert!(pace.has_more("west", at(299)) && !pace.has_more("west", at(300)));
-        pace.wrote(&key, true, 2400, "west", at(1));
+        pace.wrote(&key, Traffic, 2400, "west", at(1));
         assert!(!pace.has_more("west", at(1)) && pace.allows("west", at(1)));
         // What is not used is not kept, and nothing is added to nobody's.
         pace.adds("west", 1, at(2));

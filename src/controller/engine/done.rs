@@ -31,6 +31,8 @@ pub(super) enum Done {
     /// A plan was executed, or not.
     Plan {
         key: Key,
+        /// Whether it makes a Service with a `ClusterIP`.
+        creates: bool,
         report: Vec<Reported>,
         written: Vec<Written>,
         ended: Result<(), Failure>,
@@ -58,9 +60,11 @@ pub(super) enum Done {
 
 /// Executes a plan.
 pub(super) async fn execute(writer: &Writer, key: Key, plan: Plan) -> Done {
+    let creates = plan.needs_cluster_ip();
     let (written, ended) = writer.apply(plan.writes).await;
     Done::Plan {
         key,
+        creates,
         report: plan.report,
         written,
         ended,
@@ -73,10 +77,14 @@ impl Engine {
         match done {
             Done::Plan {
                 key,
+                creates,
                 report,
                 written,
                 ended,
             } => {
+                if creates && ended.is_ok() {
+                    self.pace.created(&key, Instant::now());
+                }
                 return self.planned(&key, &report, written, ended);
             }
             Done::Status {
