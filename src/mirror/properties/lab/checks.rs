@@ -15,6 +15,7 @@ use crate::{
         claims::Holder,
         federated_name, member,
         metadata::{installation, is_managed, remote_members},
+        names::without_suffix,
         owner, plan,
         service::mirrorable,
     },
@@ -104,7 +105,10 @@ impl Lab {
         if let Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) = owner(before)
             && self.world.link(cluster).is_none()
         {
-            self.may_be_collected(cluster, before);
+            // A name that no mirror of that cluster has says that somebody has changed the label: it stands for nothing.
+            if without_suffix(before.name(), cluster).is_some() {
+                self.may_be_collected(cluster, before);
+            }
             // Somebody may have taken its mark off since it was seen last.
             let known = self.world.standing(before.namespace(), before.name());
             let installation = known.and_then(|known| installation(&known.metadata));
