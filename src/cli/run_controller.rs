@@ -40,7 +40,7 @@ pub(crate) struct RunController {
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     max_mib: u16,
     /// Writes a second that one target cluster may bring about for long; a first sync is as fast as it can be
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     max_writes_per_link: u16,
     #[command(flatten)]
     pub(super) mirroring: Mirroring,

@@ -47,7 +47,7 @@ use super::{
     events::{self, News},
     lease::Fence,
     metrics::{Cache, LOCAL, Metrics},
-    pace::{Change, Pace},
+    pace::{Allowed, Change, Pace},
     queue::{self, Queue, Share},
     session,
 };
@@ -299,10 +299,11 @@ impl Engine {
         self.try_for_addresses();
         while self.queue.running() < self.settings.max_in_flight {
             let all = self.settings.max_in_flight;
-            let share = |by: &str| match (self.pace.allows(by, now), self.pace.has_more(by, now)) {
-                (false, _) => Share::NONE,
-                (true, true) => Share::of(all, all.div_ceil(2)),
-                (true, false) => Share::of(all.div_ceil(16), all.div_ceil(16)),
+            let share = |by: &str| match self.pace.allowance(by, now) {
+                Allowed::Added => Share::of(all, all.div_ceil(2)),
+                Allowed::Much => Share::of(all.div_ceil(16), all.div_ceil(16)),
+                Allowed::Little => Share::of(1, 1),
+                Allowed::Nothing => Share::NONE,
             };
             let next = self.queue.pop(now, share);
             let Some(key) = next else {

@@ -23,6 +23,8 @@ const LONGEST_SPACE: Duration = Duration::from_secs(10);
 const FORGOTTEN: Duration = Duration::from_secs(20);
 /// Writes that a cluster may bring about at once, besides what was added. A new Service counts as five.
 const BURST: f64 = 1000.0;
+/// A cluster that has less left than this writes faster than its allowance comes back.
+const MUCH: f64 = 0.9 * BURST;
 /// Writes that a key may take when all of a cluster is worked on: a headless Service with three hosts takes twenty.
 const OF_A_KEY: f64 = 24.0;
 /// What was added and not used is forgotten after this time.
@@ -51,6 +53,19 @@ impl Change {
             Self::Labels
         }
     }
+}
+
+/// What a cluster may bring about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// What was added for it.
+    Added,
+    /// Nearly a whole burst.
+    Much,
+    /// Part of a burst: it writes faster than its allowance comes back.
+    Little,
+    /// Nothing.
+    Nothing,
 }
 
 /// When keys and clusters were written last.
@@ -181,9 +196,14 @@ impl Pace {
         }
     }
 
-    /// Whether what a cluster has left is what was added.
-    pub(super) fn has_more(&self, by: &str, now: Instant) -> bool {
-        self.left(by, now) > BURST
+    /// What a cluster may bring about now.
+    pub(super) fn allowance(&self, by: &str, now: Instant) -> Allowed {
+        match self.left(by, now) {
+            left if left > BURST => Allowed::Added,
+            left if left >= MUCH => Allowed::Much,
+            left if left >= 0.0 => Allowed::Little,
+            _ => Allowed::Nothing,
+        }
     }
 
     fn change(&mut self, by: &str, more: f64, now: Instant) {
@@ -195,11 +215,6 @@ impl Pace {
             added_until,
         };
         self.clusters.insert(by.to_owned(), known);
-    }
-
-    /// Whether a cluster may bring about more.
-    pub(super) fn allows(&self, by: &str, now: Instant) -> bool {
-        self.left(by, now) >= 0.0
     }
 
     /// When the first of those that may not can again.
@@ -317,12 +332,17 @@ mod tests {
         let mut pace = Pace::new(2, 10);
         let other = Key::mirror("west", "ns", "a");
         pace.wrote(&other, Traffic, 1001, "west", now);
-        assert!(!pace.allows("west", now) && pace.allows("east", now));
+        let allowed = |pace: &Pace, by, now| pace.allowance(by, now);
+        assert_eq!(allowed(&pace, "west", now), Allowed::Nothing);
+        assert_eq!(allowed(&pace, "east", now), Allowed::Much);
         assert_eq!(pace.next_allowed(now), Some(at(500)));
-        assert!(pace.allows("west", at(500)) && pace.next_allowed(at(500)).is_none());
+        assert_eq!(allowed(&pace, "west", at(500)), Allowed::Little);
+        assert_eq!(pace.next_allowed(at(500)), None);
+        assert_eq!(allowed(&pace, "west", at(449_999)), Allowed::Little);
+        assert_eq!(allowed(&pace, "west", at(451_000)), Allowed::Much);
         // What nobody abroad has brought about is not counted.
         pace.wrote(&other, Traffic, 100, "", now);
-        assert!(pace.allows("", now));
+        assert_eq!(allowed(&pace, "", now), Allowed::Much);
         // Nobody saves up more than a burst, and what is full is forgotten.
         assert!((pace.left("west", at(600_000)) - BURST).abs() < 0.01);
         pace.wrote(&other, Traffic, 1, "", at(600_001));
@@ -336,13 +356,14 @@ mod tests {
         let at = |seconds| now + Duration::from_secs(seconds);
         let mut pace = Pace::new(2, 100);
         let key = Key::mirror("west", "ns", "a");
-        assert!(!pace.has_more("west", now));
+        let has_more = |pace: &Pace, now| pace.allowance("west", now) == Allowed::Added;
+        assert!(!has_more(&pace, now));
         pace.adds("west", 50, now);
         pace.adds("west", 80, now);
         assert!((pace.left("west", at(299)) - BURST - 2400.0).abs() < 0.01);
-        assert!(pace.has_more("west", at(299)) && !pace.has_more("west", at(300)));
+        assert!(has_more(&pace, at(299)) && !has_more(&pace, at(300)));
         pace.wrote(&key, Traffic, 2400, "west", at(1));
-        assert!(!pace.has_more("west", at(1)) && pace.allows("west", at(1)));
+        assert_eq!(pace.allowance("west", at(1)), Allowed::Much);
         // What is not used is not kept, and nothing is added to nobody's.
         pace.adds("west", 1, at(2));
         assert!((pace.left("west", at(302)) - BURST).abs() < 0.01);

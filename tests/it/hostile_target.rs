@@ -28,7 +28,7 @@ use crate::{
 const BRIEF: Bounds = Bounds {
     memory: Some(256),
     // What `--max-writes-per-link` says, and the status.
-    writes: Some((1_000.0, 101.0)),
+    writes: Some((1_000.0, 51.0)),
     lines: Some(100),
     latency: None,
 };

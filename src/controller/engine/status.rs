@@ -100,6 +100,8 @@ impl Engine {
                     continue;
                 }
                 before = has(&state.link).into_owned();
+            } else if state.status.waits(&sent, now) {
+                continue;
             }
             state.status.begin(now);
             let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);

@@ -365,7 +365,7 @@ impl Default for Controller {
             max_metadata_kib_per_service: 16,
             max_mib_per_link: 32,
             max_mib: 128,
-            max_writes_per_link: 100,
+            max_writes_per_link: 50,
             max_namespaces_per_link: 100,
             admission_policy: true,
             network_policy: NetworkPolicy::default(),

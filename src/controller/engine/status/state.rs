@@ -1,5 +1,5 @@
-//! When the status of a Link is written: at most every two seconds, ever less often where only words differ, and later
-//! after a failure. What somebody else made of it is put right, at most once a minute; what a CRD dropped is sent once
+//! When the status of a Link is written: at most every two seconds, ever less often where only words differ or only what is
+//! said of Services, and later after a failure. What somebody else made of it is put right, at most once a minute; what a CRD dropped is sent once
 //! each time that Links are listed.
 
 use std::{borrow::Cow, time::Duration};
@@ -13,6 +13,8 @@ use crate::api::link::{Link, LinkStatus};
 const EVERY: Duration = Duration::from_secs(2);
 /// News wait this long, so that those that come together are written together.
 const GATHER: Duration = Duration::from_millis(100);
+/// Time between two writes, at most, while nothing changes but what is said of Services: there may be hundreds of them.
+const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
 /// Longest delay after a failure.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Latency alone is a reason to write after this time, if it moved by more than half.
@@ -35,6 +37,8 @@ pub(in crate::controller::engine) struct StatusState {
     only_words: bool,
     /// How often in a row it was sent because of that.
     rewordings: u32,
+    /// How often in a row it was sent because of what is said of Services.
+    of_services: u32,
     /// Links were listed, or a write failed, since what the Link has was compared with what was sent last. A CRD that
     /// knows more than the one before comes with such a list.
     unchecked: bool,
@@ -57,6 +61,7 @@ impl StatusState {
             written: None,
             only_words: false,
             rewordings: 0,
+            of_services: 0,
             unchecked: false,
             due: None,
             turns: None,
@@ -83,6 +88,26 @@ impl StatusState {
     pub(super) fn look(&mut self, turns_in: Option<Duration>) {
         self.due = None;
         self.turns = turns_in.and_then(|time| Instant::now().checked_add(time));
+    }
+
+    /// Whether this is not sent yet: it says other things of Services, and nothing else. While that goes on, the pauses
+    /// between two writes double.
+    pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
+        let before = self.written.filter(|_| is_of_services(&self.last, sent));
+        let Some(written) = before else {
+            self.of_services = 0;
+            return false;
+        };
+        let pause = doubled(self.of_services).min(LONGEST_OF_SERVICES);
+        let waits = now < written + pause;
+        if waits {
+            self.touch_at(written + pause);
+        } else if now < written + 2 * LONGEST_OF_SERVICES {
+            self.of_services = self.of_services.saturating_add(1);
+        } else {
+            self.of_services = 0;
+        }
+        waits
     }
 
     /// It is sent.
@@ -193,6 +218,31 @@ impl StatusState {
     }
 }
 
+/// Whether two statuses differ in what they say of Services, or in words, and in nothing else.
+fn is_of_services(last: &LinkStatus, sent: &LinkStatus) -> bool {
+    let kept = |status: &LinkStatus| {
+        let conditions = status.conditions.iter();
+        let conditions: Vec<_> = conditions
+            .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
+            .collect();
+        let LinkStatus {
+            mirror_services: _,
+            federated_services: _,
+            mirrored: _,
+            federated: _,
+            unhealthy: _,
+            conditions: _,
+            gateway,
+            target_cluster_name,
+            credentials_fingerprint,
+            observed_generation,
+        } = status;
+        let names = (target_cluster_name.clone(), credentials_fingerprint.clone());
+        (conditions, gateway.clone(), names, *observed_generation)
+    };
+    kept(last) == kept(sent)
+}
+
 /// A pause that doubles.
 fn doubled(times: u32) -> Duration {
     EVERY.saturating_mul(1 << times.min(6)).min(LONGEST)
@@ -209,6 +259,28 @@ mod tests {
     use tokio::time::sleep_until;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_of_services_is_written_ever_less_often_and_conditions_at_once() {
+        let mut state = StatusState::seeded(&Link::default());
+        let started = Instant::now();
+        let mut at = Vec::new();
+        let mut sent = LinkStatus::default();
+        while started.elapsed() < Duration::from_secs(60) {
+            state.touch();
+            sleep_until(state.next().unwrap()).await;
+            state.look(None);
+            let is_new = started.elapsed() > Duration::from_secs(50) && sent.gateway.is_none();
+            sent.mirrored = Some(sent.mirrored.unwrap_or_default() + 1);
+            sent.gateway = is_new.then(Default::default).or(sent.gateway);
+            if !state.waits(&sent, Instant::now()) {
+                state.begin(Instant::now());
+                state.end(sent.clone(), Ok(sent.clone()));
+                at.push(started.elapsed().as_secs());
+            }
+        }
+        assert_eq!(at, [0, 2, 6, 14, 24, 34, 44, 50, 52, 56]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn other_words_are_written_ever_less_often_and_a_change_at_once() {
