@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::{foreign::Foreign, range::ServiceRange};
+use super::foreign::Foreign;
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -206,6 +207,15 @@ impl Facts {
     pub fn links(&self) -> &[LinkFacts] {
         self.survey.links.as_deref().unwrap_or_default()
     }
+}
+
+/// Where the `ClusterIP`s of mirrors come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceRange {
+    /// Networks of the address family that Services have unless they ask for another.
+    pub networks: Vec<IpNet>,
+    /// Addresses of that family that are taken.
+    pub used: usize,
 }
 
 /// The admission policies that hold our controller's account to what it does.

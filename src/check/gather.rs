@@ -17,9 +17,11 @@ use serde_json::Value;
 use super::{
     access::{controller_denied, is_permitted},
     confinement::confined,
-    facts::{Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, Workload},
+    facts::{
+        Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, ServiceRange, Workload,
+    },
     foreign::{self, Foreign},
-    range::{self, ServiceRange},
+    range,
     survey::{Depth, Source, list, survey},
     workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };

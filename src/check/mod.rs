@@ -6,6 +6,7 @@
 
 mod access;
 pub mod anchors;
+mod config;
 mod confinement;
 pub mod credentials;
 pub mod facts;

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 
-use super::{facts::LinkFacts, state::LinkState};
+use super::{
+    facts::{LinkFacts, ServiceRange},
+    state::LinkState,
+};
 use crate::{
     api::{k8s::Service, labels as l, link::ServiceStatus, members::remote_members},
     mirror::Reason,
@@ -13,15 +16,6 @@ use crate::{
 
 /// Name of the `ServiceCIDR` that the API server makes.
 const DEFAULT: &str = "kubernetes";
-
-/// Where the `ClusterIP`s of mirrors come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceRange {
-    /// Networks of the address family that Services have unless they ask for another.
-    pub networks: Vec<IpNet>,
-    /// Addresses of that family that are taken.
-    pub used: usize,
-}
 
 /// The networks of a cluster's first address family: that of the first network of the default range.
 pub(super) fn networks(ranges: &[ServiceCIDR]) -> Vec<IpNet> {

@@ -7,8 +7,8 @@ use kube::{Api, Client, api::PostParams};
 
 use super::{
     access::is_permitted,
+    config::linkerd_config,
     facts::{AccessRule, Known, Remote},
-    survey::linkerd_config,
 };
 use crate::client::{explain, from_credentials};
 

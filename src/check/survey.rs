@@ -6,24 +6,24 @@
 use std::{fmt::Debug, time::Duration};
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Config, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{
+    config::linkerd_config,
     facts::{Credentials, Known, LinkFacts, Survey},
     remote,
 };
 use crate::{
     api::{
         labels,
-        link::{Link, LinkObject, LinkerdConfig},
+        link::{Link, LinkObject},
     },
     client::{
         Access, Identity, build, credentials_expiry, credentials_identity, explain, insecure_tls,
         token_fingerprint,
     },
-    manifests::yaml,
 };
 
 /// Objects of one page of a list.
@@ -174,31 +174,6 @@ async fn kubeconfig_of(source: &Source, link: &Link) -> Known<Vec<u8>> {
                 labels::KUBECONFIG_KEY
             )
         })
-}
-
-/// Linkerd's configuration in a cluster.
-pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
-    let namespace = match namespace {
-        "" => labels::LINKERD_NAMESPACE,
-        namespace => namespace,
-    };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let config = api
-        .get(labels::LINKERD_CONFIG)
-        .await
-        .map_err(|error| explain(&error))?;
-    let values = config
-        .data
-        .and_then(|mut data| data.remove(labels::LINKERD_CONFIG_KEY))
-        .ok_or_else(|| {
-            format!(
-                "ConfigMap {namespace}/{} has no {}",
-                labels::LINKERD_CONFIG,
-                labels::LINKERD_CONFIG_KEY
-            )
-        })?;
-    yaml::from_yaml(&values)
-        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))
 }
 
 /// Lists all objects that match a label selector, page by page.

@@ -1,6 +1,6 @@
 //! Checks of the controller, and of other service mirrors that get in its way.
 
-use super::Verdict;
+use super::rule::Verdict;
 use crate::{
     api::labels,
     check::facts::{Confinement, Facts, Workload},

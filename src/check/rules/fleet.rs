@@ -1,6 +1,6 @@
 //! Checks that need what several clusters say: both are ours.
 
-use super::{CheckResult, Severity, Verdict, result, rule};
+use super::rule::{CheckResult, Severity, Verdict, result, rule};
 use crate::check::topology::Fleet;
 
 /// Checks how clusters link to one another.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Verdict;
+use super::rule::Verdict;
 use crate::{
     api::{labels, link::LinkObject},
     check::facts::{Facts, LinkFacts, annotation},

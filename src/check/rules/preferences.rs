@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Verdict, services::id};
+use super::{rule::Verdict, services::id};
 use crate::{
     api::{
         k8s::Service,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Verdict, controllers::tag};
+use super::{controllers::tag, rule::Verdict};
 use crate::{
     api::link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     check::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Verdict;
+use super::rule::Verdict;
 use crate::check::{
     anchors, credentials,
     facts::{AccessRule, Facts, LinkFacts},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Verdict;
+use super::rule::Verdict;
 use crate::{
     api::{
         k8s::Service,

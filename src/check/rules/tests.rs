@@ -15,10 +15,9 @@ use crate::{
         anchors::tests::{A, B},
         facts::{
             AccessRule, Confinement, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
-            LinkerdCredentials, MeshedPod, Proxy, Remote, Survey, Workload,
+            LinkerdCredentials, MeshedPod, Proxy, Remote, ServiceRange, Survey, Workload,
         },
         foreign::{By, Foreign},
-        range::ServiceRange,
     },
     mirror::tls::InsecureTls,
 };
