@@ -6,19 +6,18 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, Parser as _};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use kube::Api;
 
 use super::{
-    Cli, Command,
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
     complete, inventory,
     link_gen::{LinkArgs, generate},
     output,
     progress::Progress,
-    status,
+    status::{self, StatusArgs},
 };
 use crate::{
     api::link,
@@ -102,20 +101,12 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
             output::data(&args.output.format(&direction.objects.manifest()?))?;
         } else if !args.wait.is_zero() {
             let name = direction.name.to_string();
-            let shown = [
-                "linkerd-mc",
-                "status",
-                "--services",
-                "--cluster-name",
-                &name,
-            ];
             let global = Global {
                 context: Some(direction.context.clone()),
                 ..global.clone()
             };
-            if let Command::Status(status) = Cli::try_parse_from(shown)?.command {
-                status::run(&global, &status)?;
-            }
+            let shown = StatusArgs::parsed(&["--services", "--cluster-name", &name])?;
+            status::run(&global, &shown)?;
         }
     }
     Ok(())

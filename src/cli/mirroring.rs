@@ -89,6 +89,9 @@ pub(crate) struct Mirroring {
     excluded_annotations: Option<Vec<String>>,
 }
 
+/// The settings in the arguments of a container that runs the controller; `None` for those of another.
+pub(crate) type Parse = fn(Vec<String>) -> Option<Mirroring>;
+
 /// Services of one Link that are mirrored, at most, unless told otherwise.
 const MAX_SERVICES: u32 = 10_000;
 /// KiB of labels and annotations of one Service that are copied, at most, unless told otherwise.
@@ -137,13 +140,12 @@ impl Mirroring {
 
     /// These settings, and those of the controller that runs where these say nothing. Where they cannot be found out
     /// a note says so.
-    pub(crate) async fn or_of_deployment(&self, client: &Client) -> Self {
+    pub(crate) async fn or_of_deployment(&self, client: &Client, parse: Parse) -> Self {
         let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
         let why = match preview::controller_args(client, namespace).await {
             Ok(Some(containers)) => {
-                let parse = |args: Vec<String>| super::controller(args).ok();
-                if let Some(controller) = containers.into_iter().find_map(parse) {
-                    return self.clone().or(controller.mirroring);
+                if let Some(settings) = containers.into_iter().find_map(parse) {
+                    return self.clone().or(settings);
                 }
                 format!("failed to read the arguments of Deployment {namespace}/{name}")
             }

@@ -112,6 +112,11 @@ fn controller(
     }
 }
 
+/// What such a container is told about mirroring; `None` for one that runs something else.
+fn mirroring_of(args: Vec<String>) -> Option<mirroring::Mirroring> {
+    Some(controller(args).ok()?.mirroring)
+}
+
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     // The controller has log flags of its own.
     if cli.global.verbose && !matches!(cli.command, Command::RunController(_)) {
@@ -121,7 +126,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::Link(args) => link::run(&cli.global, args)?,
         Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
-        Command::Plan(args) => return plan::run(&cli.global, args),
+        Command::Plan(args) => return plan::run(&cli.global, args, mirroring_of),
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(args)?,

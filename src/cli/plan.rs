@@ -14,7 +14,7 @@ use super::{
     args::{self, Global},
     cluster::block_on,
     complete,
-    mirroring::Mirroring,
+    mirroring::{Mirroring, Parse},
     output,
     progress::spin,
 };
@@ -96,8 +96,8 @@ struct Problem {
     message: String,
 }
 
-/// Runs the command.
-pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
+/// Runs the command; `parse` reads the settings of the controller that runs.
+pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<ExitCode> {
     let proposed = args.link_file.as_ref().map(read).transpose()?;
     let name = match (&args.link, &proposed) {
         (Some(name), _) => name.clone(),
@@ -106,7 +106,7 @@ pub(crate) fn run(global: &Global, args: &Plan) -> anyhow::Result<ExitCode> {
     };
     let mut world = block_on(async {
         let client = global.access().client(args.request_timeout).await?;
-        let mirroring = args.mirroring.or_of_deployment(&client).await;
+        let mirroring = args.mirroring.or_of_deployment(&client, parse).await;
         let settings = Settings {
             config: mirroring.config()?,
             headless: mirroring.headless(),

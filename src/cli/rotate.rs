@@ -3,125 +3,32 @@
 //! Two readers have a link's credentials: our controller follows its Secret, Linkerd's destination controller reads its
 //! own once, when it starts. The old token is revoked when both have the new one.
 
+mod args;
 mod credentials;
+mod outcome;
 mod restart;
 mod rotation;
 mod tokens;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCompleter;
-use serde::Serialize;
 use serde_json::json;
 
-use self::rotation::{Done, Rotation, Source, Step};
+pub(crate) use self::args::Rotate;
+use self::{
+    args::Format,
+    outcome::{Done, Ending, Outcome},
+    rotation::{Rotation, Source, Step},
+};
 use super::{
-    args::{self, Global},
+    args::Global,
     cluster::{Cluster, block_on},
-    complete,
     linked::{known_clusters, links},
     output,
     progress::spin,
 };
-use crate::{
-    api::{labels, link::Link},
-    hint::fail,
-    manifests::link::ClusterName,
-};
-
-const EXAMPLES: &str = "\
-Examples:
-  # New credentials for the link from west to east; both are contexts
-  linkerd-mc rotate --cluster-name east --to west
-
-  # What would be done
-  linkerd-mc rotate --cluster-name east --to west --dry-run
-
-  # All links whose credentials are older than 30 days, for a CronJob
-  linkerd-mc rotate --all --to west --older-than 30d -o json
-
-Exit codes: 0 done, or nothing to do; 1 a link failed: its old token works.";
-
-/// Give links new credentials without losing a request, and revoke the old ones
-///
-/// For each link: mints a token Secret of its own in the target cluster, writes it into the Secret of the controller,
-/// and waits until the Link says that it is in use; writes it into the Secret of Linkerd, and restarts Linkerd's
-/// destination controller, which reads credentials only when it starts; then deletes the old token. Whatever ends it on
-/// the way, run it again: it goes on with what it has minted.
-#[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Rotate {
-    /// Name of the target cluster
-    #[arg(long, value_name = "NAME", required_unless_present = "all", conflicts_with = "all", add = ArgValueCompleter::new(complete::clusters))]
-    cluster_name: Option<ClusterName>,
-    /// All links of the namespace
-    #[arg(long)]
-    all: bool,
-    /// Context of the target cluster [default: the one that is called like the cluster]
-    #[arg(long, value_name = "CONTEXT", conflicts_with = "all", add = ArgValueCompleter::new(complete::contexts))]
-    from: Option<String>,
-    /// Context of the source cluster [default: --context, or the current one]
-    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    to: Option<String>,
-    /// Only credentials that are older than this, or end within this time; 30d is 30 days
-    #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
-    older_than: Option<Duration>,
-    /// Namespace of the Links
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    namespace: String,
-    /// Do not restart Linkerd's destination controller, and revoke nothing: until it is restarted it has the old token
-    #[arg(long)]
-    no_restart: bool,
-    /// Also revoke a token that was not minted for this link alone, such as that of `install`: other links may use it
-    #[arg(long)]
-    revoke_shared: bool,
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Wait this long for the controller, and for the restart
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
-    wait: Duration,
-    /// How to print what was done
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A line for each step, on standard error
-    Text,
-    /// One JSON document
-    Json,
-}
-
-/// What became of one link.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Outcome {
-    cluster: String,
-    result: Ending,
-    /// Why it failed, or nothing was done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(flatten)]
-    done: Done,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Ending {
-    /// New credentials are in use, and the old token is revoked or kept on purpose.
-    Rotated,
-    /// The credentials are young enough.
-    Skipped,
-    /// It would be rotated.
-    Planned,
-    /// Something failed; the old token still works.
-    Failed,
-}
+use crate::{api::link::Link, hint::fail};
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
@@ -239,21 +146,4 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
         ));
     }
     Ok(chosen)
-}
-
-impl Outcome {
-    fn new(cluster: &str, result: Ending, reason: Option<String>, done: Done) -> Self {
-        Self {
-            cluster: cluster.to_owned(),
-            result,
-            reason,
-            done,
-        }
-    }
-
-    /// Says what failed, too.
-    fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
-        output::error(error);
-        Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
-    }
 }

@@ -8,12 +8,12 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
 };
-use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Ending, Rotate,
+    args::Rotate,
     credentials::{Account, Credentials},
+    outcome::{Done, Ending},
     restart::DESTINATION,
     tokens::{Token, Tokens, link_id},
 };
@@ -61,22 +61,6 @@ pub(super) struct Rotation<'a> {
     /// Name of the new token Secret, once there is one.
     new: Option<String>,
     done: Done,
-}
-
-/// What was done for one link.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Done {
-    /// Token Secret of the new credentials, with its namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_secret: Option<String>,
-    /// The start of the SHA-256 of the kubeconfig in use, as the Link's status has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    credentials_fingerprint: Option<String>,
-    /// Token Secrets that were deleted.
-    revoked: Vec<String>,
-    /// Token Secrets that were not, because other links or Linkerd may still use them.
-    kept: Vec<String>,
 }
 
 /// How far a link has come before the restart.

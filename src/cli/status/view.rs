@@ -1,6 +1,7 @@
 //! What `status` shows: facts → rows. Pure.
 
 mod services;
+mod shape;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -16,17 +17,11 @@ use crate::{
     },
 };
 
-pub(super) use self::services::{absences, services};
+pub(super) use self::{
+    services::{absences, services},
+    shape::Shape,
+};
 use super::services::ServiceRow;
-
-/// How much of a table is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Whether several clusters are asked.
-    pub(super) fleet: bool,
-    /// Whether all columns are shown.
-    pub(super) wide: bool,
-}
 
 /// Everything that `status` found out; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -9,7 +9,12 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 
-use super::{Format, NO_LINKS, StatusArgs, ask, render, view};
+use super::{
+    args::{Format, StatusArgs},
+    ask::ask,
+    render::{NO_LINKS, render},
+    view,
+};
 use crate::{
     api::link::LinkObject,
     check::{printable, survey::WATCH, topology::Edge},

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Shape;
+use super::shape::Shape;
 use crate::{
     check::preferred::Preferred,
     cli::{

@@ -1,0 +1,65 @@
+//! What became of the credentials of each link.
+
+use serde::Serialize;
+
+use crate::cli::output;
+
+/// What became of one link.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Outcome {
+    pub(super) cluster: String,
+    pub(super) result: Ending,
+    /// Why it failed, or nothing was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    #[serde(flatten)]
+    pub(super) done: Done,
+}
+
+/// How it ended for one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Ending {
+    /// New credentials are in use, and the old token is revoked or kept on purpose.
+    Rotated,
+    /// The credentials are young enough.
+    Skipped,
+    /// It would be rotated.
+    Planned,
+    /// Something failed; the old token still works.
+    Failed,
+}
+
+/// What was done for one link.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Done {
+    /// Token Secret of the new credentials, with its namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) token_secret: Option<String>,
+    /// The start of the SHA-256 of the kubeconfig in use, as the Link's status has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) credentials_fingerprint: Option<String>,
+    /// Token Secrets that were deleted.
+    pub(super) revoked: Vec<String>,
+    /// Token Secrets that were not, because other links or Linkerd may still use them.
+    pub(super) kept: Vec<String>,
+}
+
+impl Outcome {
+    pub(super) fn new(cluster: &str, result: Ending, reason: Option<String>, done: Done) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            result,
+            reason,
+            done,
+        }
+    }
+
+    /// Says what failed, too.
+    pub(super) fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
+        output::error(error);
+        Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
+    }
+}

@@ -1,0 +1,49 @@
+//! What `status` prints: tables with notes below them, JSON, YAML. Pure.
+
+use jiff::Timestamp;
+
+use super::{
+    args::{Format, StatusArgs},
+    view::{self, Status},
+};
+use crate::{check::printable, cli::fleet::Member, manifests::yaml};
+
+/// What stands for an empty table.
+pub(super) const NO_LINKS: &str = "no Links found";
+
+/// What is printed of a status.
+pub(super) fn render(
+    args: &StatusArgs,
+    members: &[Member],
+    status: &Status,
+    now: Timestamp,
+    width: Option<usize>,
+) -> anyhow::Result<String> {
+    Ok(match args.output {
+        Format::Json => serde_json::to_string_pretty(status)? + "\n",
+        Format::Yaml => yaml::to_yaml(status)?,
+        Format::Table | Format::Wide => {
+            let shape = args.shape(members);
+            let table = match &status.services {
+                Some(services) => view::services(services, shape),
+                None => view::links(&status.fleet, shape, now),
+            };
+            let mut text = if table.is_empty() {
+                String::new()
+            } else {
+                table.render(width)
+            };
+            let services = status.services.as_deref().unwrap_or_default();
+            let mut notes = view::absences(services, shape, now);
+            notes.extend(view::notes(&status.fleet, shape));
+            if !notes.is_empty() && !text.is_empty() {
+                text.push('\n');
+            }
+            for note in notes {
+                text.push_str(&printable(&note));
+                text.push('\n');
+            }
+            text
+        }
+    })
+}
