@@ -4,17 +4,18 @@
 //! back, and no text of a credentials Secret can reach an error message.
 
 mod bounds;
+mod config;
 mod credentials;
+mod identity;
 mod multiplexed;
 mod networks;
 
-use std::{collections::BTreeSet, error::Error as _, path::PathBuf, time::Duration};
+use std::{error::Error as _, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use http::header::{HeaderValue, USER_AGENT};
 use kube::{
     Client, Config,
-    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig},
 };
 
 pub use self::bounds::Size;
@@ -22,14 +23,10 @@ pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, fingerprint, from_credentials,
     insecure_tls, token_claims, token_fingerprint, watcher_from_credentials,
 };
-pub use self::multiplexed::multiplexed;
+pub use self::identity::Identity;
+pub use self::multiplexed::{build, multiplexed};
 pub use self::networks::{Looked, cluster_networks, server_address};
 use crate::hint::{HintExt as _, fail, in_brief};
-
-/// How long a connection may take to open.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Longest address of an API server, bytes. With a request's path it has to fit into 64 KiB.
-const ADDRESS_MAX: usize = 4096;
 
 /// Which cluster a command talks to, and as whom.
 #[derive(Clone, Debug, Default)]
@@ -145,92 +142,6 @@ impl Access {
             format!("context {name:?} is not in the kubeconfig"),
             hint,
         ))
-    }
-}
-
-/// A client for one-shot requests, which end within `deadline` when the server falls silent.
-pub fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
-    let connections = bounds::Connections::new(Size::of_lists());
-    multiplexed::through(config, deadline, connections)
-}
-
-/// The client that takes answers of any size.
-fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
-    check(&config)?;
-    config.connect_timeout = Some(CONNECT.min(deadline));
-    config.read_timeout = Some(deadline);
-    config.write_timeout = Some(deadline);
-    config.reset_reader_on_write = true;
-    config.default_retry = false;
-    introduce(&mut config);
-    Client::try_from(config).context("failed to set up a client")
-}
-
-/// Refuses a configuration that kube's client would panic over: with an address that no request can be made
-/// relative to, or a token that no header can hold.
-fn check(config: &Config) -> anyhow::Result<()> {
-    let address = &config.cluster_url;
-    let scheme = address.scheme_str().unwrap_or_default();
-    let host = address.host().unwrap_or_default();
-    if !["https", "http"].contains(&scheme)
-        || host.is_empty()
-        || address.to_string().len() > ADDRESS_MAX
-    {
-        return Err(fail(
-            "the address of the API server is no URL that begins with https:// and names a host",
-            "look at `server` of the cluster in the kubeconfig, and at --api-addr",
-        ));
-    }
-    let token = token(&config.auth_info).unwrap_or_default();
-    anyhow::ensure!(
-        HeaderValue::from_str(&token).is_ok(),
-        fail(
-            "the token of the kubeconfig has characters that no token has",
-            "is there a line break at its end?",
-        )
-    );
-    Ok(())
-}
-
-/// The token in a kubeconfig. Its type hides it from all but serde.
-fn token(user: &AuthInfo) -> Option<String> {
-    match serde_json::to_value(user).ok()?.get_mut("token")?.take() {
-        serde_json::Value::String(token) => Some(token),
-        _ => None,
-    }
-}
-
-/// Says who asks: API servers write it into their audit logs.
-fn introduce(config: &mut Config) {
-    let agent = HeaderValue::from_static(concat!("linkerd-mc/", env!("CARGO_PKG_VERSION")));
-    config.headers.push((USER_AGENT, agent));
-}
-
-/// What tells one cluster from another without asking it: where its API server is, and what vouches for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// Host (lower case) and port of the API server.
-    pub server: String,
-    /// Certificate authorities of the API server, DER.
-    pub authorities: BTreeSet<Vec<u8>>,
-}
-
-impl Identity {
-    /// The identity of the cluster that a configuration leads to.
-    pub fn of(config: &Config) -> Self {
-        let url = &config.cluster_url;
-        let port = url.port_u16().unwrap_or_else(|| {
-            if url.scheme_str() == Some("http") {
-                80
-            } else {
-                443
-            }
-        });
-        let host = url.host().unwrap_or_default().to_ascii_lowercase();
-        Self {
-            server: format!("{host}:{port}"),
-            authorities: config.root_cert.iter().flatten().cloned().collect(),
-        }
     }
 }
 

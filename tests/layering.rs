@@ -52,9 +52,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 const TOO_LONG: [&str; 0] = [];
 
 /// Circles that wait to be opened: the first file of each, and how many there are. None may grow, and none may come.
-const CIRCLES: [(&str, usize); 12] = [
-    ("client", 3),
-    ("client::bounds", 2),
+const CIRCLES: [(&str, usize); 10] = [
     ("controller::apply", 3),
     ("controller::engine", 13),
     ("controller::lease", 3),

@@ -4,10 +4,10 @@
 //!   ever.
 //! - Its body has at most so many bytes as the [`Size`]s of its client say, has come in time, and is never silent for
 //!   longer than [`SILENCE`]. Bodies that come at the same time have so many bytes together as their
-//!   [`Budget`] says; what is small comes in any case.
+//!   [`Budget`](crate::mirror::Budget) says; what is small comes in any case.
 //! - What target clusters send comes at a bounded rate ([`Size::metered`]): a full page costs the processor time that
 //!   others wait for.
-//! - A watch ends after [`LARGEST_WATCH`] bytes, and none of its events is larger than [`LARGEST_EVENT`].
+//! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes, and none of its events is larger than [`LARGEST_EVENT`](size::LARGEST_EVENT).
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end after [`SHORT_WATCH`], and is given up when it is
 //!   silent for longer than [`SHORT_SILENCE`]. An end in time is no failure: whoever watches goes on where it ended.
 //! - A refusal that says when to come back is one that callers can read: kube passes no header on, so `Retry-After`
@@ -15,6 +15,7 @@
 
 mod body;
 mod meter;
+mod size;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -29,83 +30,20 @@ use tokio::time::timeout;
 use tower::BoxError;
 
 pub(super) use self::body::{BrokenAnswer, TooMuch};
+pub use self::size::Size;
 use self::{
     body::{Bounded, Bounds},
-    meter::Meter,
+    size::SILENCE,
 };
-use crate::mirror::Budget;
 
 /// How long the head of an answer may take.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long the body of an answer may be silent.
-const SILENCE: Duration = Duration::from_secs(30);
-/// Size of what a watch brings, bytes, at most. After that it is opened again.
-const LARGEST_WATCH: usize = 64 << 20;
-/// Size of one event of a watch, bytes, at most. etcd takes no object of more than 1.5 MiB.
-const LARGEST_EVENT: usize = 4 << 20;
-/// So much of each answer comes in any case, bytes: some objects.
-const SMALL: usize = 64 << 10;
 /// Size of a refusal that is read, bytes, at most.
 const LARGEST_REFUSAL: usize = 64 << 10;
 /// How long a watch may last where no pings tell whether the peer is there.
 pub(super) const SHORT_WATCH: Duration = Duration::from_secs(25);
 /// How long such a watch may be silent: as long as it may last, and what its end may take.
 pub(super) const SHORT_SILENCE: Duration = Duration::from_secs(30);
-
-/// How large the answers to one client may be.
-#[derive(Clone, Debug)]
-pub struct Size {
-    /// Bytes of one answer, at most, but for a watch.
-    largest: usize,
-    /// The longest that it may take.
-    longest: Duration,
-    /// Bytes of all answers that come at the same time.
-    all: Budget,
-    /// How fast they may come, those of watches included; `None` for as fast as they do.
-    meter: Option<Meter>,
-}
-
-/// Bytes of one page that the controller takes: 500 objects of 16 KiB each, where a few are usual.
-const LARGEST_PAGE: usize = 8 << 20;
-/// Bytes of all pages that the controller takes at the same time, beyond the first [`SMALL`] of each.
-const ALL_PAGES: usize = 32 << 20;
-/// The longest that a page may take. One that does not come in this time is asked for again with fewer objects.
-const LONGEST_PAGE: Duration = Duration::from_secs(60);
-/// Bytes of one answer that a command takes: whole lists are among them.
-const LARGEST_LIST: usize = 256 << 20;
-/// The longest that a list may take.
-const LONGEST_LIST: Duration = Duration::from_secs(600);
-
-impl Size {
-    /// For a process that runs for long. Its clients share what comes at the same time.
-    pub fn of_pages() -> Self {
-        Self {
-            largest: LARGEST_PAGE,
-            longest: LONGEST_PAGE,
-            all: Budget::new(ALL_PAGES),
-            meter: None,
-        }
-    }
-
-    /// The same, of a server that may send only so fast.
-    #[must_use]
-    pub fn metered(self) -> Self {
-        Self {
-            meter: Some(Meter::new()),
-            ..self
-        }
-    }
-
-    /// For a command that ends soon.
-    pub(super) fn of_lists() -> Self {
-        Self {
-            largest: LARGEST_LIST,
-            longest: LONGEST_LIST,
-            all: Budget::new(usize::MAX),
-            meter: None,
-        }
-    }
-}
 
 /// What is known of the connections of one client.
 #[derive(Debug)]

@@ -11,7 +11,12 @@ use kube::{
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
 };
 
-use super::{Identity, Size, build, check, multiplexed, token};
+use super::{
+    bounds::Size,
+    config::{check, token},
+    identity::Identity,
+    multiplexed::{build, multiplexed},
+};
 use crate::mirror::tls::InsecureTls;
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.

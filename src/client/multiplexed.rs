@@ -23,7 +23,10 @@ use kube::{
 use rustls_pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::{CONNECT, Size, bounds, check, introduce, unbounded};
+use super::{
+    bounds::{self, Size},
+    config::{CONNECT, check, introduce, unbounded},
+};
 
 /// Time between pings. With [`PING_TIMEOUT`] it bounds how long a dead peer goes unnoticed: 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
@@ -88,6 +91,12 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
         )
         .service(hold(connections, move |request| client.request(request)));
     Ok(Client::new(service, namespace))
+}
+
+/// A client for one-shot requests, which end within `deadline` when the server falls silent.
+pub fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
+    let connections = bounds::Connections::new(Size::of_lists());
+    through(config, deadline, connections)
 }
 
 /// kube's client, whose answers are held to the bounds.

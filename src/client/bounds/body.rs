@@ -12,7 +12,10 @@ use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
-use super::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size, meter::Meter};
+use super::{
+    meter::Meter,
+    size::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size},
+};
 use crate::mirror::Budget;
 
 /// An answer that broke off, or went beyond its bounds: there was one.

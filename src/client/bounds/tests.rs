@@ -7,7 +7,12 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::time::{Instant, sleep};
 
-use super::*;
+use super::{
+    meter::Meter,
+    size::{LARGEST_EVENT, LARGEST_WATCH, SMALL},
+    *,
+};
+use crate::mirror::Budget;
 
 type Frames = Vec<Result<Frame<Bytes>, Infallible>>;
 
