@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::confinement::Confinement;
-pub use self::confinement::{ADMISSION, SETTINGS, confinement};
+pub use self::confinement::{ADMISSION, SETTINGS};
 use super::{
     identity::{self, Identity},
     render::{Manifest, Template, render},
@@ -163,6 +163,12 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
         RemoteAccess::Full,
     );
     render(&templates, &CRD_PARTS, &context)
+}
+
+/// The objects that hold the account of the controller in `namespace` to what it does.
+pub fn confinement(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
+    let context = context(namespace, values, &[], RemoteAccess::Full);
+    render(&[ADMISSION_POLICY], &[], &context)
 }
 
 /// The objects that let a controller of another cluster in, one set for each name in `accounts`.

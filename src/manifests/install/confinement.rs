@@ -3,8 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{ADMISSION_POLICY, Manifest, RemoteAccess, Values, context, render};
-use crate::api::labels;
+use crate::{api::labels, manifests::values::Values};
 
 /// API group and version of admission policies and their bindings.
 pub const ADMISSION: &str = "admissionregistration.k8s.io/v1";
@@ -42,10 +41,4 @@ impl Confinement {
             creates_namespaces: values.enable_namespace_creation.to_string(),
         }
     }
-}
-
-/// The objects that hold the account of the controller in `namespace` to what it does.
-pub fn confinement(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
-    let context = context(namespace, values, &[], RemoteAccess::Full);
-    render(&[ADMISSION_POLICY], &[], &context)
 }

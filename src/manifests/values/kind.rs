@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Resources, set::Path};
+use super::{set::Path, types::Resources};
 use crate::api::{
     duration::parse_go_duration,
     selector::{is_dns_label, is_label_key, is_label_value, parse_selector},

@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use serde_json::{Map, Value};
 
 use super::{
-    Values,
     obsolete::translate,
     schema::{Found, find, nearest},
     set::{Assignment, Path, Typing, assign, parse},
+    types::Values,
 };
 use crate::{
     hint::{HintExt as _, fail},

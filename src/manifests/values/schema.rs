@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Tol
 use serde_json::Map;
 
 use super::{
-    Values,
     kind::{Kind, fits, fits_resources},
+    types::Values,
 };
 use crate::manifests::yaml;
 
@@ -186,8 +186,15 @@ fn distance(a: &str, b: &str) -> usize {
 /// What the cluster itself knows best: a values file that lists it would speak louder than the cluster.
 const ASKED: &str = "identityTrustDomain";
 
+impl Values {
+    /// All values as a commented values file.
+    pub fn documented(&self) -> anyhow::Result<String> {
+        documented(self)
+    }
+}
+
 /// All keys as a values file: what each means and takes, and its value.
-pub(super) fn documented(values: &Values) -> anyhow::Result<String> {
+fn documented(values: &Values) -> anyhow::Result<String> {
     let values = serde_json::to_value(values)?;
     let mut text = String::from(
         "# All values of `linkerd-mc install`, with the defaults that the other flags leave or set.\n\

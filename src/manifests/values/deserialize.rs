@@ -1,0 +1,72 @@
+//! Values that may be written in more than one way.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+/// A list, or one string with commas, as the original has it in places. Empty items say nothing.
+pub(super) fn text_or_list<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    text_or_list_or_null(deserializer).map(Option::unwrap_or_default)
+}
+
+/// The same, or null for none.
+pub(super) fn text_or_list_or_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum TextOrList {
+        Text(String),
+        List(Vec<String>),
+    }
+    let given = Option::<TextOrList>::deserialize(deserializer)?;
+    Ok(given.map(|given| {
+        let mut list = match given {
+            TextOrList::Text(text) => text.split(',').map(|item| item.trim().to_owned()).collect(),
+            TextOrList::List(list) => list,
+        };
+        list.retain(|item| !item.is_empty());
+        list
+    }))
+}
+
+/// A number, a string that holds one, or an empty string (the original's default) or null for none.
+pub(super) fn number_or_empty<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum NumberOrText {
+        Nothing(()),
+        Number(u32),
+        Text(String),
+    }
+    match NumberOrText::deserialize(deserializer)? {
+        NumberOrText::Nothing(()) => Ok(None),
+        NumberOrText::Number(number) => Ok(Some(number)),
+        NumberOrText::Text(text) if text.is_empty() => Ok(None),
+        NumberOrText::Text(text) => text.parse().map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+/// Quantities, which people write as strings or as numbers.
+pub(super) fn quantities<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Quantity {
+        Number(serde_json::Number),
+        Text(String),
+    }
+    let quantities = BTreeMap::<String, Quantity>::deserialize(deserializer)?;
+    Ok(quantities
+        .into_iter()
+        .map(|(name, quantity)| match quantity {
+            Quantity::Number(number) => (name, number.to_string()),
+            Quantity::Text(text) => (name, text),
+        })
+        .collect())
+}
