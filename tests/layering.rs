@@ -52,13 +52,8 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 const TOO_LONG: [&str; 0] = [];
 
 /// Circles that wait to be opened: the first file of each, and how many there are. None may grow, and none may come.
-const CIRCLES: [(&str, usize); 8] = [
-    ("controller::apply", 3),
+const CIRCLES: [(&str, usize); 3] = [
     ("controller::engine", 13),
-    ("controller::lease", 3),
-    ("controller::preview", 2),
-    ("controller::session", 2),
-    ("controller::watch", 4),
     ("mirror::claims", 32),
     ("mirror::status", 2),
 ];

@@ -1,9 +1,11 @@
 //! The one place that changes the cluster: executes plans, write by write.
 
 mod answer;
+mod failure;
 mod routes;
+mod written;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace};
 use kube::{
@@ -13,7 +15,11 @@ use kube::{
 };
 use serde_json::Value;
 
-pub(super) use self::answer::{Answer, request};
+pub(super) use self::{
+    answer::{Answer, request},
+    failure::Failure,
+    written::{Gone, Written},
+};
 use super::{
     lease::Fence,
     metrics::{Kind as MetricKind, Metrics, Outcome, Verb},
@@ -27,7 +33,7 @@ use crate::{
         routes::Route,
         wire::Wire,
     },
-    mirror::{Grouped, Kind, Object, Objects, Owner, Patch, Write, owner},
+    mirror::{Kind, Object, Owner, Patch, Write, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -36,69 +42,6 @@ pub(super) struct Writer {
     pub(super) client: Client,
     pub(super) fence: Fence,
     pub(super) metrics: Metrics,
-}
-
-/// What a write brought about, to be put where the watch will report it a moment later.
-#[derive(Clone, Debug)]
-pub(super) enum Written {
-    /// A Service, as the API server has it now.
-    Service(Arc<Service>),
-    /// An EndpointSlice, as the API server has it now.
-    Slice(Arc<EndpointSlice>),
-    /// A namespace that was created, with its labels; with none if somebody else has created it.
-    Namespace(String, Map),
-    /// A route, as the API server has it now.
-    Route(Arc<Route>),
-    /// An object that is gone.
-    Gone(Gone),
-}
-
-/// An object that is gone; another one may have its name by now.
-#[derive(Clone, Debug)]
-pub(super) struct Gone {
-    pub(super) kind: Kind,
-    namespace: String,
-    name: String,
-    uid: String,
-}
-
-impl Gone {
-    /// Takes it out of a store, unless its name is that of another object there.
-    pub(super) fn forget<T: Grouped>(&self, store: &mut Objects<T>) -> Option<Arc<T>> {
-        let known = store.get(&self.namespace, &self.name)?;
-        let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());
-        same.then(|| store.forget(&self.namespace, &self.name))?
-    }
-}
-
-/// Why a plan was not executed to its end.
-#[derive(Clone, Debug)]
-pub(super) enum Failure {
-    /// The object is not what the plan was made from: look again, plan again. With what is there instead, if
-    /// that was seen.
-    Outdated(Option<Box<Written>>),
-    /// The name belongs to an object that is not ours.
-    Foreign {
-        /// Namespace.
-        namespace: String,
-        /// Name.
-        name: String,
-        /// Whose it is.
-        who: String,
-    },
-    /// The namespace is missing or on its way out.
-    NoNamespace,
-    /// The API server has no `ClusterIP` left.
-    NoClusterIp,
-    /// The lease is not held any more.
-    Fenced,
-    /// The API server said no, or nothing. With the time it wants to be left alone for.
-    Refused {
-        /// One sentence.
-        message: String,
-        /// From `Retry-After`.
-        wait: Option<Duration>,
-    },
 }
 
 impl Writer {
@@ -411,41 +354,5 @@ fn series(write: &Write) -> (Verb, MetricKind) {
         Write::Patch(patch) => (Verb::Patch, kind(patch.kind)),
         Write::Delete { kind: of, .. } => (Verb::Delete, kind(*of)),
         Write::RetireEndpoints { .. } => (Verb::Delete, MetricKind::Endpoints),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn service(uid: &str) -> Arc<Service> {
-        let metadata = crate::api::metadata::Metadata {
-            name: Some("web-east".into()),
-            namespace: Some("ns".into()),
-            uid: Some(uid.into()),
-            resource_version: Some("7".into()),
-            ..Default::default()
-        };
-        Arc::new(Service {
-            metadata,
-            ..Service::default()
-        })
-    }
-
-    #[test]
-    fn deleted_object_leaves_its_successor_in_the_store() {
-        let gone = Gone {
-            kind: Kind::Service,
-            namespace: "ns".to_owned(),
-            name: "web-east".to_owned(),
-            uid: "old".to_owned(),
-        };
-        let mut store = Objects::default();
-        store.put(service("new"));
-        assert!(gone.forget(&mut store).is_none());
-        assert_eq!(store.len(), 1);
-        store.put(service("old"));
-        assert!(gone.forget(&mut store).is_some());
-        assert!(store.is_empty());
     }
 }

@@ -19,20 +19,16 @@
 //! Needs on Leases in its namespace: get, create, update.
 
 mod elector;
+mod fence;
 mod record;
 mod rules;
+mod settings;
 #[cfg(test)]
 mod simulation;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use kube::{Api, Client};
 use tokio::{
     task::JoinHandle,
@@ -42,29 +38,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     elector::{Elector, Failure, Held},
-    rules::{Act, Sight, fence_end, usable},
+    rules::{Act, Sight, fence_end},
+};
+pub use self::{
+    fence::Fence,
+    settings::{LeaseSettings, NAME},
 };
 use super::{clock::jitter, trouble::Trouble};
-
-/// Default name of the lease. The original has one for each Link, `service-mirror-write-<link>`.
-pub const NAME: &str = "service-mirror-write";
-
-/// Which lease, and how patient everybody is.
-#[derive(Clone, Debug)]
-pub struct LeaseSettings {
-    /// Name of the Lease.
-    pub name: String,
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Our name in the lease; no other process that runs at the same time may use it.
-    pub identity: String,
-    /// How long the lease must be unchanged before another may take it.
-    pub duration: Duration,
-    /// How long after its last successful renewal a leader gives up.
-    pub renew_deadline: Duration,
-    /// Time between two looks of a candidate, and between two renewals of a leader.
-    pub retry: Duration,
-}
 
 /// Permission to write, until it is lost or released. Dropping it ends it without releasing the lease.
 #[derive(Debug)]
@@ -74,102 +54,6 @@ pub struct Leadership {
     release_limit: Duration,
     /// Renews; ends with why the lease was lost, or with nothing after a release. Taken once it has ended.
     task: Option<JoinHandle<Option<anyhow::Error>>>,
-}
-
-/// To be asked before each write.
-#[derive(Clone, Debug)]
-pub struct Fence(Option<Arc<Until>>);
-
-#[derive(Debug)]
-struct Until {
-    base: Instant,
-    /// Nanoseconds after `base` until which one may write; 0 once it is closed, and then for good.
-    nanos: AtomicU64,
-}
-
-impl LeaseSettings {
-    /// The lease [`NAME`] with the original's times: 30 s, 10 s, 2 s.
-    pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
-        Self {
-            name: NAME.to_owned(),
-            namespace: namespace.into(),
-            identity: identity.into(),
-            duration: Duration::from_secs(30),
-            renew_deadline: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
-        }
-    }
-
-    fn validate(&self) -> anyhow::Result<()> {
-        if self.identity.is_empty() {
-            bail!("leader election needs an identity that is not empty");
-        }
-        if self.retry.is_zero()
-            || self.retry >= self.renew_deadline
-            || self.renew_deadline > usable(self.duration)
-        {
-            bail!(
-                "leader election needs retry < renew deadline < 9/10 of the lease's duration, not {:?}, {:?}, {:?}",
-                self.retry,
-                self.renew_deadline,
-                self.duration
-            );
-        }
-        Ok(())
-    }
-
-    /// Limit of one request: a silent API server leaves time for a second try.
-    fn request_limit(&self) -> Duration {
-        self.renew_deadline / 2
-    }
-}
-
-impl Fence {
-    /// A fence that always holds, for a controller that runs without leader election.
-    pub fn always() -> Self {
-        Self(None)
-    }
-
-    /// A fence that never holds, for a replica that stands by.
-    pub fn closed() -> Self {
-        let (base, nanos) = (Instant::now(), AtomicU64::new(0));
-        Self(Some(Arc::new(Until { base, nanos })))
-    }
-
-    /// Whether one may write now.
-    pub fn holds(&self) -> bool {
-        self.0.as_ref().is_none_or(|until| {
-            let nanos = until.nanos.load(Ordering::SeqCst);
-            nanos > 0 && Instant::now() < until.base + Duration::from_nanos(nanos)
-        })
-    }
-
-    fn until(base: Instant, end: Instant) -> Self {
-        let fence = Self(Some(Arc::new(Until {
-            base,
-            nanos: AtomicU64::new(1),
-        })));
-        fence.extend(end);
-        fence
-    }
-
-    /// Holds until `end`, unless it was closed.
-    fn extend(&self, end: Instant) {
-        if let Some(until) = &self.0 {
-            let nanos = u64::try_from((end - until.base).as_nanos()).unwrap_or(u64::MAX);
-            let _ = until
-                .nanos
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| {
-                    (now > 0).then_some(nanos)
-                });
-        }
-    }
-
-    fn close(&self) {
-        if let Some(until) = &self.0 {
-            until.nanos.store(0, Ordering::SeqCst);
-        }
-    }
 }
 
 /// Waits until this process leads. `None` when it was stopped first.
@@ -309,29 +193,6 @@ impl Drop for Leadership {
 mod tests {
     use super::*;
 
-    #[test]
-    fn settings_that_cannot_work_are_refused() {
-        let good = LeaseSettings::new("linkerd-multicluster", "a");
-        assert!(good.validate().is_ok());
-        let seconds = Duration::from_secs;
-        for (duration, renew_deadline, retry, identity) in [
-            (30, 10, 0, "a"),
-            (30, 10, 10, "a"),
-            (30, 28, 2, "a"),
-            (30, 30, 2, "a"),
-            (30, 10, 2, ""),
-        ] {
-            let wrong = LeaseSettings {
-                duration: seconds(duration),
-                renew_deadline: seconds(renew_deadline),
-                retry: seconds(retry),
-                identity: identity.into(),
-                ..good.clone()
-            };
-            assert!(wrong.validate().is_err(), "{wrong:?}");
-        }
-    }
-
     /// Compiles only if callers may spawn these.
     #[expect(dead_code, reason = "checked by the compiler")]
     fn elections_can_be_spawned(client: Client, settings: LeaseSettings, mut leader: Leadership) {
@@ -341,27 +202,5 @@ mod tests {
             leader.lost().await;
             leader.release().await;
         });
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_fence_ends_by_the_clock_and_never_reopens_once_closed() {
-        let now = Instant::now();
-        let second = Duration::from_secs(1);
-        let fence = Fence::until(now, now + 3 * second);
-        let writer = fence.clone();
-        tokio::time::advance(2 * second).await;
-        assert!(writer.holds());
-        fence.extend(now + 5 * second);
-        tokio::time::advance(2 * second).await;
-        assert!(writer.holds());
-        // As in a process that was stopped: no task of ours has run in between.
-        tokio::time::advance(second).await;
-        assert!(!writer.holds());
-        fence.extend(now + 60 * second);
-        assert!(writer.holds());
-        fence.close();
-        fence.extend(now + 90 * second);
-        assert!(!writer.holds());
-        assert!(Fence::always().holds());
     }
 }

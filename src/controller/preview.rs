@@ -1,5 +1,6 @@
 //! A look at the clusters as they are, for the core to plan with: what the controller would see at its start.
 
+mod list;
 mod routes;
 
 use std::{
@@ -13,9 +14,9 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Secret},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
 
+use self::list::{filed, list};
 use super::{
     apply::{Failure, Written, judge},
     clock,
@@ -37,9 +38,6 @@ use crate::{
         Weight, World, Write, slices_of,
     },
 };
-
-/// Objects per page.
-const PAGE: u32 = 500;
 
 /// A Link that is not applied yet, and its credentials if they are not either.
 pub struct Proposed {
@@ -398,35 +396,4 @@ fn within<T: Kept + Grouped>(
 
 fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Objects<T> {
     filed(items.into_iter().map(T::from))
-}
-
-fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Objects<T> {
-    let mut objects = Objects::default();
-    for item in items {
-        objects.put(Arc::new(item));
-    }
-    objects
-}
-
-/// Lists all objects, page by page.
-async fn list<K>(api: &Api<K>, labels: Option<&str>) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut parameters = ListParams::default().limit(PAGE);
-    if let Some(labels) = labels {
-        parameters = parameters.labels(labels);
-    }
-    let mut items = Vec::new();
-    loop {
-        let page = api
-            .list(&parameters)
-            .await
-            .with_context(|| format!("cannot list {}", K::plural(&())))?;
-        items.extend(page.items);
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => parameters.continue_token = Some(next),
-            None => return Ok(items),
-        }
-    }
 }

@@ -3,6 +3,9 @@
 //! A session only reports. A cluster that is dead, slow or hostile delays its own session and nothing else.
 
 mod custom;
+mod followed;
+mod report;
+mod slices;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -10,12 +13,20 @@ use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, watch as latest},
+    sync::watch as latest,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use custom::{Chunk, Followed};
+pub(super) use self::{
+    followed::{Chunk, Followed},
+    report::{HEARTBEAT_SOURCE, Outbox, Report},
+    slices::service_of,
+};
+use self::{
+    report::{Reporter, Source},
+    slices::bare,
+};
 
 use super::{
     clock::jitter,
@@ -23,8 +34,7 @@ use super::{
 };
 use crate::{
     api::{
-        k8s::{EndpointConditions, EndpointSlice, Service},
-        map::Map,
+        k8s::{EndpointSlice, Service},
         wire::{Kept, Wire},
     },
     client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
@@ -55,24 +65,6 @@ pub(super) struct Shared {
     pub(super) runtime: Handle,
 }
 
-/// What a session reports.
-pub(super) enum Report {
-    /// The credentials are good for a client, until their token expires, if it does; and whether the connection is safe.
-    /// Says nothing about the cluster.
-    Client(Client, Option<Timestamp>, Option<InsecureTls>),
-    /// The credentials are good for nothing.
-    Unusable(String),
-    /// One of the things that the session does meets the cluster, or trouble.
-    Contact(usize, Contact),
-    /// A change of Services, from the watch of this number.
-    Services(usize, Change<Service>),
-    /// A change of EndpointSlices, from the watch of this number.
-    Slices(usize, Change<EndpointSlice>),
-    /// A change of slices of Services without a selector, from the watch of these Services. A list says all of each of
-    /// them, and nothing of others.
-    CustomSlices(Arc<Chunk>, Change<EndpointSlice>),
-}
-
 /// A running session.
 pub(super) struct Session {
     /// Tells its reports from those of a predecessor.
@@ -91,9 +83,6 @@ pub(super) struct Session {
     custom: latest::Sender<Followed>,
 }
 
-/// Reports, with the Link and session that they come from.
-pub(super) type Outbox = mpsc::Sender<(String, u64, Report)>;
-
 /// Time between two heartbeats. With [`HEARTBEAT_LIMIT`], and the pings of the client, it bounds how long a
 /// cluster that fell silent counts as connected.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -105,9 +94,6 @@ const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 /// EndpointSlices per Service that a watch may hold, on average.
 const SLICES_PER_SERVICE: usize = 10;
-
-/// Number of the heartbeat, for [`Report::Contact`]: after the watches.
-pub(super) const HEARTBEAT_SOURCE: usize = usize::MAX;
 
 impl Session {
     /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
@@ -164,22 +150,6 @@ impl Drop for Session {
     }
 }
 
-#[derive(Clone)]
-struct Reporter {
-    link: String,
-    id: u64,
-    outbox: Outbox,
-}
-
-impl Reporter {
-    async fn tell(&self, report: Report) -> bool {
-        self.outbox
-            .send((self.link.clone(), self.id, report))
-            .await
-            .is_ok()
-    }
-}
-
 async fn run(
     spec: Spec,
     first: Names,
@@ -229,57 +199,6 @@ async fn run(
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
     let custom = pin!(custom::run(client.clone(), followed, own, seen, &reporter));
     tokio::join!(services, slices, beat, custom);
-}
-
-/// A slice without what nobody reads of slices in target clusters: annotations, and where endpoints are.
-fn bare(mut slice: EndpointSlice) -> EndpointSlice {
-    slice.metadata.annotations = Map::default();
-    for endpoint in &mut slice.endpoints {
-        endpoint.place = None;
-        let EndpointConditions { ready, .. } = endpoint.conditions;
-        endpoint.conditions = EndpointConditions {
-            ready,
-            ..EndpointConditions::default()
-        };
-    }
-    slice
-}
-
-/// Namespace and name of the Service that a slice belongs to.
-pub(super) fn service_of(slice: &EndpointSlice) -> (String, String) {
-    let service = slice.group().unwrap_or_default();
-    (slice.metadata.namespace().to_owned(), service.to_owned())
-}
-
-/// Passes changes of the state of one source on, and nothing else.
-struct Source {
-    number: usize,
-    /// What was said last: nothing yet, alive, or lost for a reason.
-    last: Option<Result<(), String>>,
-    reporter: Reporter,
-}
-
-impl Source {
-    fn new(number: usize, reporter: &Reporter) -> Self {
-        Self {
-            number,
-            last: None,
-            reporter: reporter.clone(),
-        }
-    }
-
-    async fn contact(&mut self, contact: Contact) {
-        let now = match &contact {
-            Contact::Alive => Ok(()),
-            Contact::Lost(message) => Err(message.clone()),
-        };
-        if self.last.as_ref() != Some(&now) {
-            self.last = Some(now);
-            self.reporter
-                .tell(Report::Contact(self.number, contact))
-                .await;
-        }
-    }
 }
 
 /// A watch whose changes become reports.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::core::Status;
 use tokio::time::timeout;
 
-use super::Failure;
+use super::failure::Failure;
 use crate::{controller::watch::explain, hint::in_brief};
 
 /// Longest time that one request may take.

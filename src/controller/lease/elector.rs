@@ -6,9 +6,10 @@ use kube::{Api, api::PostParams};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
-    Fence, LeaseSettings,
+    fence::Fence,
     record::{is_same_claim, record, released, renewed, taken},
     rules::{Act, Sight, decide, fence_end},
+    settings::LeaseSettings,
 };
 use crate::{
     controller::{clock, trouble::Trouble},

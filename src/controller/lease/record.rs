@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 
-use super::{LeaseSettings, rules::Record};
+use super::{rules::Record, settings::LeaseSettings};
 
 /// What the rules need to know of a lease. Without a usable duration in it, `default` counts.
 pub(super) fn record(lease: &Lease, default: Duration) -> Record {

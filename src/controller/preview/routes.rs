@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::{Api, Client};
 
-use super::{filed, list};
+use super::list::{filed, list};
 use crate::{
     api::routes::{Route, RouteKind, WireRoute},
     mirror::Objects,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use kube::core::Status;
 use tokio::{sync::watch as latest, time::sleep};
 
-use super::explain;
+use crate::hint::in_brief;
 use crate::{
     client::{self, has_answered},
     controller::clock::jitter,
@@ -196,6 +196,20 @@ impl Pause {
             Ok(()) = recovered.changed() => sleep(jitter(FIRST_PAUSE)).await,
         }
     }
+}
+
+/// An error and what caused it, on one short line. Errors of the client hold addresses, never credentials.
+pub(in crate::controller) fn explain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(next) = source {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = next.source();
+    }
+    in_brief(&text)
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Contact, Listener, backoff::Backoff};
+use super::{
+    backoff::Backoff,
+    listener::{Contact, Listener},
+};
 
 /// A watch that is silent for longer has outlived its request: its end was lost.
 const SILENT: Duration = Duration::from_secs(295);

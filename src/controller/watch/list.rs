@@ -7,9 +7,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{
-    Change, Contact, Listener, Watched,
-    backoff::{Backoff, Failure},
-    explain, kept, number,
+    backoff::{Backoff, Failure, explain},
+    listener::{Change, Contact, Listener},
+    object::{kept, number},
+    watched::Watched,
 };
 use crate::{client::was_too_much, mirror::Limit};
 

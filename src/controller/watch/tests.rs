@@ -1,12 +1,12 @@
 //! Watches: what they tell of lists, events and refusals, and how soon they try again.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use futures::stream;
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::client::Body;
+use kube::{Api, client::Body};
 
 use super::*;
 

@@ -1,0 +1,84 @@
+//! What a write brought about.
+
+use std::sync::Arc;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        map::Map,
+        routes::Route,
+    },
+    mirror::{Grouped, Kind, Objects},
+};
+
+/// What a write brought about, to be put where the watch will report it a moment later.
+#[derive(Clone, Debug)]
+pub(in crate::controller) enum Written {
+    /// A Service, as the API server has it now.
+    Service(Arc<Service>),
+    /// An EndpointSlice, as the API server has it now.
+    Slice(Arc<EndpointSlice>),
+    /// A namespace that was created, with its labels; with none if somebody else has created it.
+    Namespace(String, Map),
+    /// A route, as the API server has it now.
+    Route(Arc<Route>),
+    /// An object that is gone.
+    Gone(Gone),
+}
+
+/// An object that is gone; another one may have its name by now.
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct Gone {
+    pub(in crate::controller) kind: Kind,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl Gone {
+    /// Takes it out of a store, unless its name is that of another object there.
+    pub(in crate::controller) fn forget<T: Grouped>(
+        &self,
+        store: &mut Objects<T>,
+    ) -> Option<Arc<T>> {
+        let known = store.get(&self.namespace, &self.name)?;
+        let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());
+        same.then(|| store.forget(&self.namespace, &self.name))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(uid: &str) -> Arc<Service> {
+        let metadata = crate::api::metadata::Metadata {
+            name: Some("web-east".into()),
+            namespace: Some("ns".into()),
+            uid: Some(uid.into()),
+            resource_version: Some("7".into()),
+            ..Default::default()
+        };
+        Arc::new(Service {
+            metadata,
+            ..Service::default()
+        })
+    }
+
+    #[test]
+    fn deleted_object_leaves_its_successor_in_the_store() {
+        let gone = Gone {
+            kind: Kind::Service,
+            namespace: "ns".to_owned(),
+            name: "web-east".to_owned(),
+            uid: "old".to_owned(),
+        };
+        let mut store = Objects::default();
+        store.put(service("new"));
+        assert!(gone.forget(&mut store).is_none());
+        assert_eq!(store.len(), 1);
+        store.put(service("old"));
+        assert!(gone.forget(&mut store).is_some());
+        assert!(store.is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! Which lease, and how patient everybody is.
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::rules::usable;
+
+/// Default name of the lease. The original has one for each Link, `service-mirror-write-<link>`.
+pub const NAME: &str = "service-mirror-write";
+
+/// Which lease, and how patient everybody is.
+#[derive(Clone, Debug)]
+pub struct LeaseSettings {
+    /// Name of the Lease.
+    pub name: String,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Our name in the lease; no other process that runs at the same time may use it.
+    pub identity: String,
+    /// How long the lease must be unchanged before another may take it.
+    pub duration: Duration,
+    /// How long after its last successful renewal a leader gives up.
+    pub renew_deadline: Duration,
+    /// Time between two looks of a candidate, and between two renewals of a leader.
+    pub retry: Duration,
+}
+
+impl LeaseSettings {
+    /// The lease [`NAME`] with the original's times: 30 s, 10 s, 2 s.
+    pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            name: NAME.to_owned(),
+            namespace: namespace.into(),
+            identity: identity.into(),
+            duration: Duration::from_secs(30),
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+
+    pub(super) fn validate(&self) -> anyhow::Result<()> {
+        if self.identity.is_empty() {
+            bail!("leader election needs an identity that is not empty");
+        }
+        if self.retry.is_zero()
+            || self.retry >= self.renew_deadline
+            || self.renew_deadline > usable(self.duration)
+        {
+            bail!(
+                "leader election needs retry < renew deadline < 9/10 of the lease's duration, not {:?}, {:?}, {:?}",
+                self.retry,
+                self.renew_deadline,
+                self.duration
+            );
+        }
+        Ok(())
+    }
+
+    /// Limit of one request: a silent API server leaves time for a second try.
+    pub(super) fn request_limit(&self) -> Duration {
+        self.renew_deadline / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let good = LeaseSettings::new("linkerd-multicluster", "a");
+        assert!(good.validate().is_ok());
+        let seconds = Duration::from_secs;
+        for (duration, renew_deadline, retry, identity) in [
+            (30, 10, 0, "a"),
+            (30, 10, 10, "a"),
+            (30, 28, 2, "a"),
+            (30, 30, 2, "a"),
+            (30, 10, 2, ""),
+        ] {
+            let wrong = LeaseSettings {
+                duration: seconds(duration),
+                renew_deadline: seconds(renew_deadline),
+                retry: seconds(retry),
+                identity: identity.into(),
+                ..good.clone()
+            };
+            assert!(wrong.validate().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What to watch.
+
+use kube::Api;
+use tokio::sync::watch as latest;
+
+use crate::mirror::Limit;
+
+/// Objects of an API, and how many of them.
+pub(in crate::controller) struct Watched<K> {
+    pub(in crate::controller) api: Api<K>,
+    pub(in crate::controller) labels: Option<String>,
+    pub(in crate::controller) fields: Option<String>,
+    /// Objects beyond it are left out.
+    pub(in crate::controller) limit: Limit,
+    /// Changes when the server answers again after it had not: then no pause is waited for to its end.
+    pub(in crate::controller) recovered: Option<latest::Receiver<u64>>,
+}
+
+impl<K> Watched<K> {
+    /// All objects of an API.
+    pub(in crate::controller) fn all(api: Api<K>) -> Self {
+        Self {
+            api,
+            labels: None,
+            fields: None,
+            limit: Limit::default(),
+            recovered: None,
+        }
+    }
+
+    /// Only objects that this label selector takes.
+    pub(in crate::controller) fn labels(self, selector: impl Into<String>) -> Self {
+        Self {
+            labels: Some(selector.into()),
+            ..self
+        }
+    }
+
+    /// Only objects that this field selector takes.
+    pub(in crate::controller) fn fields(self, selector: impl Into<String>) -> Self {
+        Self {
+            fields: Some(selector.into()),
+            ..self
+        }
+    }
+
+    /// At most so many objects as it says.
+    pub(in crate::controller) fn limit(self, limit: Limit) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Pauses end early when this changes.
+    pub(in crate::controller) fn recovered(self, recovered: latest::Receiver<u64>) -> Self {
+        Self {
+            recovered: Some(recovered),
+            ..self
+        }
+    }
+}
