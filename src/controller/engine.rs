@@ -5,12 +5,14 @@
 //! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
 //! time, and never two for one key; what target clusters have to confirm first takes no place among them.
 
+mod absorb;
 mod addresses;
 mod confirm;
 mod creating;
 mod custom;
 mod done;
 mod drains;
+mod finish;
 mod foreign;
 mod gateways;
 mod link_state;
@@ -20,64 +22,39 @@ mod preferences;
 mod problems;
 mod remote;
 mod routes;
+mod settings;
+mod state;
 mod status;
+mod teller;
 mod wake;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube::Client;
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::local::{Local, watch_local};
+pub use self::settings::Settings;
 use self::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
     gateways::Signal, link_state::LinkState, preferences::Preferences, problems::Problems,
-    wake::Timers,
+    state::Engine, wake::Timers,
 };
+pub(super) use self::{local::watch_local, teller::Local};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
-    clock,
-    events::{self, News},
+    clock, events,
     lease::Fence,
-    metrics::{Cache, LOCAL, Metrics},
+    metrics::{Cache, LOCAL},
     pace::{Allowed, Change, Pace},
     queue::{self, Queue, Share},
     session,
 };
-use crate::{
-    client::Size,
-    mirror::{self, Budget, Config, Key, Limits, Namespaces, Objects, World},
-};
-
-/// What the engine is told at its start.
-pub struct Settings {
-    /// What the core has to know.
-    pub config: Config,
-    /// Whether headless Services are mirrored as such where a Link does not say.
-    pub headless: bool,
-    /// Keys that are worked on at once.
-    pub max_in_flight: usize,
-    /// What is taken in of each target cluster, at most.
-    pub limits: Limits,
-    /// Bytes of what is taken in of all target clusters, at most.
-    pub bytes: usize,
-    /// Writes a second that one target cluster may bring about for long.
-    pub writes_each_second: u32,
-    /// How large the answers of API servers may be.
-    pub pages: Size,
-    /// Where gateways are probed instead of at the probe Service, `host:port`.
-    pub probe_address: Option<String>,
-    /// Where the sessions with target clusters run. A runtime of their own keeps what one of them sends, large answers
-    /// above all, from the engine's thread.
-    pub sessions: Handle,
-}
+use crate::mirror::{self, Budget, Key, Namespaces, Objects, World};
 
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
 const INBOX: usize = 1024;
@@ -87,41 +64,6 @@ const BATCH: usize = 256;
 const NEWS: usize = 256;
 /// The loop goes round at least so often: it is what the liveness probe sees.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-
-/// All state of the controller.
-pub(super) struct Engine {
-    settings: Settings,
-    writer: Writer,
-    metrics: Metrics,
-    leading: bool,
-    world: World,
-    queue: Queue,
-    pace: Pace,
-    confirmations: Confirmations,
-    /// Namespaces that are being created, by the key whose plan creates one.
-    creating: BTreeMap<Key, Creating>,
-    links: BTreeMap<String, LinkState>,
-    /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
-    secrets: Option<BTreeMap<String, Option<std::sync::Arc<[u8]>>>>,
-    tasks: JoinSet<Done>,
-    /// When a change in a target cluster was seen that has not been worked off yet.
-    changed: BTreeMap<Key, Instant>,
-    lookups: Lookups,
-    problems: Problems,
-    preferences: Preferences,
-    addresses: Addresses,
-    /// Until then the API server wants to be left alone: nothing is written.
-    left_alone: Instant,
-    sessions: u64,
-    shared: session::Shared,
-    /// Whether federated Services are made of slices, as sessions know it.
-    by_slices: bool,
-    /// Has the slices of local members watched, from now on.
-    watch_members: latest::Sender<bool>,
-    outbox: session::Outbox,
-    signals: mpsc::UnboundedSender<(String, u64, Signal)>,
-    news: mpsc::Sender<News>,
-}
 
 /// What the engine listens to.
 struct Inbox {
@@ -340,7 +282,7 @@ impl Engine {
             return;
         }
         if let Some(creating) = Creating::of(&plan) {
-            if !self.may_create(&creating) {
+            if !creating.is_allowed(&self.world, self.creating.values()) {
                 // Once those that are under way have ended, its plan says whether one more may be created.
                 self.queue.failed(&key, started, None);
                 return;
@@ -355,16 +297,6 @@ impl Engine {
             metrics.applied(started.elapsed());
             done
         });
-    }
-
-    /// Whether the local cluster was listed whole.
-    fn is_complete(&self) -> bool {
-        self.world.is_complete() && self.secrets.is_some()
-    }
-
-    /// Whether this replica works on keys: it leads, and knows its cluster.
-    fn works(&self) -> bool {
-        self.leading && self.is_complete()
     }
 
     fn next_wake(&self) -> Instant {
@@ -389,31 +321,6 @@ impl Engine {
         timers.next()
     }
 
-    /// Marks keys that a change in this target cluster concerns, and takes the time.
-    fn mark_changed(&mut self, cluster: &str, keys: Vec<Key>) {
-        let now = Instant::now();
-        for key in &keys {
-            self.changed.entry(key.clone()).or_insert(now);
-        }
-        self.mark_all(cluster, keys);
-    }
-
-    /// Marks all keys of a cluster that something here concerns, or its first list, and adds to its allowance what they may
-    /// take.
-    fn mark_wave(&mut self, cluster: &str, keys: Vec<Key>) {
-        self.pace.adds(cluster, keys.len(), Instant::now());
-        self.mark_all(cluster, keys);
-    }
-
-    /// Marks keys. `by` is the target cluster that brought it about, or [`queue::LOCAL`]. A replica that stands by
-    /// marks none: all there are then are marked when it is elected.
-    fn mark_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
-        if !self.leading {
-            return;
-        }
-        keys.into_iter().for_each(|key| self.queue.mark(key, by));
-    }
-
     fn measure(&self) {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
@@ -425,11 +332,6 @@ impl Engine {
         self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
         self.metrics
             .cache_size(Cache::Namespaces, LOCAL, namespaces);
-    }
-
-    /// The client of the local cluster.
-    fn client(&self) -> Client {
-        self.writer.client.clone()
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::Engine;
-use crate::{api::labels as l, mirror::Plan};
+use crate::{
+    api::labels as l,
+    mirror::{Plan, World},
+};
 
 /// A namespace that a plan creates, and the target cluster that it is counted for.
 pub(super) struct Creating {
@@ -21,20 +23,20 @@ impl Creating {
             cluster: labels.get(l::CLUSTER_NAME)?.to_owned(),
         })
     }
-}
-
-impl Engine {
-    /// Whether a namespace may be created beside those that are under way.
-    pub(super) fn may_create(&self, wanted: &Creating) -> bool {
-        let known = self.world.namespaces.as_ref();
+    /// Whether it may be created beside those that are under way.
+    pub(super) fn is_allowed<'a>(
+        &'a self,
+        world: &World,
+        under_way: impl Iterator<Item = &'a Self>,
+    ) -> bool {
+        let known = world.namespaces.as_ref();
         let is_known = |name: &str| known.is_some_and(|known| known.get(name).is_some());
-        let others = self.creating.values().filter(|other| {
-            other.cluster == wanted.cluster
-                && other.namespace != wanted.namespace
+        let others = under_way.filter(|other| {
+            other.cluster == self.cluster
+                && other.namespace != self.namespace
                 && !is_known(&other.namespace)
         });
         let others: BTreeSet<&str> = others.map(|other| other.namespace.as_str()).collect();
-        self.world
-            .may_create_namespace(&wanted.cluster, others.len())
+        world.may_create_namespace(&self.cluster, others.len())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Engine;
+use super::state::Engine;
 use crate::{
     api::k8s::EndpointSlice,
     controller::{

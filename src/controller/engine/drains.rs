@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Engine;
+use super::state::Engine;
 use crate::controller::queue;
 
 impl Engine {

@@ -1,15 +1,15 @@
 //! Names that belong to somebody else, although we would like them: no watch of ours tells when one becomes free,
 //! so they are looked up now and then. Seldom where nothing changes, a few at a time, and not all at once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+mod lookups;
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Engine, done::Done};
+pub(super) use self::lookups::Lookups;
+use self::lookups::Name;
+use super::{done::Done, state::Engine};
 use crate::{
     api::k8s::Service,
     controller::{
@@ -18,113 +18,6 @@ use crate::{
     },
     mirror::{Owner, owner},
 };
-
-/// Time before the first lookup. It doubles with each that finds the same.
-const FIRST: Duration = Duration::from_secs(60);
-/// Longest time between two lookups.
-const LONGEST: Duration = Duration::from_secs(600);
-/// Lookups under way at once, at most.
-const AT_ONCE: usize = 4;
-
-/// Namespace and name of a Service.
-type Name = (String, String);
-
-/// When which name is looked up.
-#[derive(Debug, Default)]
-pub(super) struct Lookups {
-    names: BTreeMap<Name, Wait>,
-    due: BTreeSet<(Instant, Name)>,
-    under_way: usize,
-}
-
-#[derive(Debug)]
-struct Wait {
-    /// When it is due; `None` while the lookup is under way.
-    at: Option<Instant>,
-    delay: Duration,
-}
-
-impl Lookups {
-    /// A name was found to belong to somebody else.
-    pub(super) fn found(&mut self, name: Name, now: Instant) {
-        if !self.names.contains_key(&name) {
-            self.schedule(name, FIRST, now);
-        }
-    }
-
-    /// A lookup found the same as before, or nothing out.
-    pub(super) fn found_again(&mut self, name: Name, now: Instant) {
-        let delay = self.names.get(&name).map(|wait| wait.delay);
-        let delay = delay.map_or(FIRST, |delay| delay.saturating_mul(2).min(LONGEST));
-        self.schedule(name, delay, now);
-    }
-
-    /// Something has changed that has to do with a name: it is looked up as soon as one that was just found.
-    pub(super) fn changed(&mut self, namespace: &str, name: &str, now: Instant) {
-        if self.names.is_empty() {
-            return;
-        }
-        let name = (namespace.to_owned(), name.to_owned());
-        if let Some(wait) = self.names.get(&name)
-            && let Some(at) = wait.at
-        {
-            if at > now + FIRST {
-                self.schedule(name, FIRST, now);
-            } else if let Some(wait) = self.names.get_mut(&name) {
-                wait.delay = FIRST;
-            }
-        }
-    }
-
-    /// A namespace has changed.
-    pub(super) fn namespace_changed(&mut self, namespace: &str, now: Instant) {
-        let from = (namespace.to_owned(), String::new());
-        let names = self.names.range(from..).map(|(name, _)| name);
-        let names: Vec<Name> = names
-            .take_while(|(of, _)| of == namespace)
-            .cloned()
-            .collect();
-        for (namespace, name) in names {
-            self.changed(&namespace, &name, now);
-        }
-    }
-
-    /// A name is not looked up any more.
-    pub(super) fn forget(&mut self, name: &Name) {
-        if let Some(Wait { at: Some(at), .. }) = self.names.remove(name) {
-            self.due.remove(&(at, name.clone()));
-        }
-    }
-
-    /// When the next lookup is due, if one may begin.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        let (at, _) = self.due.first().filter(|_| self.under_way < AT_ONCE)?;
-        Some(*at)
-    }
-
-    /// The next name to look up. It has to be given back with [`Self::looked_up`].
-    pub(super) fn next(&mut self, now: Instant) -> Option<Name> {
-        self.next_due().filter(|at| *at <= now)?;
-        let (_, name) = self.due.pop_first()?;
-        self.names.get_mut(&name)?.at = None;
-        self.under_way += 1;
-        Some(name)
-    }
-
-    /// A lookup has ended.
-    pub(super) fn looked_up(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
-    }
-
-    /// Those that were found together are looked up one after the other.
-    fn schedule(&mut self, name: Name, delay: Duration, now: Instant) {
-        self.forget(&name);
-        let at = now + delay.mul_f64(0.5 + fastrand::f64() / 2.0);
-        self.due.insert((at, name.clone()));
-        let at = Some(at);
-        self.names.insert(name, Wait { at, delay });
-    }
-}
 
 impl Engine {
     /// Looks whether names that belonged to others are free now, as long as somebody wants them.
@@ -173,67 +66,5 @@ impl Engine {
         }
         self.follow_probes(&keys);
         self.mark_all(queue::LOCAL, keys);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(name: &str) -> Name {
-        ("ns".to_owned(), name.to_owned())
-    }
-
-    /// Looks up the next name, and finds the same as before. Returns after how long.
-    fn look_up(lookups: &mut Lookups, now: &mut Instant) -> Duration {
-        let before = *now;
-        *now = lookups.next_due().unwrap();
-        let name = lookups.next(*now).unwrap();
-        lookups.looked_up();
-        lookups.found_again(name, *now);
-        now.duration_since(before)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn names_are_looked_up_more_and_more_seldom_until_something_changes() {
-        let (mut lookups, mut now) = (Lookups::default(), Instant::now());
-        lookups.found(name("web"), now);
-        let delays: Vec<_> = (0..6).map(|_| look_up(&mut lookups, &mut now)).collect();
-        for (delay, longest) in delays.iter().zip([60, 120, 240, 480, 600, 600]) {
-            let longest = Duration::from_secs(longest);
-            assert!(*delay >= longest / 2 && *delay <= longest, "{delays:?}");
-        }
-        for changed in [true, false] {
-            if changed {
-                lookups.changed("ns", "web", now);
-            } else {
-                lookups.namespace_changed("ns", now);
-            }
-            assert!(look_up(&mut lookups, &mut now) <= FIRST);
-            look_up(&mut lookups, &mut now);
-            look_up(&mut lookups, &mut now);
-        }
-        lookups.changed("ns", "other", now);
-        lookups.namespace_changed("n", now);
-        assert!(look_up(&mut lookups, &mut now) > FIRST);
-        lookups.forget(&name("web"));
-        assert_eq!(lookups.next_due(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_names_are_neither_looked_up_at_one_moment_nor_all_at_once() {
-        let (mut lookups, now) = (Lookups::default(), Instant::now());
-        for number in 0..100 {
-            lookups.found(name(&number.to_string()), now);
-            lookups.found(name(&number.to_string()), now);
-        }
-        let moments: BTreeSet<Instant> = lookups.due.iter().map(|(at, _)| *at).collect();
-        assert!(moments.len() > 90, "{}", moments.len());
-        let late = now + FIRST;
-        let begun = std::iter::from_fn(|| lookups.next(late)).count();
-        assert_eq!((begun, lookups.next_due()), (AT_ONCE, None));
-        lookups.looked_up();
-        assert!(lookups.next(late).is_some());
-        assert!(lookups.next(late).is_none());
     }
 }

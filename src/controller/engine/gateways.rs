@@ -1,43 +1,18 @@
 //! Gateways of Links: where they are, whether they live. Their tasks report, the engine decides.
 
+mod tasks;
+
 use std::{net::SocketAddr, time::Duration};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, status::StatusState};
+pub(super) use self::tasks::{GatewayWatch, Signal};
+use super::{state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{
-        Gateway, GatewayState, Key, Liveness, Probe, World, probe_name, status::GatewayFacts,
-    },
+    mirror::{GatewayState, Key, Liveness, Probe, World, probe_name, status::GatewayFacts},
 };
-
-/// Something that a gateway's tasks report.
-#[derive(Clone, Debug)]
-pub(super) enum Signal {
-    /// Addresses were resolved, or not.
-    Resolved(gateway::Resolution),
-    /// A probe has news.
-    Probed(probe::ProbeReport),
-    /// The probes of this cluster's gateway have ended: nobody sets its metrics any more.
-    Ended(String),
-}
-
-/// The tasks that resolve and probe one gateway. They end when this is dropped.
-pub(super) struct GatewayWatch {
-    id: u64,
-    gateway: Gateway,
-    /// Where probes go now, `host:port`; `None` while the probe Service has no ClusterIP.
-    address: watch::Sender<Option<String>>,
-    stop: CancellationToken,
-}
-
-impl Drop for GatewayWatch {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
 
 /// Time between two looks at DNS.
 const RESOLVE_EVERY: Duration = gateway::PERIOD;

@@ -8,8 +8,8 @@ use std::{
 use kube::ResourceExt as _;
 
 use super::{
-    Engine,
     link_state::{LinkState, Pending},
+    state::Engine,
 };
 use crate::{
     api::link::LinkObject,

@@ -1,9 +1,6 @@
 //! Changes of the local cluster: into the world, and what they concern into the queue.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
@@ -13,45 +10,27 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Engine, link_state::LinkState, routes::watch_routes};
+use super::{
+    absorb::absorb,
+    link_state::LinkState,
+    routes::watch_routes,
+    state::Engine,
+    teller::{Local, Start},
+};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::LinkObject,
-        routes::{Route, RouteKind},
         wire::Wire,
     },
     controller::{
-        metrics::{Kind, LOCAL, Metrics},
+        metrics::{Kind, Metrics},
         queue,
-        trouble::Trouble,
-        watch::{Change, Contact, Listener, Watched, watch},
+        watch::{Change, Listener as _, Watched, watch},
     },
-    mirror::{
-        self, ClusterNetworks, Config, Grouped, Inserted, Key, LeftOut, NamespacePhase, Namespaces,
-        Objects, Selector,
-    },
+    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Objects, Selector},
 };
-
-/// A change of the local cluster.
-pub(in crate::controller) enum Local {
-    Namespaces(Change<PartialObjectMeta<Namespace>>),
-    Mirrors(Change<Service>),
-    Slices(Change<EndpointSlice>),
-    Probes(Change<Service>),
-    ProbeSlices(Change<EndpointSlice>),
-    /// Routes of a kind; `None`: the API server has no such kind.
-    Routes(RouteKind, Option<Change<Route>>),
-    Members(Change<Service>),
-    MemberSlices(Change<EndpointSlice>),
-    Links(Change<LinkObject>),
-    Secrets(Change<Secret>),
-    /// The networks of the cluster, where no gateway is.
-    Networks(ClusterNetworks),
-    /// A watch that had failed works again.
-    Recovered,
-}
 
 /// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
 /// listens. That of the slices of members begins when `needed` says so.
@@ -152,105 +131,6 @@ pub(in crate::controller) fn watch_local(
         watch_routes(client, &start, &mut tasks);
     }
     tasks
-}
-
-/// What all watches of the local cluster have in common.
-pub(super) struct Start<'a> {
-    pub(super) outbox: &'a mpsc::Sender<Local>,
-    metrics: &'a Metrics,
-}
-
-impl Start<'_> {
-    pub(super) fn teller<T>(
-        &self,
-        what: &str,
-        kind: Kind,
-        wrap: fn(Change<T>) -> Local,
-    ) -> Teller<T> {
-        Teller {
-            outbox: self.outbox.clone(),
-            metrics: self.metrics.clone(),
-            kind,
-            wrap,
-            trouble: Trouble::new(format!("watch {what} of the local cluster")),
-        }
-    }
-}
-
-pub(super) struct Teller<T> {
-    outbox: mpsc::Sender<Local>,
-    metrics: Metrics,
-    kind: Kind,
-    wrap: fn(Change<T>) -> Local,
-    trouble: Trouble,
-}
-
-impl<T: Send + Sync> Listener<T> for Teller<T> {
-    async fn tell(&mut self, change: Change<T>) -> bool {
-        self.outbox.send((self.wrap)(change)).await.is_ok()
-    }
-
-    async fn contact(&mut self, contact: Contact) {
-        match contact {
-            Contact::Alive => {
-                if self.trouble.clear() {
-                    // Nobody listening is found out by the next change.
-                    let _ = self.outbox.send(Local::Recovered).await;
-                }
-            }
-            Contact::Lost(message) => {
-                self.metrics.watch_restarted(LOCAL, self.kind);
-                self.trouble.set(&message);
-            }
-        }
-    }
-}
-
-/// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
-///
-/// `ours`: the store also takes what our own writes answered, so a single change may be old news.
-pub(super) fn absorb<T: Grouped>(
-    store: &mut Option<Objects<T>>,
-    change: Change<T>,
-    ours: bool,
-) -> Vec<Arc<T>> {
-    let mut touched = Vec::new();
-    match change {
-        Change::List { objects, .. } => {
-            let known = store.get_or_insert_default();
-            let listed: BTreeSet<_> = objects
-                .iter()
-                .map(|object| object.metadata().id())
-                .collect();
-            for object in objects {
-                let before = known.put(object.clone());
-                let version = |object: &Arc<T>| object.metadata().resource_version.clone();
-                let same = before.as_ref().map(version) == Some(version(&object));
-                if !same {
-                    touched.extend(before);
-                    touched.push(object);
-                }
-            }
-            touched.extend(known.retain_listed(&listed));
-        }
-        Change::Apply(object) => {
-            let Some(known) = store else { return touched };
-            let taken = if ours {
-                known.insert(object.clone())
-            } else {
-                Inserted::Taken(known.put(object.clone()))
-            };
-            if let Inserted::Taken(before) = taken {
-                touched.extend(before);
-                touched.push(object);
-            }
-        }
-        Change::Delete(object) => {
-            let Some(known) = store else { return touched };
-            touched.extend(known.remove(&object));
-        }
-    }
-    touched
 }
 
 impl Engine {

@@ -6,10 +6,10 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Engine,
+    absorb::absorb,
     custom::absorb_followed,
     link_state::{LinkState, Pending, complete, note},
-    local::absorb,
+    state::Engine,
 };
 use crate::{
     api::k8s::Service,
@@ -17,7 +17,7 @@ use crate::{
     controller::{
         clock,
         metrics::{Cache, Kind},
-        session::{HEARTBEAT_SOURCE, Report},
+        session::{HEARTBEAT_SOURCE, Report, Session},
         watch::{Change, Contact},
     },
     mirror::{self, Key, LeftOut, LinkEntry, Names, Objects, Remote, Target, status::Exceeded},
@@ -29,7 +29,7 @@ impl Engine {
         let Some(state) = self.links.get_mut(link) else {
             return;
         };
-        let is = |session: &super::session::Session| session.id == id;
+        let is = |session: &Session| session.id == id;
         let pending = state
             .pending
             .as_ref()

@@ -6,8 +6,9 @@ use kube::{Api, Client};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::{
-    Engine,
-    local::{Local, Start, Teller, absorb},
+    absorb::absorb,
+    state::Engine,
+    teller::{Local, Start, Teller},
 };
 use crate::{
     api::{

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(super) use self::state::StatusState;
 use self::state::has;
-use super::{Engine, done::Done, link_state::LinkState};
+use super::{done::Done, link_state::LinkState, state::Engine};
 use crate::{
     api::link::{LinkObject, LinkStatus},
     controller::{

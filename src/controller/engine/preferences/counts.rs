@@ -1,0 +1,115 @@
+//! How many federated Services have their requests go to each cluster first, and how many leave it out.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    api::preference::{FailedOver, Place, Preference, active},
+    mirror::Key,
+};
+
+/// What became of the preferences of federated Services.
+#[derive(Debug, Default)]
+pub(in crate::controller::engine) struct Preferences {
+    /// By key, where the Service prefers any.
+    known: BTreeMap<Key, Taken>,
+    /// Services whose requests go to a cluster first, and Services that leave it out. A cluster that once had any stays.
+    counts: BTreeMap<Place, [usize; 2]>,
+}
+
+/// Who takes the requests to one Service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Clusters that take them first.
+    by: Vec<Place>,
+    /// Preferred clusters that are left out.
+    left_out: Vec<Place>,
+}
+
+impl Taken {
+    pub(super) fn new(
+        preference: &Preference,
+        failed_over: &FailedOver,
+        has_member: impl Fn(&Place) -> bool,
+    ) -> Self {
+        let by = active(preference, failed_over, has_member);
+        Self {
+            by: by.into_iter().cloned().collect(),
+            left_out: failed_over.0.keys().cloned().collect(),
+        }
+    }
+}
+
+impl Preferences {
+    /// Takes in what is known of a Service; `None`: it prefers none, or is gone. Returns the clusters whose numbers change.
+    pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(Place, [usize; 2])> {
+        if self.known.get(key) == now.as_ref() {
+            return Vec::new();
+        }
+        let mut changed = Vec::new();
+        if let Some(before) = self.known.remove(key) {
+            self.count(&before, &mut changed, |count| *count -= 1);
+        }
+        if let Some(now) = now {
+            self.count(&now, &mut changed, |count| *count += 1);
+            self.known.insert(key.clone(), now);
+        }
+        changed.sort();
+        changed.dedup();
+        let numbers = changed.into_iter().map(|place| {
+            let counts = self.counts.get(&place).copied().unwrap_or_default();
+            (place, counts)
+        });
+        numbers.collect()
+    }
+
+    fn count(&mut self, taken: &Taken, changed: &mut Vec<Place>, by: impl Fn(&mut usize)) {
+        for (index, places) in [&taken.by, &taken.left_out].into_iter().enumerate() {
+            for place in places {
+                by(&mut self.counts.entry(place.clone()).or_default()[index]);
+                changed.push(place.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_counted_where_their_requests_go_and_where_they_do_not() {
+        let taken = |preference: &str, failed_over: &str| {
+            let preference = preference.parse().unwrap();
+            Some(Taken::new(
+                &preference,
+                &FailedOver::read(failed_over),
+                |_| true,
+            ))
+        };
+        let (local, east) = (Place::Local, Place::from("east"));
+        let (web, api) = (Key::federated("ns", "web"), Key::federated("ns", "api"));
+        let away = "local=2026-01-02T03:04:05Z/..";
+        let mut preferences = Preferences::default();
+        for (key, now, expected) in [
+            (&web, taken("local,east", ""), vec![(local.clone(), [1, 0])]),
+            (&web, taken("local,east", ""), vec![]),
+            (
+                &web,
+                taken("local,east", away),
+                vec![(local.clone(), [0, 1]), (east.clone(), [1, 0])],
+            ),
+            (
+                &api,
+                taken("east=2,local=1", ""),
+                vec![(local.clone(), [1, 1]), (east.clone(), [2, 0])],
+            ),
+            (
+                &web,
+                None,
+                vec![(local.clone(), [1, 0]), (east.clone(), [1, 0])],
+            ),
+        ] {
+            assert_eq!(preferences.note(key, now), expected);
+        }
+    }
+}

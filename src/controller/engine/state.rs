@@ -1,0 +1,99 @@
+//! All that the engine knows, and how keys are marked.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::Client;
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+    time::Instant,
+};
+
+use super::{
+    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
+    gateways::Signal, link_state::LinkState, preferences::Preferences, problems::Problems,
+    settings::Settings,
+};
+use crate::{
+    controller::{
+        apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, session,
+    },
+    mirror::{Key, World},
+};
+
+/// All state of the controller.
+pub(super) struct Engine {
+    pub(super) settings: Settings,
+    pub(super) writer: Writer,
+    pub(super) metrics: Metrics,
+    pub(super) leading: bool,
+    pub(super) world: World,
+    pub(super) queue: Queue,
+    pub(super) pace: Pace,
+    pub(super) confirmations: Confirmations,
+    /// Namespaces that are being created, by the key whose plan creates one.
+    pub(super) creating: BTreeMap<Key, Creating>,
+    pub(super) links: BTreeMap<String, LinkState>,
+    /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
+    pub(super) secrets: Option<BTreeMap<String, Option<Arc<[u8]>>>>,
+    pub(super) tasks: JoinSet<Done>,
+    /// When a change in a target cluster was seen that has not been worked off yet.
+    pub(super) changed: BTreeMap<Key, Instant>,
+    pub(super) lookups: Lookups,
+    pub(super) problems: Problems,
+    pub(super) preferences: Preferences,
+    pub(super) addresses: Addresses,
+    /// Until then the API server wants to be left alone: nothing is written.
+    pub(super) left_alone: Instant,
+    pub(super) sessions: u64,
+    pub(super) shared: session::Shared,
+    /// Whether federated Services are made of slices, as sessions know it.
+    pub(super) by_slices: bool,
+    /// Has the slices of local members watched, from now on.
+    pub(super) watch_members: latest::Sender<bool>,
+    pub(super) outbox: session::Outbox,
+    pub(super) signals: mpsc::UnboundedSender<(String, u64, Signal)>,
+    pub(super) news: mpsc::Sender<News>,
+}
+
+impl Engine {
+    /// Whether the local cluster was listed whole.
+    pub(super) fn is_complete(&self) -> bool {
+        self.world.is_complete() && self.secrets.is_some()
+    }
+
+    /// Whether this replica works on keys: it leads, and knows its cluster.
+    pub(super) fn works(&self) -> bool {
+        self.leading && self.is_complete()
+    }
+
+    /// Marks keys that a change in this target cluster concerns, and takes the time.
+    pub(super) fn mark_changed(&mut self, cluster: &str, keys: Vec<Key>) {
+        let now = Instant::now();
+        for key in &keys {
+            self.changed.entry(key.clone()).or_insert(now);
+        }
+        self.mark_all(cluster, keys);
+    }
+
+    /// Marks all keys of a cluster that something here concerns, or its first list, and adds to its allowance what they may
+    /// take.
+    pub(super) fn mark_wave(&mut self, cluster: &str, keys: Vec<Key>) {
+        self.pace.adds(cluster, keys.len(), Instant::now());
+        self.mark_all(cluster, keys);
+    }
+
+    /// Marks keys. `by` is the target cluster that brought it about, or [`LOCAL`](crate::controller::queue::LOCAL). A replica that stands by
+    /// marks none: all there are then are marked when it is elected.
+    pub(super) fn mark_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
+        if !self.leading {
+            return;
+        }
+        keys.into_iter().for_each(|key| self.queue.mark(key, by));
+    }
+
+    /// The client of the local cluster.
+    pub(super) fn client(&self) -> Client {
+        self.writer.client.clone()
+    }
+}
