@@ -52,7 +52,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 const TOO_LONG: [&str; 0] = [];
 
 /// Circles that wait to be opened: the first file of each, and how many there are. None may grow, and none may come.
-const CIRCLES: [(&str, usize); 2] = [("mirror::claims", 32), ("mirror::status", 2)];
+const CIRCLES: [(&str, usize); 2] = [("mirror::claims", 29), ("mirror::status", 2)];
 
 /// A file, and whether only tests have it in their build.
 struct File {

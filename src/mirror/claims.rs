@@ -13,7 +13,7 @@ use super::{
     federated, gateway,
     key::Key,
     metadata::{Belonging, Owner, is_managed, member_clusters, owner},
-    names::{FEDERATED_SUFFIX, PROBE_PREFIX, without_suffix},
+    names::{PROBE_PREFIX, member_name, without_suffix},
     service::mirrorable,
     store::Grouped as _,
     world::World,
@@ -113,12 +113,6 @@ pub(super) fn labelled(service: &Service) -> Holder<'_> {
         None if is_managed(&service.metadata) => Holder::Stray,
         None => Holder::Foreign,
     }
-}
-
-/// The members' name, if this is the name of a federated Service.
-pub(super) fn member_name(name: &str) -> Option<&str> {
-    name.strip_suffix(FEDERATED_SUFFIX)
-        .filter(|service| !service.is_empty())
 }
 
 /// All ways to read a name as `<rest>-<cluster>`, as rest and cluster.

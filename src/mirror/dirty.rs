@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    claims::member_name,
     export::member,
     key::Key,
     limit::LeftOut,
     links::Links,
     metadata::{Owner, is_managed, owner, preferred_clusters},
     names::{
-        PROBE_PREFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name, without_suffix,
+        PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name, probe_name,
+        without_suffix,
     },
     networks::{ClusterNetworks, Refused},
     store::{Grouped as _, Objects},

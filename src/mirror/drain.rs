@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::{
-    claims::member_name, federated, key::Key, links::Links, selector::short, target::Target,
+    federated, key::Key, links::Links, names::member_name, selector::short, target::Target,
     world::World,
 };
 use crate::api::time::rfc3339;

@@ -10,11 +10,12 @@ pub(super) use self::hosts::{Host, by_host};
 use super::{
     metadata::{Dress, sign},
     networks::{Reach, Refused, refused_message},
-    plan::{Kind, Object, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
+    outcome::{Problem, Reason},
     service::Desired,
     target::Target,
     wanted::Wanted,
     world::{GatewayState, Liveness, World},
+    write::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
 };
 use crate::api::{
     k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},

@@ -1,10 +1,6 @@
 //! Which Services of a target cluster take part, and how.
 
-use super::{
-    metadata::is_mirror,
-    selector::Selector,
-    target::{Target, is_dns_label},
-};
+use super::{metadata::is_mirror, names::is_dns_label, selector::Selector, target::Target};
 use crate::api::k8s::Service;
 
 /// How a Service is mirrored.

@@ -26,11 +26,12 @@ use super::{
     metadata::{is_federated, is_managed, remote_members},
     mirrors::{enter, name_conflict},
     names::{federated_name, fits},
-    plan::{Plan, Problem, Reason, RemoteRef, Report, Write},
+    outcome::{Plan, Problem, Reason, RemoteRef, Report},
     policy::FederatedThrough,
     service,
     target::Target,
     world::World,
+    write::Write,
 };
 use crate::api::{k8s::Service, members::MEMBERS};
 

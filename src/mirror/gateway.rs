@@ -11,11 +11,12 @@ use super::{
     mirrors::stand,
     names::{fits, probe_name},
     networks::Reach,
-    plan::{Plan, Write},
+    outcome::Plan,
     service::{self, Desired},
     target::{Gateway, Probe, Target},
     wanted::Wanted,
     world::World,
+    write::Write,
 };
 use crate::api::{
     k8s::{Service, ServicePort},

@@ -15,9 +15,10 @@ use super::{
     metadata::{Dress, fq_name},
     mirrors::{Context, name_conflict, plain, stand},
     names::{endpoint_mirror_name, fits},
-    plan::{Problem, Report, Write},
+    outcome::{Problem, Report},
     service,
     wanted::Wanted,
+    write::Write,
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},

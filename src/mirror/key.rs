@@ -1,6 +1,9 @@
 //! Keys: the pieces of work. A key is looked up afresh each time it is worked on.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
+
+/// Services by namespace and name.
+pub type Names = BTreeSet<(String, String)>;
 
 /// One piece of work. Ordered, so that sets of keys are stable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,11 @@ pub use self::{
     listing::Listing,
     room::{Room, Weight},
 };
-use super::{key::Key, queries::Names, target::Target, world::World};
+use super::{
+    key::{Key, Names},
+    target::Target,
+    world::World,
+};
 
 /// What is taken in of one target cluster, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    names::is_dns_label,
     policy::FederatedThrough,
-    target::{InvalidLink, Target, is_dns_label},
+    target::{InvalidLink, Target},
     world::{GatewayState, Remote},
 };
 use crate::api::link::LinkObject;

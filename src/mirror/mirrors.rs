@@ -16,10 +16,11 @@ use super::{
     metadata::is_managed,
     names::{fits, mirror_name},
     namespaces::NamespacePhase,
-    plan::{Object, Plan, Problem, Reason, RemoteRef, Report, Write},
+    outcome::{Plan, Problem, Reason, RemoteRef, Report},
     service::{self, Desired},
     target::Target,
     world::{Remote, World},
+    write::{Object, Write},
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},

@@ -24,6 +24,7 @@ mod mirrors;
 mod names;
 mod namespaces;
 mod networks;
+mod outcome;
 mod plan;
 mod policy;
 mod queries;
@@ -35,6 +36,7 @@ mod target;
 pub mod tls;
 mod wanted;
 mod world;
+mod write;
 
 #[cfg(test)]
 mod fixtures;
@@ -44,7 +46,7 @@ mod properties;
 pub use budget::Budget;
 pub use exclusions::{CopiedError, Exclusions, copied_rules};
 pub use export::{Mode, member, mode};
-pub use key::Key;
+pub use key::{Key, Names};
 pub use limit::{LeftOut, Limit, Limits, Listing, Room, Weight};
 pub use links::{Known, LinkEntry, Links};
 pub use metadata::{Owner, is_managed, owner};
@@ -53,12 +55,12 @@ pub use namespaces::{Namespace, NamespacePhase, Namespaces};
 pub use networks::{
     ClusterNetworks, NetworkError, Reach, Refusal, Refused, networks, refusal, refused_message,
 };
-pub use plan::{
-    Kind, Object, Patch, Plan, Problem, Reason, RemoteRef, Report, Reported, Write, plan,
-};
+pub use outcome::{Plan, Problem, Reason, RemoteRef, Report, Reported};
+pub use plan::plan;
 pub use policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces};
-pub use queries::{NAMES, Names, Queries, slices_of, slices_of_probes};
+pub use queries::{NAMES, Queries, slices_of, slices_of_probes};
 pub use selector::{Selector, SelectorError};
 pub use store::{Grouped, Inserted, Objects};
 pub use target::{Gateway, Host, InvalidLink, Probe, Target};
 pub use world::{Config, GatewayState, Liveness, Remote, World};
+pub use write::{Kind, Object, Patch, Write};

@@ -1,9 +1,6 @@
 //! Names of local objects. Only ever built, never parsed back without the label that says what they are.
 
-use super::{
-    plan::{Problem, Reason},
-    target::is_dns_label,
-};
+use super::outcome::{Problem, Reason};
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
@@ -57,6 +54,21 @@ pub(super) fn fits(name: String) -> Result<String, Problem> {
             )
         },
     )
+}
+
+/// The members' name, if this is the name of a federated Service.
+pub(super) fn member_name(name: &str) -> Option<&str> {
+    name.strip_suffix(FEDERATED_SUFFIX)
+        .filter(|service| !service.is_empty())
+}
+
+/// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.len() <= 63
+        && text.bytes().all(|b| word(b) || b == b'-')
+        && text.bytes().next().is_some_and(word)
+        && text.bytes().last().is_some_and(word)
 }
 
 /// The name without `-<suffix>`, if anything is left of it.

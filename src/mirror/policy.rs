@@ -7,7 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{
-    plan::{Problem, Reason},
+    outcome::{Problem, Reason},
     selector::{Selector, SelectorError, short},
     target::Target,
     world::World,

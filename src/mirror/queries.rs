@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 
 use super::{
     export::{Mode, member, mode},
+    key::Names,
     selector::Selector,
     target::Target,
 };
 use crate::api::{k8s::Service, labels as l};
-
-/// Services by namespace and name.
-pub type Names = BTreeSet<(String, String)>;
 
 /// Names in one selector of [`slices_of`], at most: a name has up to 63 characters, and a URL may have some thousand.
 pub const NAMES: usize = 50;

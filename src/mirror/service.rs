@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use super::{
     export::Mode,
     metadata::{Dress, fq_name, sign},
-    plan::{Kind, Problem, Reason, Write, forced_metadata, guarded, patch_metadata},
+    outcome::{Problem, Reason},
     target::Target,
     wanted::Wanted,
+    write::{Kind, Write, forced_metadata, guarded, patch_metadata},
 };
 use crate::api::{
     k8s::{Service, ServicePort, ServiceSpec},

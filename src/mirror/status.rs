@@ -12,7 +12,7 @@ use super::{
     key::Key,
     limit::{LeftOut, Limits},
     networks::Refused,
-    plan::{Reason, Report, Reported},
+    outcome::{Reason, Report, Reported},
     tls::InsecureTls,
     world::{GatewayState, Liveness, Remote},
 };

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::{
     drain::{DrainError, drained_until},
     exclusions::{CopiedError, Exclusions, copied_rules},
-    names::{fits, probe_name},
+    names::{fits, is_dns_label, probe_name},
     networks::{NetworkError, networks},
     policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
     selector::{Selector, SelectorError},
@@ -263,15 +263,6 @@ fn united<'a>(selectors: impl IntoIterator<Item = &'a Option<Selector>>) -> Vec<
         }
     }
     united
-}
-
-/// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.
-pub(super) fn is_dns_label(text: &str) -> bool {
-    let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    text.len() <= 63
-        && text.bytes().all(|b| word(b) || b == b'-')
-        && text.bytes().next().is_some_and(word)
-        && text.bytes().last().is_some_and(word)
 }
 
 fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {

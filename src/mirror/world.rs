@@ -13,16 +13,16 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    claims::{Claim, Holder, member_name},
+    claims::{Claim, Holder},
     endpoints::is_ours,
     exclusions::Exclusions,
+    key::Names,
     limit::LeftOut,
     links::{LinkEntry, Links},
     metadata::{Belonging, installation, is_managed},
-    names::{federated_name, probe_name},
+    names::{federated_name, member_name, probe_name},
     namespaces::{Namespace, NamespacePhase, Namespaces},
     networks::ClusterNetworks,
-    queries::Names,
     selector::Selector,
     store::{Grouped, Objects},
     target::Target,

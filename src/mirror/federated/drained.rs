@@ -9,9 +9,9 @@ use super::{Part, Parts, is_ours, local_member, parts, tokens};
 use crate::{
     api::k8s::Service,
     mirror::{
-        claims::member_name,
         drain,
-        plan::{Problem, Reason, Report},
+        names::member_name,
+        outcome::{Problem, Reason, Report},
         target::Target,
         world::World,
     },

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::{
     super::{
         endpoints,
-        plan::{Problem, Reason},
+        outcome::{Problem, Reason},
         world::{Liveness, World},
     },
     Linked, Part, Parts,

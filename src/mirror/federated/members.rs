@@ -8,10 +8,11 @@ use super::{
     super::{
         exclusions::Exclusions,
         metadata::Dress,
-        plan::{Kind, Object, Problem, Write, forced_metadata, guarded},
+        outcome::Problem,
         service,
         wanted::Wanted,
         world::World,
+        write::{Kind, Object, Write, forced_metadata, guarded},
     },
     Part, Parts, delete_with_slices,
     failover::{Known, Preferred},

@@ -13,11 +13,9 @@ use super::{
     super::{
         metadata::{Dress, Owner, is_managed, owner, sign},
         names::mirror_name,
-        plan::{
-            Kind, Object, Problem, Reason, RemoteRef, Write, forced_metadata, guarded,
-            patch_metadata,
-        },
+        outcome::{Problem, Reason, RemoteRef},
         world::World,
+        write::{Kind, Object, Write, forced_metadata, guarded, patch_metadata},
     },
     failover::Preferred,
 };

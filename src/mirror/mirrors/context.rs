@@ -7,10 +7,11 @@ use super::{
         endpoints::{self, Through},
         export::Mode,
         metadata::{Owner, is_managed, owner},
-        plan::{Problem, Reason, Write},
+        outcome::{Problem, Reason},
         service::{self, Desired},
         target::Target,
         world::{GatewayState, Remote, World},
+        write::Write,
     },
     removal::delete_with_slices,
 };

@@ -6,8 +6,9 @@ use super::{
         endpoints,
         metadata::{Belonging, Owner, fq_name, is_managed, owner},
         names::mirror_name,
-        plan::{RemoteRef, Write},
+        outcome::RemoteRef,
         world::World,
+        write::Write,
     },
     retire,
 };

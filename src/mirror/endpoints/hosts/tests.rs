@@ -7,8 +7,8 @@ use crate::mirror::{
     endpoints::reconcile,
     fixtures::{said, world},
     metadata::Dress,
-    plan::Write,
     service,
+    write::Write,
 };
 
 fn names(range: impl Iterator<Item = u32>) -> Vec<String> {

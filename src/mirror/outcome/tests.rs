@@ -1,6 +1,12 @@
 //! Plans as values: what is urgent, what needs an address.
 
+use serde_json::{Value, json};
+
 use super::*;
+use crate::{
+    api::{k8s::Service, labels as l},
+    mirror::write::{Kind, guarded},
+};
 
 #[test]
 fn without_cluster_ips_goes_what_needs_one_and_what_belongs_to_it() {

@@ -1,0 +1,219 @@
+//! What planning a key comes to: the writes, and what to report of it.
+
+use super::write::{Object, Write};
+use crate::api::{map::Map, metadata::Metadata};
+
+/// What to do for one key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes, in this order. Empty: what is, is what should be.
+    pub writes: Vec<Write>,
+    /// Remote Services whose absence the plan rests on. Before anything is written, each must be looked up
+    /// in its cluster and found to be really not exported: a watch may lag, nothing is deleted on stale evidence.
+    pub confirm: Vec<RemoteRef>,
+    /// What to say about the remote Services of this key once the writes are done.
+    pub report: Vec<Reported>,
+}
+
+/// A Service of a target cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RemoteRef {
+    /// Target cluster.
+    pub cluster: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub service: String,
+}
+
+/// What became of one remote Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The Service.
+    pub remote: RemoteRef,
+    /// Membership in a federated Service, or mirroring.
+    pub federated: bool,
+    /// What became of it.
+    pub report: Report,
+}
+
+/// What became of one remote Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It does not take part; nothing stands for it.
+    Absent,
+    /// It is mirrored, or a member.
+    Mirrored {
+        /// Name of the local Service.
+        local: String,
+        /// Something to know about it that does not stop it.
+        note: Option<Problem>,
+    },
+    /// It should take part and does not.
+    Failed(Problem),
+    /// Not enough is known yet; what was said before stands.
+    Unknown,
+}
+
+/// Why something is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One word.
+    pub reason: Reason,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Reasons in a Link's status. The first four are Linkerd's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The Service is of a kind that cannot be mirrored.
+    InvalidService,
+    /// Something failed; it is tried again.
+    Error,
+    /// The namespace does not exist and may not be created.
+    MissingNamespace,
+    /// Mirrored.
+    Mirrored,
+    /// An object that is not ours has the name.
+    NameConflict,
+    /// The name would have more than 63 characters.
+    NameTooLong,
+    /// A member's ports differ from those of the federated Service.
+    PortConflict,
+    /// The Link has more Services than its limit, or more namespaces were created for it.
+    LimitExceeded,
+    /// The namespace is protected, or the Link does not allow it.
+    NamespaceNotAllowed,
+    /// The Link does not let its cluster join this federated Service.
+    FederationNotAllowed,
+    /// The cluster is drained.
+    Drained,
+    /// The local cluster has no `ClusterIP` left.
+    NoClusterIp,
+    /// The federated Service is made of gateways, and the Link has none.
+    NoGateway,
+    /// The preference of a federated Service cannot be read, or names a cluster that no Link names.
+    InvalidPreference,
+    /// Routes are not written, or the API server has no such kind.
+    NoRoutes,
+    /// Somebody else's route decides where the requests to a federated Service go.
+    RouteConflict,
+}
+
+impl Reason {
+    /// As in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidService => "InvalidService",
+            Self::Error => "Error",
+            Self::MissingNamespace => "MissingNamespace",
+            Self::Mirrored => "Mirrored",
+            Self::NameConflict => "NameConflict",
+            Self::NameTooLong => "NameTooLong",
+            Self::PortConflict => "PortConflict",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::NamespaceNotAllowed => "NamespaceNotAllowed",
+            Self::FederationNotAllowed => "FederationNotAllowed",
+            Self::Drained => "Drained",
+            Self::NoClusterIp => "NoClusterIP",
+            Self::NoGateway => "NoGateway",
+            Self::InvalidPreference => "InvalidPreference",
+            Self::NoRoutes => "NoRoutes",
+            Self::RouteConflict => "RouteConflict",
+        }
+    }
+}
+
+impl Problem {
+    /// A problem.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether traffic depends on any of its writes.
+    pub fn is_urgent(&self) -> bool {
+        let cosmetic = |write: &Write| matches!(write, Write::Patch(patch) if !patch.urgent);
+        !self.writes.iter().all(cosmetic)
+    }
+
+    /// The namespace that it creates, if it does, and its labels.
+    pub fn creates_namespace(&self) -> Option<(&str, &Map)> {
+        self.writes.iter().find_map(|write| match write {
+            Write::Create(Object::Namespace { name, labels }) => Some((name.as_str(), labels)),
+            _ => None,
+        })
+    }
+
+    /// Whether it creates a Service that gets a `ClusterIP`.
+    pub fn needs_cluster_ip(&self) -> bool {
+        self.writes
+            .iter()
+            .any(|write| gets_address(write).is_some())
+    }
+
+    /// What its writes cost the API server, in writes of the usual kind. One that gives out a `ClusterIP` counts as five:
+    /// the address is an object of its own, and Kubernetes' controllers look at each new Service.
+    pub fn cost(&self) -> usize {
+        let created = self.writes.iter().filter_map(gets_address).count();
+        self.writes.len() + 4 * created
+    }
+
+    /// The same without such Services, and without what belongs to them.
+    #[must_use]
+    pub fn without_cluster_ips(mut self) -> Self {
+        let left: Vec<String> = self.writes.iter().filter_map(gets_address).collect();
+        let belongs = |metadata: &Metadata| {
+            let mut owners = metadata.owner_references.iter();
+            owners
+                .any(|owner| owner.uid.is_empty() && left.iter().any(|name| **name == *owner.name))
+        };
+        self.writes.retain(|write| match write {
+            Write::Create(Object::EndpointSlice(slice)) => !belongs(&slice.metadata),
+            Write::Create(Object::Route(route)) => !belongs(&route.metadata),
+            write => gets_address(write).is_none(),
+        });
+        self
+    }
+
+    /// Nothing to write, and one thing to say.
+    pub(super) fn only(remote: RemoteRef, federated: bool, report: Report) -> Self {
+        Self {
+            report: vec![Reported {
+                remote,
+                federated,
+                report,
+            }],
+            ..Self::default()
+        }
+    }
+
+    /// Adds one thing to say.
+    #[must_use]
+    pub(super) fn saying(mut self, remote: RemoteRef, federated: bool, report: Report) -> Self {
+        self.report.push(Reported {
+            remote,
+            federated,
+            report,
+        });
+        self
+    }
+}
+
+/// The name of the Service that a write creates, if it gets a `ClusterIP`.
+fn gets_address(write: &Write) -> Option<String> {
+    match write {
+        Write::Create(Object::Service(service)) if !service.is_headless() => {
+            Some(service.metadata.name().to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Writes: what is created, patched and deleted, each with the state that it was computed from.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{metadata::Dress, wanted::Wanted};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+    map::Map,
+    metadata::Metadata,
+    routes::{Route, RouteKind},
+};
+
+/// The three ways to write, and one to take leave of the original's Endpoints.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// POST. An object that names no owner UID gets that of the Service written before it.
+    Create(Object),
+    /// JSON merge patch, with the resource version it was computed from.
+    Patch(Patch),
+    /// DELETE, with the UID it was decided on.
+    Delete {
+        /// Kind.
+        kind: Kind,
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// UID.
+        uid: String,
+    },
+    /// Deletes the v1 Endpoints that Linkerd's own service mirror made for a Service, if its labels say so.
+    RetireEndpoints {
+        /// Namespace.
+        namespace: String,
+        /// Name of Service and Endpoints.
+        name: String,
+        /// Value of the label [`l::CLUSTER_NAME`] that they must carry.
+        cluster: String,
+    },
+}
+
+/// A JSON merge patch (RFC 7386).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The body, with `metadata.resourceVersion` and `metadata.uid`.
+    pub body: Value,
+    /// Whether traffic depends on it. If not, it changes labels and annotations that other tools may read.
+    pub urgent: bool,
+}
+
+/// Kinds that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `v1` Namespace.
+    Namespace,
+    /// `v1` Service.
+    Service,
+    /// `discovery.k8s.io/v1` EndpointSlice.
+    EndpointSlice,
+    /// A route.
+    Route(RouteKind),
+}
+
+impl Kind {
+    /// As in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::Route(route) => route.kind(),
+        }
+    }
+}
+
+/// An object to create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A namespace with these labels.
+    Namespace {
+        /// Name.
+        name: String,
+        /// Labels.
+        labels: Map,
+    },
+    /// A Service.
+    Service(Box<Service>),
+    /// An EndpointSlice.
+    EndpointSlice(Box<EndpointSlice>),
+    /// A route.
+    Route(Box<Route>),
+}
+
+impl Object {
+    /// Kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace { .. } => Kind::Namespace,
+            Self::Service(_) => Kind::Service,
+            Self::EndpointSlice(_) => Kind::EndpointSlice,
+            Self::Route(route) => Kind::Route(route.kind),
+        }
+    }
+}
+
+impl Write {
+    /// `create`, `patch` or `delete`; the object's kind, namespace and name.
+    pub fn describe(&self) -> (&'static str, &'static str, &str, &str) {
+        fn of(metadata: &Metadata) -> (&str, &str) {
+            (metadata.namespace(), metadata.name())
+        }
+        match self {
+            Self::Create(object) => {
+                let (namespace, name) = match object {
+                    Object::Namespace { name, .. } => ("", name.as_str()),
+                    Object::Service(service) => of(&service.metadata),
+                    Object::EndpointSlice(slice) => of(&slice.metadata),
+                    Object::Route(route) => of(&route.metadata),
+                };
+                ("create", object.kind().as_str(), namespace, name)
+            }
+            Self::Patch(patch) => ("patch", patch.kind.as_str(), &patch.namespace, &patch.name),
+            Self::Delete {
+                kind,
+                namespace,
+                name,
+                ..
+            } => ("delete", kind.as_str(), namespace, name),
+            Self::RetireEndpoints {
+                namespace, name, ..
+            } => ("delete", "Endpoints", namespace, name),
+        }
+    }
+
+    pub(super) fn delete_service(service: &Service) -> Self {
+        Self::delete(Kind::Service, &service.metadata)
+    }
+
+    pub(super) fn delete_slice(slice: &EndpointSlice) -> Self {
+        Self::delete(Kind::EndpointSlice, &slice.metadata)
+    }
+
+    pub(super) fn delete(kind: Kind, metadata: &Metadata) -> Self {
+        Self::Delete {
+            kind,
+            namespace: metadata.namespace().to_owned(),
+            name: metadata.name().to_owned(),
+            uid: metadata.uid.as_deref().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// The patch of metadata that makes labels and annotations exactly the desired ones.
+///
+/// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
+/// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
+/// are of those that say what an object is: Linkerd would read them.
+pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &Metadata) -> Option<Value> {
+    let hash = desired.annotations.get(l::DESIRED_STATE);
+    let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
+        && desired.labels.holds(&actual.labels)
+        && desired.annotations.holds(&actual.annotations);
+    (!unchanged).then(|| forced_metadata(desired, actual))
+}
+
+/// The patch of metadata, needed or not: something else has to be written anyway.
+pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &Metadata) -> Value {
+    json!({
+        "labels": exactly(&desired.labels, &actual.labels),
+        "annotations": exactly(&desired.annotations, &actual.annotations),
+    })
+}
+
+fn exactly<'a>(desired: &'a Wanted<'_>, actual: &'a Map) -> BTreeMap<&'a str, Option<&'a str>> {
+    let stale = actual.iter().map(|(key, _)| (key, None));
+    let wanted = desired.iter().map(|(key, value)| (key, Some(value)));
+    stale.chain(wanted).collect()
+}
+
+/// Wraps a body into a patch that applies only to the state that it was computed from.
+pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: Value) -> Write {
+    let urgent = rest != json!({}) || concerns_traffic(&metadata, actual);
+    metadata["resourceVersion"] = json!(actual.resource_version);
+    metadata["uid"] = json!(actual.uid);
+    let mut body = rest;
+    body["metadata"] = metadata;
+    Write::Patch(Patch {
+        kind,
+        namespace: actual.namespace().to_owned(),
+        name: actual.name().to_owned(),
+        body,
+        urgent,
+    })
+}
+
+/// Whether a change of metadata alone concerns traffic: it changes what says what an object is, or is made so that
+/// Linkerd reads the object once more.
+fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
+    let changes = |field: &str, known: &Map, of: fn(&str) -> bool| {
+        let wanted = metadata[field].as_object().into_iter().flatten();
+        wanted
+            .filter(|(key, _)| of(key))
+            .any(|(key, value)| value.as_str() != known.get(key))
+    };
+    let any = |of| {
+        changes("labels", &actual.labels, of) || changes("annotations", &actual.annotations, of)
+    };
+    any(says_what_it_is) || !any(is_copied)
+}
+
+fn says_what_it_is(key: &str) -> bool {
+    let ours = [l::MIRROR_PREFIX, l::MULTICLUSTER_PREFIX];
+    let of_no_account = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE];
+    let ours = ours.iter().any(|prefix| key.starts_with(prefix)) && !of_no_account.contains(&key);
+    ours || [l::OPAQUE_PORTS, l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key)
+}
+
+fn is_copied(key: &str) -> bool {
+    !says_what_it_is(key) && ![l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE].contains(&key)
+}
