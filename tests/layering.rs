@@ -51,9 +51,6 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 /// Files that are over the limit and wait to be split. A file that is not over it may not be listed.
 const TOO_LONG: [&str; 0] = [];
 
-/// Circles that wait to be opened: the first file of each, and how many there are. None may grow, and none may come.
-const CIRCLES: [(&str, usize); 2] = [("mirror::claims", 29), ("mirror::status", 2)];
-
 /// A file, and whether only tests have it in their build.
 struct File {
     path: PathBuf,
@@ -92,16 +89,11 @@ fn no_files_use_each_other_in_a_circle() {
             Some((module.collect(), source(&file.path)))
         });
     let circles = Graph::new(sources.collect()).circles();
-    let told: Vec<(&str, usize)> = circles
-        .iter()
-        .map(|circle| (circle[0].as_str(), circle.len()))
-        .collect();
-    let all: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
-    assert_eq!(
-        told,
-        CIRCLES,
+    let told: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
+    assert!(
+        told.is_empty(),
         "these files use each other:\n{}",
-        all.join("\n")
+        told.join("\n")
     );
 }
 

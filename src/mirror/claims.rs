@@ -6,114 +6,19 @@
 //! on who asks first: federated Services, probe Services, mirrors (the oldest Link first), then hosts (the
 //! oldest Link first, then by name of the headless Service).
 
-use std::fmt;
-
 use super::{
     export::Mode,
-    federated, gateway,
+    holder::{Claim, Holder, labelled},
     key::Key,
-    metadata::{Belonging, Owner, is_managed, member_clusters, owner},
-    names::{PROBE_PREFIX, member_name, without_suffix},
+    membership::has_member,
+    metadata::{Belonging, is_managed, member_clusters},
+    names::{PROBE_PREFIX, member_name},
+    outcome::{Problem, Reason},
     service::mirrorable,
     store::Grouped as _,
     world::World,
 };
 use crate::api::k8s::{EndpointSlice, Service};
-
-/// Something that wants a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim<'a> {
-    /// The federated Service of members of this name.
-    Federated(&'a str),
-    /// The probe Service of this Link.
-    Probe(&'a str),
-    /// The mirror of a Service.
-    Mirror {
-        /// Target cluster.
-        cluster: &'a str,
-        /// Remote Service.
-        service: &'a str,
-    },
-    /// The endpoint mirror of a host.
-    Host {
-        /// Target cluster.
-        cluster: &'a str,
-        /// Remote headless Service.
-        service: &'a str,
-        /// Host name.
-        host: &'a str,
-    },
-}
-
-impl fmt::Display for Holder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Claim(claim) => claim.fmt(f),
-            Self::Theirs(namespace) => write!(f, "the installation in namespace {namespace}"),
-            Self::Unnamed => f.write_str("a federated Service whose clusters no Link names"),
-            Self::Stray | Self::Foreign => f.write_str("a Service that is not a mirror"),
-        }
-    }
-}
-
-impl fmt::Display for Claim<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Federated(service) => write!(f, "federated Service {service}"),
-            Self::Probe(link) => write!(f, "the probe Service of Link {link}"),
-            Self::Mirror { cluster, service } => {
-                write!(f, "Service {service} of cluster {cluster}")
-            }
-            Self::Host {
-                cluster,
-                service,
-                host,
-            } => write!(f, "host {host} of Service {service} of cluster {cluster}"),
-        }
-    }
-}
-
-/// Whose a local Service is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder<'a> {
-    /// Its labels say what it stands for, and its name agrees.
-    Claim(Claim<'a>),
-    /// We wrote it, and somebody has changed its labels since, so that it stands for nothing any more. Who
-    /// wants its name may take it.
-    Stray,
-    /// The installation whose Links are in this namespace has written it.
-    Theirs(&'a str),
-    /// A federated Service that does not say which installation it belongs to, and names clusters that no Link here
-    /// names.
-    Unnamed,
-    /// It is not ours.
-    Foreign,
-}
-
-/// What a local Service stands for, as its labels and its name tell.
-pub(super) fn labelled(service: &Service) -> Holder<'_> {
-    let name = service.metadata.name();
-    let claim = match owner(&service.metadata) {
-        Owner::Mirror(cluster) => {
-            without_suffix(name, cluster).map(|service| Claim::Mirror { cluster, service })
-        }
-        Owner::EndpointMirror(cluster, headless) => without_suffix(name, cluster)
-            .zip(without_suffix(headless, cluster))
-            .map(|(host, service)| Claim::Host {
-                cluster,
-                service,
-                host,
-            }),
-        Owner::Federated => member_name(name).map(Claim::Federated),
-        Owner::Probe(_) => name.strip_prefix(PROBE_PREFIX).map(Claim::Probe),
-        Owner::Foreign => None,
-    };
-    match claim {
-        Some(claim) => Holder::Claim(claim),
-        None if is_managed(&service.metadata) => Holder::Stray,
-        None => Holder::Foreign,
-    }
-}
 
 /// All ways to read a name as `<rest>-<cluster>`, as rest and cluster.
 fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -178,13 +83,14 @@ impl World {
     /// Who comes first among those who want this name, all that is known considered.
     pub(super) fn first_claim<'a>(&'a self, namespace: &str, name: &'a str) -> Option<Claim<'a>> {
         if let Some(service) = member_name(name)
-            && federated::has_member(self, namespace, service)
+            && has_member(self, namespace, service)
         {
             return Some(Claim::Federated(service));
         }
         if namespace == self.config.namespace
             && let Some(link) = name.strip_prefix(PROBE_PREFIX)
-            && gateway::wanted(self, link).is_some()
+            && let Some((target, _)) = self.probe_link(link)
+            && target.probed().is_some()
         {
             return Some(Claim::Probe(link));
         }
@@ -262,6 +168,14 @@ impl World {
         }
         keys
     }
+}
+
+/// The name belongs to somebody else.
+pub(super) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
+    Problem::new(
+        Reason::NameConflict,
+        format!("{namespace}/{name} belongs to {who}"),
+    )
 }
 
 /// Name of the Service that a slice belongs to.

@@ -4,21 +4,19 @@
 //! What was and what is count both: for a change of an object, ask with the state before and with the state
 //! after; for a change of a Link, ask before and after the change.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::{
     export::member,
-    key::Key,
+    key::{Key, Names},
     limit::LeftOut,
     links::Links,
     metadata::{Owner, is_managed, owner, preferred_clusters},
     names::{
-        PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name, probe_name,
+        PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
-    networks::{ClusterNetworks, Refused},
+    remote::Remote,
     store::{Grouped as _, Objects},
-    world::{Remote, World},
+    world::World,
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
@@ -213,6 +211,22 @@ impl World {
         once_each(keys)
     }
 
+    /// The Services of a target cluster for which something stands here.
+    pub fn stands_for(&self, cluster: &str) -> Names {
+        let standing = self.mirrors.iter().flat_map(|m| m.of_cluster(cluster));
+        let keys = standing.flat_map(|service| self.keys_of_local(service));
+        keys.filter_map(|key| match key {
+            Key::Mirror {
+                cluster: of,
+                namespace,
+                service,
+            } => (of == cluster).then_some((namespace, service)),
+            Key::Federated { namespace, service } => Some((namespace, service)),
+            Key::Probe { .. } => None,
+        })
+        .collect()
+    }
+
     /// All keys that what a target cluster exports concerns. What else has to do with the cluster is the same whatever
     /// it exports.
     pub fn keys_of_exports(&self, cluster: &str) -> Vec<Key> {
@@ -221,7 +235,7 @@ impl World {
         once_each(keys)
     }
 
-    fn extend_with_exports(&self, cluster: &str, keys: &mut Vec<Key>) {
+    pub(super) fn extend_with_exports(&self, cluster: &str, keys: &mut Vec<Key>) {
         let remote = self
             .link(cluster)
             .and_then(|(_, entry)| entry.remote.as_ref());
@@ -252,66 +266,6 @@ impl World {
             .into_iter()
             .flat_map(|(namespace, service)| self.keys_of_endpoints(cluster, namespace, service));
         keys.collect()
-    }
-
-    /// Changes a Link, and names all keys that concerns.
-    pub fn change_link(&mut self, link: &str, change: impl FnOnce(&mut Links)) -> Vec<Key> {
-        let mut clusters = self.clusters_of_link(link);
-        let mut keys = Vec::new();
-        // What stands for a cluster here is the same before and after.
-        for cluster in &clusters {
-            self.extend_with_exports(cluster, &mut keys);
-        }
-        let mut any = self.is_any_cluster(link);
-        change(self.links.get_or_insert_default());
-        any |= self.is_any_cluster(link);
-        clusters.extend(self.clusters_of_link(link));
-        if any {
-            keys.extend(self.keys()); // it keeps back all that no other Link is in charge of
-        }
-        for cluster in &clusters {
-            keys.extend(self.keys_of_cluster(cluster));
-        }
-        // Who would like the name of its probe Service comes after it, or first again.
-        keys.extend(self.claimants(&self.config.namespace, &probe_name(link)));
-        once_each(keys)
-    }
-
-    /// Takes in the networks of this cluster. Keys that they concern: of the clusters whose gateways have addresses that
-    /// are refused from now on, or not any more.
-    pub fn change_networks(&mut self, now: ClusterNetworks) -> Vec<Key> {
-        let refused = |world: &Self| -> BTreeMap<String, Vec<Refused>> {
-            let links = world.active();
-            links
-                .map(|(target, _)| (target.cluster.clone(), world.refused(&target.link)))
-                .collect()
-        };
-        let before = refused(self);
-        self.networks = Some(now);
-        let changed = refused(self).into_iter();
-        let keys = changed
-            .filter(|(cluster, refused)| before.get(cluster) != Some(refused))
-            .flat_map(|(cluster, _)| self.keys_of_cluster(&cluster));
-        once_each(keys.collect())
-    }
-
-    /// Whether a Link may have named any cluster.
-    fn is_any_cluster(&self, link: &str) -> bool {
-        let links = self.links.as_ref();
-        links.is_some_and(|links| links.is_any_cluster(link))
-    }
-
-    /// The clusters of which a Link may have something to say: the one that it names, the one that was listed last, and
-    /// those that other Links left for the one that it names.
-    fn clusters_of_link(&self, link: &str) -> BTreeSet<String> {
-        let links = self.links.as_ref();
-        let Some((links, entry)) = links.and_then(|links| Some((links, links.get(link)?))) else {
-            return BTreeSet::new();
-        };
-        let named = entry.cluster.as_deref();
-        let left = named.into_iter().flat_map(|named| links.left_for(named));
-        let own = [named, entry.listed.as_deref()].into_iter().flatten();
-        own.chain(left).map(str::to_owned).collect()
     }
 
     /// All keys of a namespace.
@@ -376,7 +330,7 @@ impl World {
     }
 }
 
-fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
+pub(super) fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys.sort();
     keys.dedup();
     keys

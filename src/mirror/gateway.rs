@@ -2,17 +2,17 @@
 //!
 //! Its slice carries the gateway's identity: that is what makes Linkerd's proxy speak mTLS to it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, net::IpAddr};
 
 use super::{
-    claims::{Claim, Holder},
     endpoints::{self, DesiredSlice, Through},
+    holder::{Claim, Holder},
     metadata::{Dress, is_managed},
-    mirrors::stand,
     names::{fits, probe_name},
-    networks::Reach,
     outcome::Plan,
+    reach::Reach,
     service::{self, Desired},
+    stand::stand,
     target::{Gateway, Probe, Target},
     wanted::Wanted,
     world::World,
@@ -24,7 +24,7 @@ use crate::api::{
 };
 
 /// What a probe Service is made of.
-pub(super) struct Wish<'a> {
+struct Wish<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
     probe: &'a Probe,
@@ -32,10 +32,9 @@ pub(super) struct Wish<'a> {
 }
 
 /// What the probe Service of a Link should be made of, if there should be one.
-pub(super) fn wanted<'a>(world: &'a World, link: &str) -> Option<Wish<'a>> {
+fn wanted<'a>(world: &'a World, link: &str) -> Option<Wish<'a>> {
     let (target, entry) = world.probe_link(link)?;
-    let gateway = target.gateway.as_ref()?;
-    let probe = gateway.probe.as_ref().ok()?.as_ref()?;
+    let (gateway, probe) = target.probed()?;
     Some(Wish {
         target,
         gateway,
@@ -146,6 +145,16 @@ impl Wish<'_> {
             backed: true,
         };
         endpoints::through_gateway(service, &through, "")
+    }
+}
+
+impl World {
+    /// The ClusterIP of a Link's probe Service, once there is one that is ours.
+    pub fn probe_address(&self, link: &str) -> Option<IpAddr> {
+        let service = self.probe(link)?;
+        let ours = self.holder(service) == Holder::Claim(Claim::Probe(link));
+        let ip = service.spec.cluster_ip.as_deref().filter(|_| ours)?;
+        ip.parse().ok()
     }
 }
 

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     names::is_dns_label,
     policy::FederatedThrough,
+    remote::{GatewayState, Remote},
     target::{InvalidLink, Target},
-    world::{GatewayState, Remote},
 };
 use crate::api::link::LinkObject;
 

@@ -6,7 +6,7 @@ use siphasher::sip::SipHasher13;
 
 use super::wanted::Wanted;
 use crate::api::{
-    k8s::Service,
+    k8s::{EndpointSlice, Service},
     labels as l,
     members::{self, MEMBERS},
     metadata::Metadata,
@@ -125,6 +125,12 @@ pub fn is_managed(metadata: &Metadata) -> bool {
     metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
+/// Whether a slice is ours to write: it says so, or it said so once and lost the label.
+pub(super) fn is_our_slice(slice: &EndpointSlice) -> bool {
+    slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
+        || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
+}
+
 /// Whether a Service was itself made by a service mirror. Such a Service is never exported again:
 /// two clusters linked both ways would mirror each other's mirrors for ever.
 pub(super) fn is_mirror(service: &Service) -> bool {
@@ -170,7 +176,7 @@ pub(super) fn sign<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::map::Map;
+    use crate::{api::map::Map, mirror::fixtures::slice};
 
     fn map(pairs: &[(&str, &str)]) -> Map {
         pairs.iter().copied().collect()
@@ -245,5 +251,26 @@ mod tests {
         assert_eq!(sign(&[("a", "b")], &["x"]), sign(&[("a", "b")], &["x"]));
         assert_ne!(sign(&[("a", "b")], &[]), sign(&[("ab", "")], &[]));
         assert_ne!(sign(&[], &["ab", "c"]), sign(&[], &["a", "bc"]));
+    }
+
+    #[test]
+    fn a_slice_is_ours_by_its_label_or_by_its_annotation() {
+        for (label, annotation, expected) in [
+            (Some(l::MANAGER), Some(l::MANAGER), true),
+            (Some(l::MANAGER), None, true),
+            (None, Some(l::MANAGER), true),
+            (Some("somebody-else"), None, false),
+            (None, Some("somebody-else"), false),
+            (None, None, false),
+        ] {
+            let mut made = slice("web-east", "x");
+            if let Some(label) = label {
+                made.metadata.labels.insert(l::SLICE_MANAGED_BY, label);
+            }
+            if let Some(annotation) = annotation {
+                made.metadata.annotations.insert(l::MANAGED_BY, annotation);
+            }
+            assert_eq!(is_our_slice(&made), expected, "{label:?}, {annotation:?}");
+        }
     }
 }

@@ -2,7 +2,6 @@
 //! into this cluster's own machinery: to a Pod's own loopback, a cloud's metadata server, the API server.
 
 use std::{
-    borrow::Cow,
     collections::BTreeSet,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -11,11 +10,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use thiserror::Error;
 
-use super::{
-    selector::short,
-    target::Gateway,
-    world::{GatewayState, World},
-};
+use super::selector::short;
 
 /// Networks of this cluster that no gateway may be in, unless its Link names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,15 +47,6 @@ pub struct Refused {
     pub address: IpAddr,
     /// Why it is not used.
     pub why: Refusal,
-}
-
-/// The addresses of a gateway, judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach<'a> {
-    /// Those that are used. None are where all are refused.
-    pub addresses: Cow<'a, [IpAddr]>,
-    /// Those that are not.
-    pub refused: Vec<Refused>,
 }
 
 /// A text that is no network.
@@ -189,42 +175,6 @@ pub fn refused_message(refused: &[Refused]) -> String {
         told.push(format!("and {} more", refused.len() - TOLD));
     }
     told.join("; ")
-}
-
-impl World {
-    /// The addresses of a gateway, judged; `None` while none is known.
-    pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
-        let known = state.addresses.as_deref();
-        let known = known.filter(|known| !known.is_empty())?; // an empty answer says as little as none
-        let none = ClusterNetworks::default();
-        let cluster = self.networks.as_ref().unwrap_or(&none);
-        let why = |address: &IpAddr| refusal(*address, gateway.networks.as_deref(), cluster);
-        let refused: Vec<Refused> = known
-            .iter()
-            .filter_map(|address| {
-                why(address).map(|why| Refused {
-                    address: *address,
-                    why,
-                })
-            })
-            .collect();
-        let addresses = if refused.is_empty() {
-            Cow::Borrowed(known)
-        } else {
-            let used = known.iter().filter(|address| why(address).is_none());
-            Cow::Owned(used.copied().collect())
-        };
-        Some(Reach { addresses, refused })
-    }
-
-    /// The addresses of a Link's gateway that are refused.
-    pub fn refused(&self, link: &str) -> Vec<Refused> {
-        let reach = self.probe_link(link).and_then(|(target, entry)| {
-            let gateway = target.gateway.as_ref()?;
-            self.reach(gateway, &entry.gateway)
-        });
-        reach.map(|reach| reach.refused).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

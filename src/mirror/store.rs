@@ -3,6 +3,7 @@
 //! There are four objects for each mirrored Service, so an index does not repeat what its objects say.
 
 mod by_cluster;
+mod grouped;
 
 use std::{
     cmp::Ordering,
@@ -12,105 +13,9 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use self::by_cluster::{ANY, ByCluster};
-use super::{
-    claims::{Holder, labelled},
-    metadata::{Owner, is_managed, member_clusters, owner, preferred_clusters},
-};
-use crate::api::{
-    k8s::{EndpointSlice, Service},
-    labels as l,
-    metadata::Metadata,
-    preference::FailedOver,
-    routes::Route,
-    wire::Kept,
-};
-
-/// Objects that belong to another one of their namespace, by its name.
-pub trait Grouped: Kept {
-    /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
-    fn group(&self) -> Option<&str>;
-
-    /// Host names of its endpoints, each once.
-    fn hosts(&self) -> BTreeSet<&str> {
-        BTreeSet::new()
-    }
-
-    /// Target clusters that it stands for, each once, and an empty name if it may have been written for any.
-    fn clusters(&self) -> BTreeSet<&str>;
-
-    /// When it has to be looked at again, whatever happens until then.
-    fn due(&self) -> Option<Timestamp> {
-        None
-    }
-}
-
-impl Grouped for EndpointSlice {
-    fn group(&self) -> Option<&str> {
-        self.metadata.labels.get(l::SLICE_SERVICE)
-    }
-
-    fn hosts(&self) -> BTreeSet<&str> {
-        self.endpoints
-            .iter()
-            .filter_map(|endpoint| endpoint.hostname.as_deref())
-            .collect()
-    }
-
-    fn clusters(&self) -> BTreeSet<&str> {
-        let labels = &self.metadata.labels;
-        let ours = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
-        let ours = ours.iter().any(|label| labels.contains_key(label));
-        let cluster = labels.get(l::CLUSTER_NAME).or_else(|| ours.then_some(ANY));
-        cluster.into_iter().collect()
-    }
-}
-
-impl Grouped for Service {
-    fn group(&self) -> Option<&str> {
-        self.metadata.labels.get(l::HEADLESS_MIRROR)
-    }
-
-    fn clusters(&self) -> BTreeSet<&str> {
-        let mut clusters = BTreeSet::new();
-        match owner(&self.metadata) {
-            Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
-                clusters.insert(own);
-            }
-            Owner::Federated => {
-                clusters.extend(member_clusters(&self.metadata));
-                // One that takes no part now is not among its members, but may come back.
-                clusters.extend(preferred_clusters(&self.metadata));
-            }
-            Owner::Foreign => {}
-        }
-        // One whose labels somebody changed may have been written for any cluster.
-        if labelled(self) == Holder::Stray {
-            clusters.insert(ANY);
-        }
-        clusters
-    }
-
-    fn due(&self) -> Option<Timestamp> {
-        let failed_over = self.metadata.annotations.get(l::FAILED_OVER)?;
-        FailedOver::read(failed_over).next_return()
-    }
-}
-
-impl Grouped for Route {
-    /// The federated Service that it belongs to, of a route of ours.
-    fn group(&self) -> Option<&str> {
-        let ours = is_managed(&self.metadata);
-        let mut owners = self.metadata.owner_references.iter();
-        owners
-            .find(|owner| ours && *owner.kind == *"Service")
-            .map(|owner| &*owner.name)
-    }
-
-    fn clusters(&self) -> BTreeSet<&str> {
-        BTreeSet::new()
-    }
-}
+use self::by_cluster::{ByCluster, find};
+pub use self::grouped::Grouped;
+use crate::api::metadata::Metadata;
 
 /// Namespaced objects of one kind. Both what a watch reports and what our own writes answered go in.
 #[derive(Clone, Debug)]
@@ -214,11 +119,6 @@ fn due<T: Grouped>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
     let metadata = object.metadata();
     let at = object.due()?;
     Some((at, metadata.namespace().into(), metadata.name().into()))
-}
-
-/// Where an object of this name is among those that are sorted by name; or where it would be.
-fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
-    objects.binary_search_by(|object| object.metadata().name().cmp(name))
 }
 
 /// Whether an object is sorted before that of this group and name.

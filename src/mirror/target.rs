@@ -226,6 +226,13 @@ impl Target {
         self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
     }
 
+    /// Its gateway, and how that is probed, if it is. Then the Link has a probe Service.
+    pub(super) fn probed(&self) -> Option<(&Gateway, &Probe)> {
+        let gateway = self.gateway.as_ref()?;
+        let probe = gateway.probe.as_ref().ok()?.as_ref()?;
+        Some((gateway, probe))
+    }
+
     /// Order of age: the smaller one is the older Link. Linkerd's rule for federated Services; a tie in the
     /// second goes to the name.
     pub fn age(&self) -> (Option<Timestamp>, &str) {

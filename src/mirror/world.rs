@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -13,13 +12,9 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    claims::{Claim, Holder},
-    endpoints::is_ours,
     exclusions::Exclusions,
-    key::Names,
-    limit::LeftOut,
     links::{LinkEntry, Links},
-    metadata::{Belonging, installation, is_managed},
+    metadata::{Belonging, installation, is_managed, is_our_slice},
     names::{federated_name, member_name, probe_name},
     namespaces::{Namespace, NamespacePhase, Namespaces},
     networks::ClusterNetworks,
@@ -86,101 +81,6 @@ pub struct World {
     pub now: Timestamp,
 }
 
-/// What is known of a target cluster. Complete as of some moment: all of it was listed.
-#[derive(Clone, Debug, Default)]
-pub struct Remote {
-    /// Services, one store per watch: a Service that two selectors take is in two.
-    pub services: Vec<Objects<Service>>,
-    /// EndpointSlices of Services in gateway mode, one store per watch.
-    pub slices: Vec<Objects<EndpointSlice>>,
-    /// Services that are left out because of the limit, by watch: their absence says nothing.
-    pub left_out: Vec<LeftOut>,
-    /// Services some of whose slices are left out because of the limit, by watch of slices.
-    pub cut: Vec<LeftOut>,
-    /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
-    pub unlisted: Names,
-}
-
-/// What is known of a gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GatewayState {
-    /// Addresses, sorted, as they were resolved: [`World::reach`] says which are used. `None` while unresolved.
-    pub addresses: Option<Vec<IpAddr>>,
-    /// Whether it answers probes.
-    pub liveness: Liveness,
-}
-
-/// Whether a gateway answers probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Liveness {
-    /// Not probed yet, or not probed at all: readiness stays as it is, and new endpoints are ready.
-    #[default]
-    Unknown,
-    /// It answers.
-    Alive,
-    /// It does not.
-    Dead,
-}
-
-impl Remote {
-    /// The Service as last seen by any watch.
-    pub fn service(&self, namespace: &str, name: &str) -> Option<&Arc<Service>> {
-        self.services
-            .iter()
-            .filter_map(|store| store.get(namespace, name))
-            .max_by_key(|service| service.metadata.version())
-    }
-
-    /// All Services; one that two watches see may come twice.
-    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
-        self.services.iter().flat_map(Objects::iter)
-    }
-
-    /// Whether a Service that is not known may be there, and have been left out.
-    pub fn may_leave_out(&self, namespace: &str, name: &str) -> bool {
-        self.left_out.iter().any(|left| !left.is_complete()) || self.leaves_out(namespace, name)
-    }
-
-    /// Whether a Service that is not known is there, and was left out.
-    pub fn leaves_out(&self, namespace: &str, name: &str) -> bool {
-        is_named(&self.left_out, namespace, name)
-    }
-
-    /// Whether a Service may have slices that are not among those that are known. Then what is not there says nothing.
-    pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
-        let id = || (namespace.to_owned(), service.to_owned());
-        !self.unlisted.is_empty() && self.unlisted.contains(&id())
-            || self.cuts_slices_of(namespace, service)
-    }
-
-    /// Whether a Service may have slices that were left out.
-    pub fn cuts_slices_of(&self, namespace: &str, service: &str) -> bool {
-        self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
-    }
-
-    /// The slices of a Service; each once, though two watches see it.
-    pub fn slices_of<'a>(
-        &'a self,
-        namespace: &'a str,
-        service: &'a str,
-    ) -> impl Iterator<Item = &'a EndpointSlice> {
-        let stores = self.slices.iter().enumerate();
-        stores.flat_map(move |(index, store)| {
-            let seen = move |slice: &&Arc<EndpointSlice>| {
-                let mut earlier = self.slices[..index].iter();
-                earlier.any(|store| store.get(namespace, slice.metadata.name()).is_some())
-            };
-            let found = store.in_group(namespace, service).iter();
-            found.filter(move |slice| !seen(slice)).map(AsRef::as_ref)
-        })
-    }
-}
-
-fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
-    let id = || (namespace.to_owned(), name.to_owned());
-    left.iter().any(|left| !left.is_empty()) && left.iter().any(|left| left.names(&id()))
-}
-
 impl World {
     /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
     pub fn listed(
@@ -240,7 +140,7 @@ impl World {
             let is_federated = slice
                 .group()
                 .is_some_and(|name| member_name(name).is_some());
-            is_federated && is_ours(slice)
+            is_federated && is_our_slice(slice)
         })
     }
 
@@ -248,6 +148,23 @@ impl World {
     pub(super) fn may_keep(&self, cluster: &str) -> bool {
         let links = self.links.as_ref();
         links.is_some_and(|links| links.may_keep(cluster))
+    }
+
+    /// A local namespace; `None` if there is none.
+    pub(super) fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.as_ref()?.get(name)
+    }
+
+    /// Whether another namespace may be created for a target cluster, while so many are being created.
+    pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
+        let known = self.namespaces.as_ref();
+        let created = known.map_or(0, |known| known.created_for(cluster));
+        created + under_way < self.config.max_namespaces
+    }
+
+    /// Whether a target cluster is drained now.
+    pub(super) fn is_drained(&self, target: &Target) -> bool {
+        target.drained_until.is_some_and(|until| until > self.now)
     }
 
     /// Which installation an object that carries our labels belongs to.
@@ -311,14 +228,6 @@ impl World {
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
         (active.link == target.link).then_some((target, entry))
-    }
-
-    /// The ClusterIP of a Link's probe Service, once there is one that is ours.
-    pub fn probe_address(&self, link: &str) -> Option<IpAddr> {
-        let service = self.probe(link)?;
-        let ours = self.holder(service) == Holder::Claim(Claim::Probe(link));
-        let ip = service.spec.cluster_ip.as_deref().filter(|_| ours)?;
-        ip.parse().ok()
     }
 
     /// The probe Service of a Link, if there is one.

@@ -1,12 +1,14 @@
 //! Clusters that are drained: which federated Services they leave, and when they are back.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::*;
 use crate::{
     api::labels as l,
     mirror::{
-        Federation, InvalidLink, LinkEntry, Plan, RemoteRef, Target, World,
+        Federation, InvalidLink, Key, LinkEntry, Plan, RemoteRef, Target, World,
         fixtures::{Svc, as_told, at, body, entry, link, port, said, svc, world},
         plan,
     },

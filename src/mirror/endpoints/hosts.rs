@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    super::service::Desired, DesiredSlice, MAX_ENDPOINTS, SlicePort, dress, endpoint, families,
-    family, is_ours,
+    super::{metadata::is_our_slice, service::Desired},
+    slice::{DesiredSlice, MAX_ENDPOINTS, SlicePort, dress, endpoint, families, family},
 };
 use crate::api::k8s::EndpointSlice;
 
@@ -72,7 +72,7 @@ fn present<'a>(
     actual: &'a [Arc<EndpointSlice>],
 ) -> BTreeMap<&'a str, usize> {
     let mut present = BTreeMap::new();
-    for slice in actual.iter().filter(|slice| is_ours(slice)) {
+    for slice in actual.iter().filter(|slice| is_our_slice(slice)) {
         let name = slice.metadata.name();
         let Some(suffix) = name
             .strip_prefix(service)

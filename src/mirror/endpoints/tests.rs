@@ -1,8 +1,18 @@
 //! Slices: families, ports, identity, readiness; and which of those that stand are written.
 
-use super::*;
-use crate::api::k8s::ServicePort;
-use crate::mirror::fixtures::{endpoint as seen, ip, map, port, said, slice, target, world};
+use std::{borrow::Cow, net::IpAddr};
+
+use super::{slice::dress, *};
+use crate::{
+    api::{
+        k8s::{Endpoint, EndpointPort, ServicePort},
+        metadata::OwnerReference,
+    },
+    mirror::{
+        fixtures::{endpoint as seen, ip, map, port, said, slice, target, world},
+        service::Desired,
+    },
+};
 
 /// Addresses, ports, whether the gateway is ready, whether anything is behind it.
 fn made(
@@ -184,60 +194,6 @@ fn metadata_is_what_linkerd_reads() {
         dress.annotations.iter().next().is_none(),
         "W-61 no identity: no annotation"
     );
-}
-
-#[test]
-fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
-    let nowhere = Endpoint {
-        addresses: Box::default(),
-        ..seen("192.0.2.1", None, true)
-    };
-    let mut unsaid = seen("192.0.2.1", None, true);
-    unsaid.conditions.ready = None;
-    for (what, endpoints, expected) in [
-        ("none", vec![], false),
-        ("a ready one", vec![seen("192.0.2.1", None, true)], true),
-        ("one that says nothing counts as ready", vec![unsaid], true),
-        (
-            "one that is not ready",
-            vec![seen("192.0.2.1", None, false)],
-            false,
-        ),
-        ("one without an address", vec![nowhere], false),
-        (
-            "one of two",
-            vec![
-                seen("192.0.2.1", None, false),
-                seen("192.0.2.2", None, true),
-            ],
-            true,
-        ),
-    ] {
-        let mut made = slice("web", "x");
-        made.endpoints = endpoints.into();
-        assert_eq!(any_ready([&slice("web", "y"), &made]), expected, "{what}");
-    }
-}
-
-#[test]
-fn a_slice_is_ours_by_its_label_or_by_its_annotation() {
-    for (label, annotation, expected) in [
-        (Some(l::MANAGER), Some(l::MANAGER), true),
-        (Some(l::MANAGER), None, true),
-        (None, Some(l::MANAGER), true),
-        (Some("somebody-else"), None, false),
-        (None, Some("somebody-else"), false),
-        (None, None, false),
-    ] {
-        let mut made = slice("web-east", "x");
-        if let Some(label) = label {
-            made.metadata.labels.insert(l::SLICE_MANAGED_BY, label);
-        }
-        if let Some(annotation) = annotation {
-            made.metadata.annotations.insert(l::MANAGED_BY, annotation);
-        }
-        assert_eq!(is_ours(&made), expected, "{label:?}, {annotation:?}");
-    }
 }
 
 #[test]

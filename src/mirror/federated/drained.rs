@@ -5,16 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Part, Parts, is_ours, local_member, parts, tokens};
-use crate::{
-    api::k8s::Service,
-    mirror::{
-        drain,
-        names::member_name,
-        outcome::{Problem, Reason, Report},
-        target::Target,
-        world::World,
-    },
+use super::super::{
+    drain,
+    membership::{Part, Parts},
+    outcome::{Problem, Reason, Report},
+    target::Target,
+    world::World,
 };
 
 /// Takes those out that are drained and are not needed. They leave at once: that they are drained is no old news, and a
@@ -57,21 +53,6 @@ pub(super) fn take_out(
             _ => {}
         }
     }
-}
-
-/// Whether a drained cluster stays in a federated Service; `None` if that does not name it.
-pub(in crate::mirror) fn stays(world: &World, actual: &Service, cluster: &str) -> Option<bool> {
-    let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
-    let service = member_name(name)?;
-    let tokens = tokens(Some(actual), service);
-    if !tokens.contains(cluster) || !is_ours(world, namespace, service, actual) {
-        return None;
-    }
-    let local = local_member(world, namespace, service);
-    let of = (namespace, service);
-    let (_, parts) = parts(world, of, Some(actual), &tokens, local.is_some());
-    let linked = parts.get(cluster)?;
-    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
 }
 
 /// What is said of a member whose cluster is drained.

@@ -8,15 +8,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{
-    super::{
-        endpoints,
-        outcome::{Problem, Reason},
-        world::{Liveness, World},
-    },
-    Linked, Part, Parts,
-    form::Form,
-    slices::is_backed,
+use super::super::{
+    membership::{Form, Linked, Part, Parts},
+    outcome::{Problem, Reason},
+    remote::{Liveness, any_ready},
+    world::World,
 };
 use crate::api::{
     k8s::Service,
@@ -135,7 +131,7 @@ impl Known<'_, '_> {
                 let slices = self.world.member_slices.as_ref();
                 let any_ready = slices.map(|slices| {
                     let own = slices.in_group(self.namespace, self.service);
-                    endpoints::any_ready(own.iter().map(AsRef::as_ref))
+                    any_ready(own.iter().map(AsRef::as_ref))
                 });
                 Some(any_ready.into())
             }
@@ -148,7 +144,7 @@ impl Known<'_, '_> {
 
     fn is_linked_able(&self, linked: &Linked<'_>) -> Option<Able> {
         let backed = match linked.part {
-            Part::Member(seen) => is_backed(linked.entry, seen),
+            Part::Member(seen) => linked.is_backed(seen),
             Part::Unseen => None,
             Part::Drained(_) | Part::Refused(_) | Part::None => return None,
         };

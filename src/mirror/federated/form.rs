@@ -1,42 +1,13 @@
-//! The two forms of a federated Service, and which of them it has.
+//! The form that a federated Service should have.
 
 use std::collections::BTreeSet;
 
-use super::{
-    super::{policy::FederatedThrough, world::World},
-    Linked, Part, Parts, slices,
+use super::super::{
+    membership::{Form, Linked, Part, Parts},
+    policy::FederatedThrough,
+    world::World,
 };
-use crate::api::{k8s::Service, members::MEMBERS};
-
-/// How the members of a federated Service are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Linkerd reads the annotations that name them.
-    Discovery,
-    /// By its `EndpointSlices`.
-    Slices,
-}
-
-impl Form {
-    /// The annotations that name the members: of other clusters, and of the local one.
-    pub(super) fn keys(self) -> [&'static str; 2] {
-        match self {
-            Self::Discovery => MEMBERS[0],
-            Self::Slices => MEMBERS[1],
-        }
-    }
-
-    /// The form of a Service that stands.
-    pub(super) fn of(actual: &Service) -> Self {
-        let annotations = &actual.metadata.annotations;
-        let is_flat = MEMBERS[0].iter().any(|key| annotations.contains_key(key));
-        if is_flat {
-            Self::Discovery
-        } else {
-            Self::Slices
-        }
-    }
-}
+use crate::api::k8s::Service;
 
 /// The form that a federated Service should have. From discovery it turns to slices when it is known which of its members
 /// have endpoints: until then it would lack those of them that have.
@@ -68,9 +39,7 @@ pub(super) fn form(
         return Form::Discovery;
     }
     let is_known = |linked: &Linked<'_>| match linked.part {
-        Part::Member(seen) => {
-            linked.target.gateway.is_none() || slices::is_backed(linked.entry, seen).is_some()
-        }
+        Part::Member(seen) => linked.target.gateway.is_none() || linked.is_backed(seen).is_some(),
         _ => true,
     };
     let pods_are_known = !has_local_member || world.member_slices.is_some();

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{
     super::{
         exclusions::Exclusions,
+        membership::{Form, Part, Parts},
         metadata::Dress,
         outcome::Problem,
         service,
@@ -14,9 +15,8 @@ use super::{
         world::World,
         write::{Kind, Object, Write, forced_metadata, guarded},
     },
-    Part, Parts, delete_with_slices,
     failover::{Known, Preferred},
-    form::Form,
+    removal::delete_with_slices,
     routes, slices,
 };
 use crate::api::{

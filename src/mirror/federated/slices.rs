@@ -15,8 +15,8 @@ use siphasher::sip::SipHasher13;
 use super::{
     super::{
         endpoints::{self, DesiredSlice, SlicePort, Through},
-        links::LinkEntry,
-        metadata::{Dress, fq_name},
+        membership::{Linked, Part},
+        metadata::{Dress, fq_name, is_our_slice},
         outcome::Problem,
         service::Desired,
         target::Target,
@@ -24,11 +24,10 @@ use super::{
         world::World,
         write::Write,
     },
-    Linked, Part,
     failover::Preferred,
 };
 use crate::api::{
-    k8s::{EndpointSlice, Service, ServicePort},
+    k8s::{EndpointSlice, ServicePort},
     labels as l,
     preference::Place,
 };
@@ -143,28 +142,13 @@ fn of_cluster<'a>(
     slices
         .iter()
         .map(AsRef::as_ref)
-        .filter(move |slice| endpoints::is_ours(slice) && cluster_of(slice) == Some(cluster))
+        .filter(move |slice| is_our_slice(slice) && cluster_of(slice) == Some(cluster))
 }
 
 /// Whether any slice of ours stands for a federated Service.
 pub(super) fn stand(world: &World, namespace: &str, name: &str) -> bool {
     let mut slices = world.local_slices(namespace, name).iter();
-    slices.any(|slice| endpoints::is_ours(slice) && !world.is_theirs(&slice.metadata))
-}
-
-/// Whether it is known if a member has endpoints that take traffic, and if so, whether it has. Kubernetes keeps at least
-/// one slice for each Service with a selector: until one is seen, nothing is known.
-pub(super) fn is_backed(entry: &LinkEntry, service: &Service) -> Option<bool> {
-    let remote = entry.remote.as_ref()?;
-    let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-    let mut slices = remote.slices_of(namespace, name).peekable();
-    let none = slices.peek().is_none();
-    if endpoints::any_ready(slices) {
-        return Some(true);
-    }
-    let unknown =
-        none && !service.spec.selector.is_empty() || remote.lacks_slices_of(namespace, name);
-    (!unknown).then_some(false)
+    slices.any(|slice| is_our_slice(slice) && !world.is_theirs(&slice.metadata))
 }
 
 /// What stands behind a member. `None`: its slices, or their absence, stay as they are. `own` are its slices.
@@ -174,7 +158,7 @@ fn through<'a>(
     own: &[&EndpointSlice],
 ) -> Result<Option<Through<'a>>, Problem> {
     let known = match linked.part {
-        Part::Member(service) => is_backed(linked.entry, service),
+        Part::Member(service) => linked.is_backed(service),
         _ => None,
     };
     let present = own.iter().flat_map(|slice| &slice.endpoints);

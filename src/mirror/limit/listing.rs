@@ -2,7 +2,11 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{LeftOut, Limit, Weight, room::Lack};
+use super::{
+    intake::Limit,
+    left_out::LeftOut,
+    room::{Lack, Lacks, Weight},
+};
 
 /// A list that is being taken in. What is held of it is at most twice the limit.
 #[derive(Debug)]
@@ -24,9 +28,16 @@ struct Taken<T> {
     object: Arc<T>,
 }
 
+impl Limit {
+    /// Begins to take in a list of all there is. Nothing of it counts before its end.
+    pub fn list<T>(&mut self) -> Listing<'_, T> {
+        Listing::new(self)
+    }
+}
+
 impl<'a, T> Listing<'a, T> {
-    pub(super) fn new(limit: &'a mut Limit) -> Self {
-        limit.lightest = super::Lacks::default();
+    fn new(limit: &'a mut Limit) -> Self {
+        limit.lightest = Lacks::default();
         Self {
             limit,
             kept: Vec::new(),

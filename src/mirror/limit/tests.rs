@@ -7,12 +7,13 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{intake::HEAVIEST, left_out::NAMED, *};
 use crate::{
     api::labels as l,
     mirror::{
         budget::Budget,
         fixtures::{svc, target, world},
+        key::Names,
     },
 };
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        endpoints::{self, Through},
+        endpoints::Through,
         export::Mode,
         metadata::{Owner, is_managed, owner},
         outcome::{Problem, Reason},
+        remote::{GatewayState, Remote, any_ready},
         service::{self, Desired},
         target::Target,
-        world::{GatewayState, Remote, World},
+        world::World,
         write::Write,
     },
     removal::delete_with_slices,
@@ -21,22 +22,22 @@ use crate::api::{
 };
 
 /// One remote Service that should be mirrored, and all that is known around it.
-pub(in crate::mirror) struct Context<'a> {
-    pub(in crate::mirror) world: &'a World,
-    pub(in crate::mirror) target: &'a Target,
-    pub(in crate::mirror) gateway: &'a GatewayState,
-    pub(in crate::mirror) remote: &'a Remote,
-    pub(in crate::mirror) service: &'a Service,
-    pub(in crate::mirror) namespace: &'a str,
+pub(super) struct Context<'a> {
+    pub(super) world: &'a World,
+    pub(super) target: &'a Target,
+    pub(super) gateway: &'a GatewayState,
+    pub(super) remote: &'a Remote,
+    pub(super) service: &'a Service,
+    pub(super) namespace: &'a str,
     /// Name of the mirror.
-    pub(in crate::mirror) name: String,
+    pub(super) name: String,
     /// The mirror as it stands.
-    pub(in crate::mirror) local: Option<&'a Service>,
+    pub(super) local: Option<&'a Service>,
 }
 
 impl<'a> Context<'a> {
     /// The mirror that should stand. `headless`: without a ClusterIP of its own.
-    pub(in crate::mirror) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
+    pub(super) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
         let installation = &self.world.config.namespace;
         service::mirror(
             installation,
@@ -49,23 +50,20 @@ impl<'a> Context<'a> {
     }
 
     /// Name of the remote Service.
-    pub(in crate::mirror) fn remote_name(&self) -> &'a str {
+    pub(super) fn remote_name(&self) -> &'a str {
         self.service.metadata.name()
     }
 
     /// How the gateway is reached, and whether there is anything behind it.
-    pub(in crate::mirror) fn through(
-        &self,
-        actual: &[Arc<EndpointSlice>],
-    ) -> Result<Through<'a>, Problem> {
+    pub(super) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
         let slices = self.remote.slices_of(self.namespace, self.remote_name());
-        let backed = endpoints::any_ready(slices);
+        let backed = any_ready(slices);
         let present = actual.iter().flat_map(|slice| &slice.endpoints);
         Through::of(self.world, self.target, self.gateway, present, backed)
     }
 
     /// Whether the remote Service may have slices that are not known.
-    pub(in crate::mirror) fn lacks_slices(&self) -> bool {
+    pub(super) fn lacks_slices(&self) -> bool {
         self.remote
             .lacks_slices_of(self.namespace, self.remote_name())
     }
@@ -85,7 +83,7 @@ impl<'a> Context<'a> {
     }
 
     /// What is said of a remote Service whose slices are not all looked at.
-    pub(in crate::mirror) fn cut(&self) -> Option<Problem> {
+    pub(super) fn cut(&self) -> Option<Problem> {
         let cut = self
             .remote
             .cuts_slices_of(self.namespace, self.remote_name());
@@ -103,11 +101,7 @@ impl<'a> Context<'a> {
     }
 
     /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
-    pub(in crate::mirror) fn replace(
-        &self,
-        desired: &Desired<'_>,
-        writes: &mut Vec<Write>,
-    ) -> bool {
+    pub(super) fn replace(&self, desired: &Desired<'_>, writes: &mut Vec<Write>) -> bool {
         let Some(local) = self
             .local
             .filter(|local| service::must_be_replaced(desired, local))
@@ -120,7 +114,7 @@ impl<'a> Context<'a> {
     }
 
     /// Removes the endpoint mirrors of this mirror that are not to be kept.
-    pub(in crate::mirror) fn drop_endpoint_mirrors(
+    pub(super) fn drop_endpoint_mirrors(
         &self,
         keep: impl Fn(&str) -> bool,
         writes: &mut Vec<Write>,

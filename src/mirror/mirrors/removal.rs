@@ -1,16 +1,13 @@
 //! What is removed with a mirror, and in which order.
 
-use super::{
-    super::{
-        claims::{Claim, Holder},
-        endpoints,
-        metadata::{Belonging, Owner, fq_name, is_managed, owner},
-        names::mirror_name,
-        outcome::RemoteRef,
-        world::World,
-        write::Write,
-    },
-    retire,
+use super::super::{
+    holder::{Claim, Holder},
+    metadata::{Belonging, Owner, fq_name, is_managed, is_our_slice, owner},
+    names::mirror_name,
+    outcome::RemoteRef,
+    stand::retire,
+    world::World,
+    write::Write,
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
@@ -115,7 +112,7 @@ fn our_slices<'a>(
 ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
     let slices = world.local_slices(namespace, name).iter();
     slices.map(AsRef::as_ref).filter(move |slice| {
-        endpoints::is_ours(slice)
+        is_our_slice(slice)
             && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
             && !world.is_theirs(&slice.metadata)
     })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mirror::{
-    Key, Target,
+    Key, Target, World,
     fixtures::{GATEWAY, LINKS, as_told, at, backing, ip, link, said, svc, world},
     plan,
 };

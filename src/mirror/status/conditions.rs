@@ -5,7 +5,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED};
+use super::facts::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED};
 use crate::{
     api::link::CLUSTER_IPS_EXHAUSTED,
     hint::in_brief,

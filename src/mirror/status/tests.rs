@@ -2,7 +2,9 @@
 
 use super::conditions::ready;
 use super::*;
-use crate::mirror::{Problem, Refusal, RemoteRef};
+use crate::mirror::{
+    GatewayState, LeftOut, Limits, Problem, Refusal, Refused, Remote, RemoteRef, tls::InsecureTls,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 fn said(name: &str, federated: bool, report: Report) -> Reported {

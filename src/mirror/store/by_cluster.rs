@@ -3,10 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Grouped, find};
-
-/// In place of the name of a cluster: for objects that lost the label that says which.
-pub(super) const ANY: &str = "";
+use super::grouped::{ANY, Grouped};
+use crate::api::wire::Kept;
 
 /// Objects of one cluster, by namespace and sorted by name.
 type Filed<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
@@ -69,6 +67,11 @@ impl<T: Grouped> ByCluster<T> {
             }
         }
     }
+}
+
+/// Where an object of this name is among those that are sorted by name; or where it would be.
+pub(super) fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
+    objects.binary_search_by(|object| object.metadata().name().cmp(name))
 }
 
 #[cfg(test)]

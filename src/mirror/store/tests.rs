@@ -1,6 +1,7 @@
 //! Which states of an object are taken in, and which are old news.
 
 use super::*;
+use crate::api::k8s::{EndpointSlice, Service};
 
 fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
     Arc::new(Service {

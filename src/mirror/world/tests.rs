@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::labels as l,
-    mirror::fixtures::{left_out, svc, world},
+    mirror::fixtures::{svc, world},
 };
 
 #[test]
@@ -22,66 +22,6 @@ fn a_world_is_complete_once_every_kind_has_been_listed() {
         let mut world = world();
         miss(&mut world);
         assert!(!world.is_complete(), "{index}");
-    }
-}
-
-#[test]
-fn what_is_left_out_by_name_concerns_no_other_service() {
-    let unlisted = |service: &str| Remote {
-        unlisted: [("ns".to_owned(), service.to_owned())].into(),
-        ..Remote::default()
-    };
-    let cut = |left: LeftOut| Remote {
-        cut: vec![LeftOut::default(), left],
-        ..Remote::default()
-    };
-    let services = |left: LeftOut| Remote {
-        left_out: vec![LeftOut::default(), left],
-        ..Remote::default()
-    };
-    for (what, remote, [lacks, cuts, may_leave_out, leaves_out]) in [
-        ("nothing is", Remote::default(), [false; 4]),
-        (
-            "its slices are not listed",
-            unlisted("web"),
-            [true, false, false, false],
-        ),
-        ("another one's are not", unlisted("api"), [false; 4]),
-        (
-            "some of its slices are",
-            cut(left_out("web", true)),
-            [true, true, false, false],
-        ),
-        (
-            "some of another one's are",
-            cut(left_out("api", true)),
-            [false; 4],
-        ),
-        (
-            "some slices are, nobody knows whose",
-            cut(left_out("api", false)),
-            [true, true, false, false],
-        ),
-        (
-            "the Service is",
-            services(left_out("web", true)),
-            [false, false, true, true],
-        ),
-        (
-            "another Service is",
-            services(left_out("api", true)),
-            [false; 4],
-        ),
-        (
-            "some Service is, nobody knows which",
-            services(left_out("api", false)),
-            [false, false, true, false],
-        ),
-    ] {
-        assert_eq!(remote.lacks_slices_of("ns", "web"), lacks, "{what}");
-        assert_eq!(remote.cuts_slices_of("ns", "web"), cuts, "{what}");
-        assert_eq!(remote.may_leave_out("ns", "web"), may_leave_out, "{what}");
-        assert_eq!(remote.leaves_out("ns", "web"), leaves_out, "{what}");
     }
 }
 

@@ -11,9 +11,9 @@ use super::{
 use crate::{
     api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
     mirror::{
-        FederatedThrough, Grouped as _, Key, Owner, Report, Reported, Write,
-        claims::Holder,
-        federated_name, member,
+        FederatedThrough, Grouped as _, Key, Owner, Report, Reported, Write, federated_name,
+        holder::Holder,
+        member,
         metadata::{installation, is_managed, remote_members},
         names::without_suffix,
         owner, plan,

@@ -12,7 +12,7 @@ use crate::{
     api::{k8s::Service, labels as l, map::Map},
     mirror::{
         FederatedThrough, Federation, Owner,
-        claims::{Claim, Holder},
+        holder::{Claim, Holder},
         member,
         metadata::remote_members,
         owner,

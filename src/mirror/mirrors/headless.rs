@@ -9,16 +9,21 @@ use std::{
 };
 
 use super::{
-    claims::Claim,
-    endpoints::{self, Host, SlicePort, Through},
-    export::Mode,
-    metadata::{Dress, fq_name},
-    mirrors::{Context, name_conflict, plain, stand},
-    names::{endpoint_mirror_name, fits},
-    outcome::{Problem, Report},
-    service,
-    wanted::Wanted,
-    write::Write,
+    super::{
+        claims::name_conflict,
+        endpoints::{self, Host, SlicePort, Through},
+        export::Mode,
+        holder::Claim,
+        metadata::{Dress, fq_name},
+        names::{endpoint_mirror_name, fits},
+        outcome::{Problem, Report},
+        service,
+        stand::stand,
+        wanted::Wanted,
+        write::Write,
+    },
+    context::Context,
+    plain::plain,
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},

@@ -1,16 +1,14 @@
 //! Clusters that a federated Service prefers: their members have mirrors of their own, for routes to name as backends.
 
-use super::{form::Form, joinable};
-use crate::{
-    api::k8s::Service,
-    mirror::{
-        export::{self, Mode, member},
-        metadata::{Owner, owner, preferred_clusters},
-        policy::FederatedThrough,
-        target::Target,
-        world::World,
-    },
+use super::{
+    export::{self, Mode, member},
+    membership::{Form, joinable},
+    metadata::{Owner, owner, preferred_clusters},
+    policy::FederatedThrough,
+    target::Target,
+    world::World,
 };
+use crate::api::k8s::Service;
 
 /// How the member of a preferred cluster is mirrored where its labels do not ask for it; `None` if nobody prefers it.
 fn preferred_mode(world: &World, target: &Target, service: &Service) -> Option<Mode> {
@@ -45,7 +43,7 @@ impl World {
 
     /// How a Service of a target cluster is mirrored, if at all: as its labels ask, or because a federated Service prefers
     /// the cluster.
-    pub(in crate::mirror) fn mode(&self, target: &Target, service: &Service) -> Option<Mode> {
+    pub(super) fn mode(&self, target: &Target, service: &Service) -> Option<Mode> {
         export::mode(target, service).or_else(|| preferred_mode(self, target, service))
     }
 }
