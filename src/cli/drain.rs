@@ -48,7 +48,7 @@ Examples:
   # Print the equivalent kubectl command
   linkerd-mc --context west drain --cluster-name east --dry-run
 
-Exit codes: 0 it has left all federated Services; 1 it stays in some, or an error occurred.";
+Exit codes: 0 it left all federated Services; 1 it is still in some, or failed.";
 
 const UNDRAIN_EXAMPLES: &str = "\
 Examples:

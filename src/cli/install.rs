@@ -232,7 +232,7 @@ mod tests {
     fn flags_and_values_have_the_same_defaults() {
         let cli = Cli::try_parse_from(["linkerd-mc", "install"]).unwrap();
         let crate::cli::Command::Install(args) = &cli.command else {
-            panic!("install is no install");
+            panic!("not the install command");
         };
         assert_eq!(values(&cli.global, args, None), Values::default());
     }

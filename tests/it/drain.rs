@@ -189,7 +189,7 @@ async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
     members_are(west, ns, "web-federated", all, None).await;
 
     let refused = run(west.kubeconfig(), &["drain", "--cluster-name=nowhere"]).failure();
-    assert!(refused.contains("is to \"nowhere\""), "{refused}");
+    assert!(refused.contains("no Link to \"nowhere\""), "{refused}");
     assert!(refused.contains("linked clusters: "), "{refused}");
     for link in ["end-east", "end-north"] {
         in_step(west, link, &[]).await;

@@ -84,7 +84,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
         (
             l::ALLOWED_NAMESPACES,
             "team in blue",
-            "needs a list of values",
+            "requires a list of values",
         ),
         (l::ALLOWED_NAMESPACES, "", "it is empty"),
         (
@@ -94,7 +94,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
         ),
     ] {
         annotate(west, "chosen", json!({ key: value })).await;
-        let said = format!("the annotation {key} is invalid: ");
+        let said = format!("invalid annotation {key}: ");
         let invalid = ("False", "InvalidLink");
         let condition = condition_says(west, "chosen", "Ready", invalid, &said).await;
         assert!(condition.message.contains(why), "{}", condition.message);

@@ -22,7 +22,7 @@ Examples:
   # Rotate all credentials that are older than 30 days, such as in a CronJob
   linkerd-mc rotate --all --to west --older-than 30d -o json
 
-Exit codes: 0 done, or nothing to do; 1 a link failed, and its old token still works.";
+Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
 
 /// Replace the credentials of links without interrupting traffic, and revoke the old ones
 ///

@@ -222,7 +222,7 @@ mod tests {
     fn values_are_checked_by_kind() {
         let check = |path: &str, value: Value| match find(path) {
             Found::Key(key) => key.kind.check(&value),
-            _ => Err(format!("{path} is no key")),
+            _ => Err(format!("unknown key {path}")),
         };
         for (path, good, bad) in [
             ("gateway.enabled", json!(false), json!("false")),

@@ -90,10 +90,10 @@ impl UserValues {
             self.origins.push((to, format!("{origin}, as {from}")));
         }
         self.check(&Path::default(), &self.tree)?;
-        let mut merged = serde_json::to_value(base).context("values have no JSON form")?;
+        let mut merged = serde_json::to_value(base).context("failed to serialize the values")?;
         overlay(&mut merged, self.tree);
         let mut values =
-            serde_json::to_value(Values::default()).context("values have no JSON form")?;
+            serde_json::to_value(Values::default()).context("failed to serialize the values")?;
         overlay_known(&mut values, merged);
         let values = serde_json::from_value(values).context("failed to combine the values")?;
         Ok((values, warnings))

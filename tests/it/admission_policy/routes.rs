@@ -7,8 +7,8 @@ use super::writes::{FINALIZERS, THEIRS, Try, change, create, delete, labels, sig
 use crate::support::installation::NAMESPACE;
 
 const FEDERATED: &str = "the controller may only write routes of federated Services";
-const PLAIN: &str = "the controller writes only routes to Services of their namespace, for all requests, and changes no \
-                     request";
+const PLAIN: &str = "the controller may only write routes to Services of the same namespace that match all requests and \
+                     do not modify them";
 const UNMANAGED: &str = "the controller may only change and delete routes that it manages";
 const PROTECTED: &str = "the controller may not write routes in protected namespaces";
 

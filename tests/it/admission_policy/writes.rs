@@ -177,11 +177,12 @@ pub(super) fn furniture() -> Vec<(&'static str, Value)> {
     all
 }
 
-const BY_LABEL: &str = "the controller writes only mirrors, federated Services and probe Services";
+const BY_LABEL: &str =
+    "the controller may only write mirrors, federated Services and probe Services";
 const NO_MIRROR: &str = "the controller may only change and delete Services that are mirrors";
 const NO_CLUSTER_IP: &str = "the controller may only create Services of type ClusterIP";
 const ADDED: &str =
-    "the controller sets no selectors, external names or external addresses of Services";
+    "the controller may not set selectors, external names, external addresses or load balancer";
 pub(super) const FINALIZERS: &str = "the controller may not set finalizers";
 const UNMANAGED: &str = "the controller may only write EndpointSlices that it manages";
 const WAS_UNMANAGED: &str =
@@ -189,10 +190,10 @@ const WAS_UNMANAGED: &str =
 const MOVED: &str = "the controller may not move an EndpointSlice to another Service";
 const UNOWNED: &str = "the controller may only write EndpointSlices that their Service owns";
 pub(super) const THEIRS: &str = "the object belongs to another installation";
-const PROTECTED: &str = "the controller writes nothing in protected namespaces";
+const PROTECTED: &str = "the controller may not write in protected namespaces";
 const ENDPOINTS: &str =
     "the controller may not write Endpoints, and may only delete those of mirrors";
-pub(super) const NAMESPACES: &str = "the controller creates namespaces that mirrors need";
+pub(super) const NAMESPACES: &str = "the controller may only create namespaces for mirrors";
 const LEASES: &str = "the controller may only create the Lease of its leader election";
 /// By the policy of owners.
 pub(super) const OF_NO_MIRROR: &str =
