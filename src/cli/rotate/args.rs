@@ -24,7 +24,7 @@ Examples:
 
 Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
 
-/// Replace the credentials of links without interrupting traffic, and revoke the old ones
+/// Replace the credentials of links without interrupting traffic
 ///
 /// For each link, the command creates a token Secret in the target cluster. It writes the token into the controller's
 /// Secret, and waits until the Link's status shows that it is in use. Then it writes the token into Linkerd's Secret,
