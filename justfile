@@ -28,6 +28,10 @@ soak minutes="10":
 hostile minutes="5":
     LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --test it hostile_target:: -- --ignored --nocapture
 
+# Draw docs/modules.md: the modules of src and which uses which
+modules:
+    LINKERD_MC_DRAW=1 cargo test --test layering drawing
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }

@@ -3,7 +3,7 @@
 //! ```text
 //!  remote watches (per Link) ─▶ stores ─┐
 //!  local watches (shared)    ─▶ stores ─┤
-//!  gateway probe, DNS        ───────────┼─▶ dirty keys ─▶ queue ─▶ observe ─▶ mirror::plan ─▶ apply ─▶ local API server
+//!  gateway probe, DNS        ───────────┼─▶ keys ───▶ queue    ─▶ observe ─▶ mirror::plan ─▶ apply ─▶ local API server
 //!  Links, credential Secrets ───────────┘                   ▲                  (pure)          │ └──▶ Link.status
 //!                                                           └───── retry with backoff ◀─ error ┘
 //! ```

@@ -7,6 +7,8 @@
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
+#[path = "layering/drawing.rs"]
+mod drawing;
 #[path = "layering/graph.rs"]
 mod graph;
 #[path = "layering/rules.rs"]
@@ -51,6 +53,16 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 /// Files that are over the limit and wait to be split. A file that is not over it may not be listed.
 const TOO_LONG: [&str; 0] = [];
 
+/// What stands above the drawing.
+const DRAWING: &str = "\
+# Modules
+
+Each box is a module of [src](../src/lib.rs) with its lines of code, tests included. An arrow leads from a module to one that it
+uses. Arrows that a longer path already implies are left out. [tests/layering.rs](../tests/layering.rs) fails if the arrows form a
+circle or this page is outdated; `just modules` draws it again.
+
+";
+
 /// A file, and whether only tests have it in their build.
 struct File {
     path: PathBuf,
@@ -77,23 +89,39 @@ fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
 
 #[test]
 fn no_files_use_each_other_in_a_circle() {
-    let sources = reachable()
-        .into_iter()
-        .filter(|file| !file.test)
-        .filter_map(|file| {
-            let inside = file.path.strip_prefix("src").ok()?.with_extension("");
-            let names = inside
-                .iter()
-                .map(|name| name.to_string_lossy().into_owned());
-            let module = names.filter(|name| !["lib", "mod"].contains(&name.as_str()));
-            Some((module.collect(), source(&file.path)))
-        });
-    let circles = Graph::new(sources.collect()).circles();
+    let circles = library().circles();
     let told: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
     assert!(
         told.is_empty(),
         "these files use each other:\n{}",
         told.join("\n")
+    );
+}
+
+/// `docs/modules.md` shows the modules as they are. `just modules` draws them again.
+#[test]
+fn drawing_of_the_modules_is_current() {
+    let boxes = drawing::boxes(&library());
+    let circles = graph::circles_of(&boxes);
+    assert!(
+        circles.is_empty(),
+        "these modules use each other: {circles:?}"
+    );
+    let reduced = drawing::reduced(&boxes);
+    let text = format!("{DRAWING}{}", drawing::mermaid(&reduced, lines_of));
+    let file = root().join("docs/modules.md");
+    if std::env::var_os("LINKERD_MC_DRAW").is_some() {
+        fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    }
+    let arrows = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.contains("-->"));
+        lines.map(str::to_owned).collect()
+    };
+    let drawn = read(Path::new("docs/modules.md"));
+    assert_eq!(
+        arrows(&drawn),
+        arrows(&text),
+        "docs/modules.md is outdated: run `just modules`"
     );
 }
 
@@ -123,6 +151,30 @@ fn no_file_is_too_long_and_each_says_what_it_is() {
             "{name} does not begin with what it is, after `//! `"
         );
     }
+}
+
+/// The library's files, by the module that each is.
+fn library() -> Graph {
+    let sources = reachable()
+        .into_iter()
+        .filter(|file| !file.test)
+        .filter_map(|file| {
+            let inside = file.path.strip_prefix("src").ok()?.with_extension("");
+            let names = inside
+                .iter()
+                .map(|name| name.to_string_lossy().into_owned());
+            let module = names.filter(|name| !["lib", "mod"].contains(&name.as_str()));
+            Some((module.collect(), source(&file.path)))
+        });
+    Graph::new(sources.collect())
+}
+
+/// Lines of the files of a module, tests included.
+fn lines_of(module: &str) -> usize {
+    let own = Path::new("src").join(module);
+    let files = all().into_iter();
+    let files = files.filter(|path| path.with_extension("").starts_with(&own));
+    files.map(|path| read(&path).lines().count()).sum()
 }
 
 /// All sources of the workspace, relative to its root.

@@ -70,12 +70,12 @@ impl std::fmt::Display for Outcome {
 
 /// Changes whose effect is awaited, by a text that the effect has, and the latencies of those that arrived.
 #[derive(Clone, Debug, Default)]
-struct Ledger {
+struct Outcomes {
     waiting: Arc<Mutex<HashMap<String, Instant>>>,
     latencies: Arc<Mutex<Vec<Duration>>>,
 }
 
-impl Ledger {
+impl Outcomes {
     fn expect(&self, effect: String) {
         self.waiting.lock().unwrap().insert(effect, Instant::now());
     }
@@ -98,8 +98,8 @@ pub async fn churn(
     subjects: &[Subject],
     time: Duration,
 ) -> Outcome {
-    let ledger = Ledger::default();
-    let watches = watch(local, &ledger);
+    let outcomes = Outcomes::default();
+    let watches = watch(local, &outcomes);
     tokio::time::sleep(Duration::from_secs(2)).await; // both watches are past their lists
     let total = usize::try_from(time.as_secs() * RATE).unwrap();
     let mut tick = tokio::time::interval(Duration::from_millis(1000 / RATE));
@@ -109,7 +109,7 @@ pub async fn churn(
         let subject = subjects[change * 7 % subjects.len()].clone();
         writes.push(tokio::spawn(write(
             remote.clone(),
-            ledger.clone(),
+            outcomes.clone(),
             subject,
             change,
         )));
@@ -118,23 +118,23 @@ pub async fn churn(
         write.await.unwrap();
     }
     let ended = Instant::now();
-    while ledger.unseen() > 0 && ended.elapsed() < Duration::from_secs(10) {
+    while outcomes.unseen() > 0 && ended.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for watch in watches {
         watch.abort();
     }
-    let mut latencies = std::mem::take(&mut *ledger.latencies.lock().unwrap());
+    let mut latencies = std::mem::take(&mut *outcomes.latencies.lock().unwrap());
     latencies.sort();
     Outcome {
         latencies,
-        unseen: ledger.unseen(),
+        unseen: outcomes.unseen(),
     }
 }
 
-fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
+fn watch(local: &Client, outcomes: &Outcomes) -> [tokio::task::JoinHandle<()>; 2] {
     let selector = "mirror.linkerd.io/mirrored-service=true";
-    let (of_services, of_slices) = (ledger.clone(), ledger.clone());
+    let (of_services, of_slices) = (outcomes.clone(), outcomes.clone());
     let services: Api<Wire<Service>> = Api::all(local.clone());
     let slices: Api<Wire<EndpointSlice>> = Api::all(local.clone());
     let config = || watcher::Config::default().labels(selector);
@@ -172,7 +172,7 @@ fn watch(local: &Client, ledger: &Ledger) -> [tokio::task::JoinHandle<()>; 2] {
     ]
 }
 
-async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) {
+async fn write(remote: Client, outcomes: Outcomes, subject: Subject, change: usize) {
     let Subject {
         namespace,
         name,
@@ -184,13 +184,13 @@ async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) 
     match change % 3 {
         0 => {
             let value = format!("r{change}");
-            ledger.expect(format!("{mirror}={value}"));
+            outcomes.expect(format!("{mirror}={value}"));
             let patch = Patch::Merge(json!({ "metadata": { "labels": { "churn": value } } }));
             services.patch(&name, &parameters, &patch).await.unwrap();
         }
         1 => {
             let port = 10_000 + change % 20_000;
-            ledger.expect(format!("{mirror}:{port}"));
+            outcomes.expect(format!("{mirror}:{port}"));
             let ports = json!([{ "name": "http", "port": port, "targetPort": 8080 }]);
             let patch = Patch::Merge(json!({ "spec": { "ports": ports } }));
             services.patch(&name, &parameters, &patch).await.unwrap();
@@ -199,7 +199,7 @@ async fn write(remote: Client, ledger: Ledger, subject: Subject, change: usize) 
             let slice = format!("{name}-bench");
             let now = slices.get(&slice).await.unwrap();
             let ready = !now.object.endpoints.iter().any(Endpoint::is_ready);
-            ledger.expect(format!("{mirror}#{ready}"));
+            outcomes.expect(format!("{mirror}#{ready}"));
             let endpoint = json!({ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } });
             let patch = Patch::Merge(json!({ "endpoints": [endpoint] }));
             slices.patch(&slice, &parameters, &patch).await.unwrap();

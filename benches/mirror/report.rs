@@ -9,7 +9,7 @@ use crate::limit::{Limit, Work};
 
 /// What was measured.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct Outcome {
     rows: Vec<Row>,
     limits: Vec<(Limit, Limit)>,
 }
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 11] = [
     "note",
 ];
 
-impl Report {
+impl Outcome {
     /// Adds a measurement of the limit, without and with the admission policies: rows are compared with the mean of all
     /// that measured the same work.
     pub fn limit(&mut self, limits: (Limit, Limit)) {

@@ -26,7 +26,7 @@ use crate::{
     objects::{all, client, count, create, namespace, namespaces, service},
     process::cost,
     program::run,
-    report::{Report, Row},
+    report::{Outcome, Row},
 };
 
 /// The metric that counts the slices that the controller knows in the source cluster.
@@ -40,7 +40,7 @@ pub struct Bench {
     pub remote: Client,
     pub local: Client,
     controller: Option<Controller>,
-    pub report: Report,
+    pub report: Outcome,
     /// Events of the audit log that were counted before.
     counted: usize,
     /// What answers the probes of gateways.
@@ -48,7 +48,7 @@ pub struct Bench {
 }
 
 /// Runs the scenarios that were asked for.
-pub async fn all_of(args: &Args) -> Report {
+pub async fn all_of(args: &Args) -> Outcome {
     let (east, west) = tokio::join!(
         installed("east", "192.0.2.10"),
         installed("west", "192.0.2.20")
@@ -64,7 +64,7 @@ pub async fn all_of(args: &Args) -> Report {
     }))
     .await;
     settled(&remote, args.services).await;
-    let mut report = Report::default();
+    let mut report = Outcome::default();
     report.limit(limit::both(&west, args.services, "before").await);
     let counted = west.audit().unwrap().len();
     let mut bench = Bench {

@@ -9,10 +9,10 @@ use std::{
 
 use linkerd_mc::{
     api::{k8s::Service, labels as l},
-    mirror::{Key, Object, Objects, World, Write, plan},
+    mirror::{Key, Object, State, Store, Write, plan},
 };
 
-use crate::{RUNS, entry, name, namespace, service, slice, uid, world};
+use crate::{RUNS, entry, name, namespace, service, slice, state, uid};
 
 /// Services of one Link.
 const PER_LINK: usize = 200;
@@ -64,100 +64,100 @@ pub(crate) fn measure() -> (Vec<Figure>, Vec<(&'static str, f64)>, bool) {
 
 /// A controller starts where all mirrors stand: Links are listed, then their clusters, and all keys are planned.
 fn start(services: usize) -> Duration {
-    let mut world = world(services);
+    let mut state = state(services);
     let mut links = Vec::new();
     for number in 0..services / PER_LINK {
         let cluster = format!("cluster-{number:03}");
         stand(
-            &mut world,
+            &mut state,
             &cluster,
             number * PER_LINK..(number + 1) * PER_LINK,
         );
-        let known = world.links.as_mut().and_then(|l| l.remove(&cluster));
+        let known = state.links.as_mut().and_then(|l| l.remove(&cluster));
         links.extend(known.map(|entry| (cluster, entry)));
     }
     let begin = Instant::now();
     let mut remotes = Vec::new();
     for (cluster, mut entry) in links {
         remotes.push((cluster.clone(), entry.remote.take()));
-        let known = world.links.get_or_insert_default();
+        let known = state.links.get_or_insert_default();
         known.insert(cluster.clone(), entry);
-        at_rest(&world, world.keys_of_cluster(&cluster));
+        at_rest(&state, state.keys_of_cluster(&cluster));
     }
     for (cluster, remote) in remotes {
-        let mut keys = world.keys_of_exports(&cluster);
-        if let Some(known) = world.links.as_mut().and_then(|l| l.get_mut(&cluster)) {
+        let mut keys = state.keys_of_exports(&cluster);
+        if let Some(known) = state.links.as_mut().and_then(|l| l.get_mut(&cluster)) {
             *known.remote = remote;
         }
-        keys.extend(world.keys_of_cluster(&cluster));
-        at_rest(&world, keys);
+        keys.extend(state.keys_of_cluster(&cluster));
+        at_rest(&state, keys);
     }
     begin.elapsed()
 }
 
 /// All Services of a target cluster get another label, one event after the other, and all keys are planned.
 fn relabelled(services: usize) -> Duration {
-    let mut world = world(services);
-    stand(&mut world, "east", 0..services);
+    let mut state = state(services);
+    stand(&mut state, "east", 0..services);
     let relabelled = |index: usize| {
-        let mut state = service(index);
-        let labels = &mut state.metadata.labels;
+        let mut service = service(index);
+        let labels = &mut service.metadata.labels;
         labels.insert(l::EXPORTED, "remote-discovery");
-        Arc::new(state)
+        Arc::new(service)
     };
-    let states: Vec<Arc<Service>> = (0..services).map(relabelled).collect();
+    let relabelled: Vec<Arc<Service>> = (0..services).map(relabelled).collect();
     let begin = Instant::now();
-    for state in states {
-        let known = world.links.as_mut().and_then(|l| l.get_mut("east"));
+    for service in relabelled {
+        let known = state.links.as_mut().and_then(|l| l.get_mut("east"));
         let remote = known.and_then(|known| known.remote.as_mut());
-        let before = remote.and_then(|remote| remote.services[0].put(state.clone()));
-        let mut keys = world.keys_of_remote("east", &state);
+        let before = remote.and_then(|remote| remote.services[0].put(service.clone()));
+        let mut keys = state.keys_of_remote("east", &service);
         keys.extend(
             before
                 .iter()
-                .flat_map(|before| world.keys_of_remote("east", before)),
+                .flat_map(|before| state.keys_of_remote("east", before)),
         );
         keys.sort();
         keys.dedup();
         for key in &keys {
-            black_box(plan(&world, black_box(key)));
+            black_box(plan(&state, black_box(key)));
         }
     }
     begin.elapsed()
 }
 
 /// Plans keys for which there is nothing to do, but for probe Services, which do not stand.
-fn at_rest(world: &World, keys: Vec<Key>) {
+fn at_rest(state: &State, keys: Vec<Key>) {
     for key in keys {
-        let planned = black_box(plan(world, &key));
+        let planned = black_box(plan(state, &key));
         let probes = matches!(key, Key::Probe { .. });
         assert!(probes || planned.writes.is_empty(), "{key}");
     }
 }
 
 /// Links a cluster that exports these Services, and makes their mirrors.
-fn stand(world: &mut World, cluster: &str, indexes: std::ops::Range<usize>) {
-    let (mut services, mut slices) = (Objects::default(), Objects::default());
+fn stand(state: &mut State, cluster: &str, indexes: std::ops::Range<usize>) {
+    let (mut services, mut slices) = (Store::default(), Store::default());
     for index in indexes.clone() {
         services.put(Arc::new(service(index)));
         slices.put(Arc::new(slice(index)));
     }
-    let known = world.links.get_or_insert_default();
+    let known = state.links.get_or_insert_default();
     known.insert(cluster.to_owned(), entry(cluster, services, slices));
     for index in indexes {
         let key = Key::mirror(cluster, &namespace(index), &name(index));
-        for write in plan(world, &key).writes {
+        for write in plan(state, &key).writes {
             match write {
                 Write::Create(Object::Service(mut made)) => {
                     made.metadata.uid = Some(uid(index).into());
-                    let mirrors = world.mirrors.get_or_insert_default();
+                    let mirrors = state.mirrors.get_or_insert_default();
                     mirrors.put(Arc::new(*made));
                 }
                 Write::Create(Object::EndpointSlice(mut made)) => {
                     for owner in &mut made.metadata.owner_references {
                         owner.uid = uid(index).into();
                     }
-                    let slices = world.slices.get_or_insert_default();
+                    let slices = state.slices.get_or_insert_default();
                     slices.put(Arc::new(*made));
                 }
                 _ => {}

@@ -2,7 +2,7 @@
 //! Service, and how work grows with what there is. `cargo bench --bench plan`. Fails if the time for one Service
 //! depends on how many there are.
 //!
-//! A world has so many exported Services with three ports, each with a slice of three endpoints, and all their
+//! A state has so many exported Services with three ports, each with a slice of three endpoints, and all their
 //! mirrors stand. Plans go through all of them in turn: one alone stays in the cache of the processor, of ten thousand
 //! none does. Bytes are what the process has grown by.
 
@@ -30,13 +30,13 @@ use comfy_table::Table;
 use linkerd_mc::{
     api::k8s::{EndpointSlice, Service},
     mirror::{
-        Config, GatewayState, Key, LinkEntry, Liveness, NamespacePhase, Object, Objects, Remote,
-        Target, World, Write, plan,
+        Config, GatewayState, Key, LinkEntry, Liveness, NamespacePhase, Object, RemoteState, State,
+        Store, Target, Write, plan,
     },
 };
 use serde_json::{Value, json};
 
-/// Sizes of worlds, in mirrored Services.
+/// Sizes of states, in mirrored Services.
 const SIZES: [usize; 3] = [10_000, 1_000, 1];
 /// The smallest of which memory can be told by pages.
 const MANY: usize = 10_000;
@@ -53,8 +53,8 @@ fn main() -> ExitCode {
     let mut table = Table::new();
     table.set_header(["figure", "services", "value", "unit"]);
     for size in SIZES {
-        let (world, keys, memory) = standing(size);
-        let best = (0..RUNS).map(|_| rate(&world, &keys)).fold(0.0, f64::max);
+        let (state, keys, memory) = existing(size);
+        let best = (0..RUNS).map(|_| rate(&state, &keys)).fold(0.0, f64::max);
         if size == 1 && best < DEMANDED {
             eprintln!("below the {DEMANDED} plans/s that are demanded");
         }
@@ -90,12 +90,12 @@ fn main() -> ExitCode {
 }
 
 /// Plans a second.
-fn rate(world: &World, keys: &[Key]) -> f64 {
+fn rate(state: &State, keys: &[Key]) -> f64 {
     let begin = Instant::now();
     let mut plans = 0_u32;
     loop {
         for key in keys {
-            assert!(black_box(plan(world, black_box(key))).writes.is_empty());
+            assert!(black_box(plan(state, black_box(key))).writes.is_empty());
         }
         plans += u32::try_from(keys.len()).unwrap();
         let took = begin.elapsed();
@@ -105,34 +105,34 @@ fn rate(world: &World, keys: &[Key]) -> f64 {
     }
 }
 
-/// A world at rest, its keys, and the bytes that each part of it takes.
-fn standing(size: usize) -> (World, Vec<Key>, Vec<(&'static str, usize)>) {
-    let mut world = world(size);
+/// A state at rest, its keys, and the bytes that each part of it takes.
+fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
+    let mut state = state(size);
     let keys: Vec<Key> = (0..size)
         .map(|index| Key::mirror("east", &namespace(index), &name(index)))
         .collect();
     let mut memory = Vec::new();
 
     let begin = resident();
-    let mut services = Objects::default();
+    let mut services = Store::default();
     for index in 0..size {
         services.put(Arc::new(service(index)));
     }
     memory.push(("remote Service", resident().saturating_sub(begin)));
 
     let begin = resident();
-    let mut slices = Objects::default();
+    let mut slices = Store::default();
     for index in 0..size {
         slices.put(Arc::new(slice(index)));
     }
     memory.push(("remote slice", resident().saturating_sub(begin)));
 
-    let known = world.links.get_or_insert_default();
+    let known = state.links.get_or_insert_default();
     known.insert("east".to_owned(), entry("east", services, slices));
     let mut mirrors = Vec::new();
     let mut mirror_slices = Vec::new();
     for (index, key) in keys.iter().enumerate() {
-        for write in plan(&world, key).writes {
+        for write in plan(&state, key).writes {
             // As if read from the API server: without the room that building leaves in strings and lists.
             match write {
                 Write::Create(Object::Service(mut made)) => {
@@ -154,18 +154,18 @@ fn standing(size: usize) -> (World, Vec<Key>, Vec<(&'static str, usize)>) {
     let begin = resident();
     for text in &mirrors {
         let made: Service = serde_json::from_str(text).unwrap();
-        world.mirrors.get_or_insert_default().put(Arc::new(made));
+        state.mirrors.get_or_insert_default().put(Arc::new(made));
     }
     memory.push(("local mirror Service", resident().saturating_sub(begin)));
 
     let begin = resident();
     for text in &mirror_slices {
         let made: EndpointSlice = serde_json::from_str(text).unwrap();
-        world.slices.get_or_insert_default().put(Arc::new(made));
+        state.slices.get_or_insert_default().put(Arc::new(made));
     }
     memory.push(("local mirror slice", resident().saturating_sub(begin)));
     memory.push(("all four", memory.iter().map(|(_, bytes)| bytes).sum()));
-    (world, keys, memory)
+    (state, keys, memory)
 }
 
 /// Resident memory of this process, bytes.
@@ -269,17 +269,17 @@ fn slice(index: usize) -> EndpointSlice {
 }
 
 /// A listed local cluster that has the namespaces, and nothing in them.
-fn world(size: usize) -> World {
+fn state(size: usize) -> State {
     let namespaces = (0..size).map(|index| (namespace(index), NamespacePhase::Active));
     let config = Config {
         namespace: "linkerd-multicluster".to_owned(),
         ..Config::default()
     };
-    World::listed(config, namespaces)
+    State::listed(config, namespaces)
 }
 
 /// A Link to a cluster that has this.
-fn entry(cluster: &str, services: Objects<Service>, slices: Objects<EndpointSlice>) -> LinkEntry {
+fn entry(cluster: &str, services: Store<Service>, slices: Store<EndpointSlice>) -> LinkEntry {
     let link = serde_json::from_value(json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",
         "kind": "Link",
@@ -301,10 +301,10 @@ fn entry(cluster: &str, services: Objects<Service>, slices: Objects<EndpointSlic
         cluster: Some(cluster.to_owned()),
         listed: None,
         target: Target::parse(&link, false),
-        remote: Some(Remote {
+        remote: Some(RemoteState {
             services: vec![services],
             slices: vec![slices],
-            ..Remote::default()
+            ..RemoteState::default()
         }),
         gateway: GatewayState {
             addresses: Some(vec!["192.0.2.1".parse().unwrap()]),

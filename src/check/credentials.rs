@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::facts::{Credentials, Destination, Known, LinkFacts};
 use crate::mirror::{
-    expiry,
-    tls::{INSECURE_TLS, InsecureTls},
+    status::expiry,
+    target::tls::{INSECURE_TLS, InsecureTls},
 };
 
 /// Everything that is wrong, with what helps. The remedy of the first helps against what follows, too.

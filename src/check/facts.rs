@@ -15,7 +15,7 @@ use crate::{
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
     },
     client::Identity,
-    mirror::tls::InsecureTls,
+    mirror::target::tls::InsecureTls,
 };
 
 /// Something that was asked for: found out, or why not.

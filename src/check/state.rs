@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::facts::LinkFacts;
 use crate::{
     api::link::ServiceStatus,
-    mirror::{FederatedThrough, drain::DRAINED, status::GATEWAY_REFUSED},
+    mirror::{FederatedThrough, status::GATEWAY_REFUSED, target::drain::DRAINED},
 };
 
 /// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.

@@ -33,7 +33,7 @@ use crate::{
     manifests::link::ClusterName,
     mirror::{
         Reason,
-        drain::{DRAINED, LEAVING, until},
+        target::drain::{DRAINED, LEAVING, until},
     },
 };
 

@@ -34,7 +34,7 @@ use crate::{
     },
     mirror::{
         self, ClusterNetworks, CopiedError, FederatedThrough, Federation, Host, PolicyError,
-        Refused, allowed_namespaces, copied_rules, networks, refusal, refused_message,
+        Refused, allowed_namespaces, copied_rules, refusal, refused_message, target::networks,
     },
 };
 

@@ -23,7 +23,7 @@ use crate::{
     controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
-    mirror::{self, Object, Report, World, Write},
+    mirror::{self, Object, Outcome, State, Write},
 };
 
 /// Examples for the end of the help text.
@@ -104,7 +104,7 @@ pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<
         (None, Some(proposed)) => proposed.link.name_any(),
         (None, None) => return Err(fail("which Link?", "--link names one")),
     };
-    let mut world = block_on(async {
+    let mut state = block_on(async {
         let client = global.access().client(args.request_timeout).await?;
         let mirroring = args.mirroring.or_of_deployment(&client, parse).await;
         let settings = Settings {
@@ -112,10 +112,10 @@ pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<
             headless: mirroring.headless(),
             limits: mirroring.limits(),
         };
-        let world = preview::world(&client, settings, &name, proposed, args.request_timeout);
-        spin("reading both clusters", Box::pin(world)).await
+        let state = preview::state(&client, settings, &name, proposed, args.request_timeout);
+        spin("reading both clusters", Box::pin(state)).await
     })?;
-    let preview = preview(&mut world, &name);
+    let preview = preview(&mut state, &name);
     output::data(&match args.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
         Format::Diff => diff(&preview),
@@ -163,26 +163,26 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
 }
 
 /// Plans all keys of a Link, one after the other: a namespace that one creates is there for the next.
-fn preview(world: &mut World, link: &str) -> Preview {
+fn preview(state: &mut State, link: &str) -> Preview {
     let mut preview = Preview::default();
-    let cluster = world
+    let cluster = state
         .links
         .as_ref()
         .and_then(|links| links.get(link))
         .and_then(|e| e.cluster.clone());
     for key in cluster
-        .map(|cluster| world.keys_of_cluster(&cluster))
+        .map(|cluster| state.keys_of_cluster(&cluster))
         .unwrap_or_default()
     {
-        let plan = mirror::plan(world, &key);
+        let plan = mirror::plan(state, &key);
         preview
             .changes
-            .extend(plan.writes.iter().map(|write| change(world, write)));
+            .extend(plan.writes.iter().map(|write| change(state, write)));
         if let Some((name, labels)) = plan.creates_namespace() {
-            world.created_namespace(name, labels.clone());
+            state.created_namespace(name, labels.clone());
         }
         for said in plan.report {
-            if let Report::Failed(problem) = said.report {
+            if let Outcome::Failed(problem) = said.report {
                 preview.problems.push(Problem {
                     service: format!("{}/{}", said.remote.namespace, said.remote.service),
                     reason: problem.reason.as_str(),
@@ -194,7 +194,7 @@ fn preview(world: &mut World, link: &str) -> Preview {
     preview
 }
 
-fn change(world: &World, write: &Write) -> Change {
+fn change(state: &State, write: &Write) -> Change {
     let (verb, kind, namespace, name) = write.describe();
     let mut fields = BTreeMap::new();
     match write {
@@ -209,21 +209,23 @@ fn change(world: &World, write: &Write) -> Change {
         }
         Write::Patch(patch) => {
             let before = match patch.kind {
-                mirror::Kind::EndpointSlice => [&world.slices, &world.probe_slices]
+                mirror::ObjectKind::EndpointSlice => [&state.slices, &state.probe_slices]
                     .into_iter()
                     .flatten()
                     .find_map(|store| store.get(namespace, name))
                     .map(|slice| json!(slice.as_ref())),
-                mirror::Kind::Route(kind) => {
-                    let store = world.routes.get(&kind).and_then(Option::as_ref);
+                mirror::ObjectKind::Route(kind) => {
+                    let store = state.routes.get(&kind).and_then(Option::as_ref);
                     let route = store.and_then(|store| store.get(namespace, name));
                     route.map(|route| json!(route.as_ref()))
                 }
-                mirror::Kind::Service | mirror::Kind::Namespace => [&world.mirrors, &world.probes]
-                    .into_iter()
-                    .flatten()
-                    .find_map(|store| store.get(namespace, name))
-                    .map(|service| json!(service.as_ref())),
+                mirror::ObjectKind::Service | mirror::ObjectKind::Namespace => {
+                    [&state.mirrors, &state.probes]
+                        .into_iter()
+                        .flatten()
+                        .find_map(|store| store.get(namespace, name))
+                        .map(|service| json!(service.as_ref()))
+                }
             };
             flatten(
                 &mut fields,

@@ -17,7 +17,7 @@ use super::{
     identity::Identity,
     multiplexed::{build, multiplexed},
 };
-use crate::mirror::tls::InsecureTls;
+use crate::mirror::target::tls::InsecureTls;
 
 /// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
 const CREDENTIALS_MAX: usize = 1 << 20;

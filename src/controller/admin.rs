@@ -96,7 +96,7 @@ pub struct Admin {
 
 /// What the routes answer from.
 #[derive(Clone)]
-struct State {
+struct Served {
     readiness: Readiness,
     liveliness: Liveliness,
     metrics: Metrics,
@@ -129,7 +129,7 @@ impl Admin {
         metrics: Metrics,
         stop: CancellationToken,
     ) {
-        let state = State {
+        let state = Served {
             readiness,
             liveliness,
             metrics,
@@ -164,7 +164,7 @@ impl Admin {
     }
 }
 
-async fn connection(stream: TcpStream, state: State, stop: CancellationToken) {
+async fn connection(stream: TcpStream, state: Served, stop: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
         let response = respond(request.method(), request.uri().path(), &state);
         async move { Ok::<_, Infallible>(response) }
@@ -185,7 +185,7 @@ async fn connection(stream: TcpStream, state: State, stop: CancellationToken) {
     let _ = timeout(GRACE, served).await;
 }
 
-fn respond(method: &Method, path: &str, state: &State) -> Response<Full<Bytes>> {
+fn respond(method: &Method, path: &str, state: &Served) -> Response<Full<Bytes>> {
     let (status, body) = match path {
         "/metrics" => (StatusCode::OK, state.metrics.render()),
         "/ready" if state.readiness.get() => (StatusCode::OK, "ok\n".to_owned()),

@@ -22,7 +22,7 @@ pub(super) use self::{
 };
 use super::{
     lease::Fence,
-    metrics::{Kind as MetricKind, Metrics, Outcome, Verb},
+    metrics::{Metrics, ResourceKind, Verb, WriteResult},
 };
 use crate::{
     api::{
@@ -33,7 +33,7 @@ use crate::{
         routes::Route,
         wire::Wire,
     },
-    mirror::{Kind, Object, Owner, Patch, Write, owner},
+    mirror::{Object, ObjectKind, Owner, Patch, Write, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -56,9 +56,9 @@ impl Writer {
             let (verb, kind) = series(&write);
             let done = self.one(write, &mut uids).await;
             let outcome = match &done {
-                Ok(_) => Outcome::Ok,
-                Err(Failure::Outdated(_) | Failure::Foreign { .. }) => Outcome::Conflict,
-                Err(_) => Outcome::Error,
+                Ok(_) => WriteResult::Ok,
+                Err(Failure::Outdated(_) | Failure::Foreign { .. }) => WriteResult::Conflict,
+                Err(_) => WriteResult::Error,
             };
             if !matches!(done, Ok(None)) {
                 self.metrics.write(verb, kind, outcome);
@@ -160,15 +160,15 @@ impl Writer {
                 });
                 let client = self.client.clone();
                 let answer = match kind {
-                    Kind::EndpointSlice => {
+                    ObjectKind::EndpointSlice => {
                         let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
                         request(api.delete(&name, &parameters)).await.map(|_| ())
                     }
-                    Kind::Service | Kind::Namespace => {
+                    ObjectKind::Service | ObjectKind::Namespace => {
                         let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
                         request(api.delete(&name, &parameters)).await.map(|_| ())
                     }
-                    Kind::Route(kind) => {
+                    ObjectKind::Route(kind) => {
                         routes::delete(client, kind, &(&namespace, &name), &parameters).await
                     }
                 };
@@ -229,21 +229,21 @@ impl Writer {
         let parameters = PatchParams::default();
         let client = self.client.clone();
         let answer = match kind {
-            Kind::EndpointSlice => {
+            ObjectKind::EndpointSlice => {
                 let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
                 let body = KubePatch::Merge(&body);
                 request(api.patch(&name, &parameters, &body))
                     .await
                     .map(|s| Written::Slice(Arc::new(s.into())))
             }
-            Kind::Service | Kind::Namespace => {
+            ObjectKind::Service | ObjectKind::Namespace => {
                 let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
                 let body = KubePatch::Merge(&body);
                 request(api.patch(&name, &parameters, &body))
                     .await
                     .map(|s| Written::Service(Arc::new(s.into())))
             }
-            Kind::Route(kind) => {
+            ObjectKind::Route(kind) => {
                 let patched = routes::patch(client, kind, &(&namespace, &name), &body).await;
                 patched.map(|route| Written::Route(Arc::new(route)))
             }
@@ -260,9 +260,9 @@ impl Writer {
             }
             Answer::Status(status) if status.code == 409 => Failure::Outdated(None),
             answer => answer.failure(match kind {
-                Kind::EndpointSlice => "update mirror endpoints",
-                Kind::Service | Kind::Namespace => "update mirror service",
-                Kind::Route(_) => "update route",
+                ObjectKind::EndpointSlice => "update mirror endpoints",
+                ObjectKind::Service | ObjectKind::Namespace => "update mirror service",
+                ObjectKind::Route(_) => "update route",
             }),
         })
     }
@@ -342,17 +342,17 @@ pub(super) fn judge(
     }
 }
 
-fn series(write: &Write) -> (Verb, MetricKind) {
-    let kind = |kind: Kind| match kind {
-        Kind::Namespace => MetricKind::Namespace,
-        Kind::Service => MetricKind::Service,
-        Kind::EndpointSlice => MetricKind::EndpointSlice,
-        Kind::Route(_) => MetricKind::Route,
+fn series(write: &Write) -> (Verb, ResourceKind) {
+    let kind = |kind: ObjectKind| match kind {
+        ObjectKind::Namespace => ResourceKind::Namespace,
+        ObjectKind::Service => ResourceKind::Service,
+        ObjectKind::EndpointSlice => ResourceKind::EndpointSlice,
+        ObjectKind::Route(_) => ResourceKind::Route,
     };
     match write {
         Write::Create(object) => (Verb::Create, kind(object.kind())),
         Write::Patch(patch) => (Verb::Patch, kind(patch.kind)),
         Write::Delete { kind: of, .. } => (Verb::Delete, kind(*of)),
-        Write::RetireEndpoints { .. } => (Verb::Delete, MetricKind::Endpoints),
+        Write::RetireEndpoints { .. } => (Verb::Delete, ResourceKind::Endpoints),
     }
 }

@@ -1,4 +1,4 @@
-//! The main loop: what is seen goes into the [`World`], keys that it concerns into the queue, plans out to
+//! The main loop: what is seen goes into the [`State`], keys that it concerns into the queue, plans out to
 //! the API server, and what came of them into the status of Links.
 //!
 //! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
@@ -18,6 +18,7 @@ mod gateways;
 mod link_state;
 mod links;
 mod local;
+mod local_event;
 mod preferences;
 mod problems;
 mod remote;
@@ -25,7 +26,6 @@ mod routes;
 mod settings;
 mod state;
 mod status;
-mod teller;
 mod wake;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -40,10 +40,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::settings::Settings;
 use self::{
     addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
-    gateways::Signal, link_state::LinkState, preferences::Preferences, problems::Problems,
+    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
     state::Engine, wake::Timers,
 };
-pub(super) use self::{local::watch_local, teller::Local};
+pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
@@ -54,7 +54,7 @@ use super::{
     queue::{self, Queue, Share},
     session,
 };
-use crate::mirror::{self, Budget, Key, Namespaces, Objects, World};
+use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
 
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
 const INBOX: usize = 1024;
@@ -67,9 +67,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// What the engine listens to.
 struct Inbox {
-    local: mpsc::Receiver<Local>,
-    remote: mpsc::Receiver<(String, u64, session::Report)>,
-    signals: mpsc::UnboundedReceiver<(String, u64, Signal)>,
+    local: mpsc::Receiver<LocalEvent>,
+    remote: mpsc::Receiver<(String, u64, session::SessionEvent)>,
+    signals: mpsc::UnboundedReceiver<(String, u64, GatewayEvent)>,
     /// Until it has come.
     elected: Option<oneshot::Receiver<Fence>>,
 }
@@ -109,9 +109,9 @@ pub(super) async fn run(
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
     let mut engine = Engine {
-        world: World {
+        state: State {
             config: settings.config.clone(),
-            ..World::default()
+            ..State::default()
         },
         settings,
         metrics: writer.metrics.clone(),
@@ -129,7 +129,7 @@ pub(super) async fn run(
         problems: Problems::default(),
         preferences: Preferences::default(),
         addresses: Addresses::default(),
-        left_alone: Instant::now(),
+        throttled_until: Instant::now(),
         sessions: 0,
         shared,
         by_slices: false,
@@ -152,13 +152,13 @@ pub(super) async fn run(
 
 /// What the engine learns from the watches of the local cluster, and what they learn from it.
 pub(super) struct LocalInbox {
-    changes: mpsc::Receiver<Local>,
+    changes: mpsc::Receiver<LocalEvent>,
     /// Whether the slices of members are needed.
     pub(super) watch_members: latest::Sender<bool>,
 }
 
 /// A channel for changes of the local cluster.
-pub(super) fn local_channel() -> (mpsc::Sender<Local>, LocalInbox) {
+pub(super) fn local_channel() -> (mpsc::Sender<LocalEvent>, LocalInbox) {
     let (outbox, changes) = mpsc::channel(INBOX);
     let inbox = LocalInbox {
         changes,
@@ -178,7 +178,7 @@ impl Engine {
             health.alive.beat();
             health.ready.set(self.is_complete());
             self.tell_time(clock::now());
-            if self.works() && self.left_alone <= Instant::now() {
+            if self.works() && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
                 self.look_up_names();
@@ -190,11 +190,11 @@ impl Engine {
                 fence = elected(&mut inbox.elected) => {
                     let Some(fence) = fence else { anyhow::bail!("leader election has ended") };
                     inbox.elected = None;
-                    self.lead(fence);
+                    self.on_elected(fence);
                 }
                 Some(done) = self.tasks.join_next() => {
                     let done = done?;
-                    if self.finish(done) {
+                    if self.on_done(done) {
                         anyhow::bail!("the lease is not held any more");
                     }
                 }
@@ -202,27 +202,27 @@ impl Engine {
                     let Some(local) = local else {
                         anyhow::bail!("the watches of the local cluster have ended");
                     };
-                    self.local(local);
+                    self.on_local_event(local);
                     for _ in 0..BATCH {
                         let Ok(local) = inbox.local.try_recv() else { break };
-                        self.local(local);
+                        self.on_local_event(local);
                     }
                 }
                 Some((link, id, report)) = inbox.remote.recv() => {
-                    self.report(&link, id, report);
+                    self.on_session_event(&link, id, report);
                     for _ in 0..BATCH {
                         let Ok((link, id, report)) = inbox.remote.try_recv() else { break };
-                        self.report(&link, id, report);
+                        self.on_session_event(&link, id, report);
                     }
                 }
-                Some((link, id, signal)) = inbox.signals.recv() => self.signal(&link, id, signal),
+                Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
                 () = sleep_until(wake) => {}
             }
         }
     }
 
     /// From now on this replica writes, probes and watches target clusters.
-    fn lead(&mut self, fence: Fence) {
+    fn on_elected(&mut self, fence: Fence) {
         self.writer.fence = fence;
         self.leading = true;
         let names: Vec<String> = self.links.keys().cloned().collect();
@@ -232,7 +232,7 @@ impl Engine {
             self.tell_invalid(name);
         }
         self.check_links(&names);
-        self.mark_all(queue::LOCAL, self.world.keys());
+        self.enqueue_all(queue::LOCAL, self.state.keys());
     }
 
     /// Starts work on keys, as many as may be under way.
@@ -258,13 +258,13 @@ impl Engine {
 
     fn work(&mut self, key: Key) {
         let started = Instant::now();
-        let plan = mirror::plan(&self.world, &key);
+        let plan = mirror::plan(&self.state, &key);
         self.metrics.planned(started.elapsed());
         let plan = self.affordable(&key, plan);
         if plan.writes.is_empty() {
             self.confirmations.forget(&key);
             self.problems.recovered(&key);
-            self.said(&plan.report);
+            self.record_outcomes(&plan.report);
             self.note_preference(&key);
             self.settle(&key);
             self.changed.remove(&key);
@@ -282,7 +282,7 @@ impl Engine {
             return;
         }
         if let Some(creating) = Creating::of(&plan) {
-            if !creating.is_allowed(&self.world, self.creating.values()) {
+            if !creating.is_allowed(&self.state, self.creating.values()) {
                 // Once those that are under way have ended, its plan says whether one more may be created.
                 self.queue.failed(&key, started, None);
                 return;
@@ -307,7 +307,7 @@ impl Engine {
             now,
             latest: now + HEARTBEAT,
             works: self.works(),
-            throttled: self.left_alone,
+            throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
             key: [self.queue.next_due(), self.addresses.next_due(), allowed]
                 .into_iter()
@@ -325,9 +325,9 @@ impl Engine {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
-        let services = self.world.mirrors.as_ref().map_or(0, Objects::len);
-        let slices = self.world.slices.as_ref().map_or(0, Objects::len);
-        let namespaces = self.world.namespaces.as_ref().map_or(0, Namespaces::len);
+        let services = self.state.mirrors.as_ref().map_or(0, Store::len);
+        let slices = self.state.slices.as_ref().map_or(0, Store::len);
+        let namespaces = self.state.namespaces.as_ref().map_or(0, Namespaces::len);
         self.metrics.cache_size(Cache::Services, LOCAL, services);
         self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
         self.metrics

@@ -19,7 +19,7 @@ use prometheus::{
 };
 
 use families::Families;
-pub use labels::{Cache, Kind, LOCAL, LinkCounts, Outcome, Verb};
+pub use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
 
 /// All metrics. A clone is another handle of the same ones.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ impl Metrics {
     }
 
     /// Counts a write to the local API server.
-    pub fn write(&self, verb: Verb, kind: Kind, outcome: Outcome) {
+    pub fn write(&self, verb: Verb, kind: ResourceKind, outcome: WriteResult) {
         self.0
             .writes
             .with_label_values(&[verb.as_str(), kind.as_str(), outcome.as_str()])
@@ -148,7 +148,7 @@ impl Metrics {
     }
 
     /// Counts that a watch failed and is started again; `cluster` is [`LOCAL`] or a target cluster.
-    pub fn watch_restarted(&self, cluster: &str, kind: Kind) {
+    pub fn watch_restarted(&self, cluster: &str, kind: ResourceKind) {
         self.0
             .watch_restarts
             .with_label_values(&[cluster, kind.as_str()])
@@ -262,7 +262,7 @@ impl Metrics {
         drop_series(&families.endpoint_repairs, &[cluster]);
         drop_series(&families.last_contact, &[cluster]);
         drop_series(&families.taken_in, &[cluster]);
-        for kind in Kind::ALL {
+        for kind in ResourceKind::ALL {
             drop_series(&families.watch_restarts, &[cluster, kind.as_str()]);
         }
     }
@@ -313,7 +313,7 @@ pub(crate) mod tests {
         m.planned(Duration::from_micros(3));
         m.applied(Duration::from_millis(4));
         m.propagated(Duration::from_millis(5));
-        m.write(Verb::Create, Kind::Service, Outcome::Ok);
+        m.write(Verb::Create, ResourceKind::Service, WriteResult::Ok);
         m.leader(true);
         m
     }
@@ -327,7 +327,7 @@ pub(crate) mod tests {
         m.cache_size(Cache::Services, cluster, 3);
         m.cache_size(Cache::Endpoints, cluster, 4);
         m.taken_in(cluster, 5);
-        for kind in Kind::ALL {
+        for kind in ResourceKind::ALL {
             m.watch_restarted(cluster, kind);
         }
         m.last_contact(cluster, Timestamp::from_millisecond(1_500).unwrap());

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use kube::Client;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{clock::jitter, engine::Local, trouble::Trouble};
+use super::{clock::jitter, engine::LocalEvent, trouble::Trouble};
 use crate::{
     client::{cluster_networks, explain},
     mirror::ClusterNetworks,
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells the networks, and each change of them, until nobody listens. `server` is where the client finds the API server.
-pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<Local>) {
+pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
     let mut told: Option<ClusterNetworks> = None;
     let mut trouble = Trouble::new("look up the networks of the local cluster");
     let mut refusal = Trouble::new("read ServiceCIDRs and the Service of the API server");
@@ -38,7 +38,7 @@ pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Se
                 networks.api_servers.extend(server);
                 if told.as_ref() != Some(&networks) {
                     told = Some(networks.clone());
-                    if outbox.send(Local::Networks(networks)).await.is_err() {
+                    if outbox.send(LocalEvent::Networks(networks)).await.is_err() {
                         return;
                     }
                 }

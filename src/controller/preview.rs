@@ -34,8 +34,8 @@ use crate::{
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Names, NamespacePhase, Object, Objects, Queries, Remote, Room, Selector, Target,
-        Weight, World, Write, slices_of,
+        Liveness, Names, NamespacePhase, Object, Queries, RemoteState, Room, Selector, State,
+        Store, Target, Weight, Write, slices_of,
     },
 };
 
@@ -83,13 +83,13 @@ pub async fn controller_args(
 ///
 /// `deadline` bounds each request to the target cluster. Fails when a cluster cannot be listed, and when there
 /// is no such Link or it cannot be worked with.
-pub async fn world(
+pub async fn state(
     client: &Client,
     settings: Settings,
     name: &str,
     proposed: Option<Proposed>,
     deadline: Duration,
-) -> anyhow::Result<World> {
+) -> anyhow::Result<State> {
     let Settings {
         config,
         headless,
@@ -173,7 +173,7 @@ pub async fn world(
         mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    let mut world = World {
+    let mut state = State {
         namespaces: Some(
             namespaces
                 .iter()
@@ -212,37 +212,37 @@ pub async fn world(
         now: clock::now(),
         config,
     };
-    let selector = world.config.local_members.as_ref().map(Selector::query);
+    let selector = state.config.local_members.as_ref().map(Selector::query);
     if let Some(selector) = selector
-        && (by_slices || world.has_federated_slices() || world.config.routes.is_some())
+        && (by_slices || state.has_federated_slices() || state.config.routes.is_some())
     {
         let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
-        world.member_slices = Some(objects(slices));
+        state.member_slices = Some(objects(slices));
     }
-    let stands = world.stands_for(&target.cluster);
+    let stands = state.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await
         .hint(
             || format!("cannot list what {} exports", target.cluster),
             || "`linkerd-mc check` says whether its credentials are good".into(),
         )?;
-    let links = world.links.get_or_insert_default();
+    let links = state.links.get_or_insert_default();
     if let Some(entry) = links.get_mut(name) {
         *entry.remote = Some(remote);
     }
-    find_taken_names(client, &mut world, &target.cluster).await?;
-    Ok(world)
+    find_taken_names(client, &mut state, &target.cluster).await?;
+    Ok(state)
 }
 
 /// Finds out which names that would be created are taken. The controller learns that from the API server's answers.
-async fn find_taken_names(client: &Client, world: &mut World, cluster: &str) -> anyhow::Result<()> {
+async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> anyhow::Result<()> {
     let mut looked: BTreeMap<String, BTreeMap<String, Service>> = BTreeMap::new();
     let mut judged: BTreeSet<(String, String)> = BTreeSet::new();
     loop {
-        let plans = world.keys_of_cluster(cluster);
+        let plans = state.keys_of_cluster(cluster);
         let created: Vec<Service> = plans
             .iter()
-            .flat_map(|key| mirror::plan(world, key).writes)
+            .flat_map(|key| mirror::plan(state, key).writes)
             .filter_map(|write| match write {
                 Write::Create(Object::Service(service)) => Some(*service),
                 _ => None,
@@ -269,11 +269,11 @@ async fn find_taken_names(client: &Client, world: &mut World, cluster: &str) -> 
                     name,
                     who,
                 } => {
-                    world.foreign.insert((namespace, name), who);
+                    state.foreign.insert((namespace, name), who);
                 }
                 Failure::Outdated(Some(standing)) => {
                     if let Written::Service(service) = *standing {
-                        world.mirrors.get_or_insert_default().put(service);
+                        state.mirrors.get_or_insert_default().put(service);
                     }
                 }
                 _ => {}
@@ -310,7 +310,7 @@ async fn remote(
     limits: Limits,
     stands: &Names,
     by_slices: bool,
-) -> anyhow::Result<Remote> {
+) -> anyhow::Result<RemoteState> {
     let Queries { services, slices } = target.queries(by_slices);
     let room = Room {
         bytes: Budget::new(limits.bytes),
@@ -338,7 +338,7 @@ async fn remote(
         known_slices.push(taken);
         cut.push(left);
     }
-    let services = known.iter().flat_map(Objects::iter);
+    let services = known.iter().flat_map(Store::iter);
     let services = services.map(AsRef::as_ref);
     let unselected: Names = target.unselected(by_slices, services).collect();
     let mut custom = Vec::new();
@@ -354,12 +354,12 @@ async fn remote(
     );
     known_slices.push(custom);
     cut.push(cut_custom);
-    Ok(Remote {
+    Ok(RemoteState {
         services: known,
         slices: known_slices,
         left_out,
         cut,
-        ..Remote::default()
+        ..RemoteState::default()
     })
 }
 
@@ -379,7 +379,7 @@ fn within<T: Kept + Grouped>(
     mut limit: Limit,
     items: impl Iterator<Item = T>,
     service: impl Fn(&T) -> (String, String),
-) -> (Objects<T>, LeftOut) {
+) -> (Store<T>, LeftOut) {
     let mut listing = limit.list();
     for object in items {
         let metadata = object.metadata();
@@ -387,13 +387,13 @@ fn within<T: Kept + Grouped>(
         listing.put(number, Weight::of(&object), Arc::new(object), &service);
     }
     let (taken, left_out) = listing.end(service);
-    let mut objects = Objects::default();
+    let mut objects = Store::default();
     for object in taken {
         objects.put(object);
     }
     (objects, left_out)
 }
 
-fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Objects<T> {
+fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Store<T> {
     filed(items.into_iter().map(T::from))
 }

@@ -2,7 +2,7 @@
 //!
 //! A key is in the queue at most once, and never worked on twice at once: marked while it is being worked on,
 //! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with
-//! much to do does not keep others waiting. A key of several clusters waits in the lanes of all that marked it,
+//! much to do does not keep others waiting. A key of several clusters waits in the lanes of all that enqueued it,
 //! and comes when it is its turn in the first. A key that failed comes again after a delay that doubles.
 
 use std::{
@@ -55,7 +55,7 @@ pub(super) struct Queue {
     queued: BTreeMap<Key, Vec<(Lane, u64)>>,
     arrivals: u64,
     running: BTreeMap<Key, Lane>,
-    /// Those of the running that were marked meanwhile.
+    /// Those of the running that were enqueued meanwhile.
     again: BTreeMap<Key, Lane>,
     failures: BTreeMap<Key, u32>,
     delayed: BTreeSet<(Instant, Key)>,
@@ -65,19 +65,19 @@ pub(super) struct Queue {
 impl Queue {
     /// Something about this key may have changed: it is to be worked on, now. `by` is the target cluster that
     /// brought it about, or [`LOCAL`]; a key of a mirror belongs to its own cluster in any case.
-    pub(super) fn mark(&mut self, key: Key, by: &str) {
+    pub(super) fn enqueue(&mut self, key: Key, by: &str) {
         let lane = self.lane(&key, by);
-        self.mark_in(key, lane);
+        self.enqueue_in(key, lane);
     }
 
     /// The key, which is being worked on, is to be worked on again.
-    pub(super) fn mark_again(&mut self, key: &Key) {
+    pub(super) fn enqueue_again(&mut self, key: &Key) {
         if let Some(lane) = self.running.get(key) {
             self.again.insert(key.clone(), lane.clone());
         }
     }
 
-    fn mark_in(&mut self, key: Key, lane: Lane) {
+    fn enqueue_in(&mut self, key: Key, lane: Lane) {
         if self.running.contains_key(&key) {
             self.again.insert(key, lane);
             return;
@@ -109,7 +109,7 @@ impl Queue {
             }
             self.delayed.remove(&(at, key.clone()));
             if let Some((_, lane)) = self.due.remove(&key) {
-                self.mark_in(key, lane);
+                self.enqueue_in(key, lane);
             }
         }
         while let Some(lane) = self.next_turn(&share) {
@@ -164,8 +164,8 @@ impl Queue {
         self.finish(key);
     }
 
-    /// The key was not worked on, and waits for something that is not in the queue. It comes again if it was marked
-    /// meanwhile, or is marked later.
+    /// The key was not worked on, and waits for something that is not in the queue. It comes again if it was enqueued
+    /// meanwhile, or is enqueued later.
     pub(super) fn release(&mut self, key: &Key) {
         self.finish(key);
     }
@@ -180,7 +180,7 @@ impl Queue {
         }
     }
 
-    /// The key was not worked on: it is its turn again at this time, or later if it is marked then.
+    /// The key was not worked on: it is its turn again at this time, or later if it is enqueued then.
     pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
         let lane = self.lane_of(key);
         self.running.remove(key);
@@ -218,12 +218,12 @@ impl Queue {
         now + jittered.max(wait.unwrap_or_default())
     }
 
-    /// Ends the work on a key; says whether it was marked meanwhile and is in the queue again.
+    /// Ends the work on a key; says whether it was enqueued meanwhile and is in the queue again.
     fn finish(&mut self, key: &Key) -> bool {
         self.running.remove(key);
         match self.again.remove(key) {
             Some(lane) => {
-                self.mark_in(key.clone(), lane);
+                self.enqueue_in(key.clone(), lane);
                 true
             }
             None => false,
@@ -234,7 +234,7 @@ impl Queue {
     pub(super) fn hurry(&mut self) {
         self.delayed.clear();
         for (key, (_, lane)) in std::mem::take(&mut self.due) {
-            self.mark_in(key, lane);
+            self.enqueue_in(key, lane);
         }
     }
 
@@ -253,7 +253,7 @@ impl Queue {
         self.running.len()
     }
 
-    /// The lane that a key waits in if `by` marks it.
+    /// The lane that a key waits in if `by` enqueues it.
     fn lane(&self, key: &Key, by: &str) -> Lane {
         let name = match key {
             Key::Mirror { cluster, .. } => cluster,

@@ -3,8 +3,8 @@
 //! A session only reports. A cluster that is dead, slow or hostile delays its own session and nothing else.
 
 mod custom;
+mod event;
 mod followed;
-mod report;
 mod slices;
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -19,18 +19,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{
+    event::{HEARTBEAT_SOURCE, Outbox, SessionEvent},
     followed::{Chunk, Followed},
-    report::{HEARTBEAT_SOURCE, Outbox, Report},
     slices::service_of,
 };
 use self::{
-    report::{Reporter, Source},
+    event::{Reporter, Source},
     slices::bare,
 };
 
 use super::{
     clock::jitter,
-    watch::{Change, Contact, Listener, Watched, explain, watch},
+    watch::{ConnectionStatus, Event, EventHandler, Watched, explain, watch},
 };
 use crate::{
     api::{
@@ -38,7 +38,7 @@ use crate::{
         wire::{Kept, Wire},
     },
     client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
-    mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, tls::InsecureTls},
+    mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, target::tls::InsecureTls},
 };
 
 /// What a session is made of. Another spec needs another session.
@@ -96,7 +96,7 @@ const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 const SLICES_PER_SERVICE: usize = 10;
 
 impl Session {
-    /// Starts a session. Its reports begin with [`Report::Client`] or [`Report::Unusable`].
+    /// Starts a session. Its reports begin with [`SessionEvent::Client`] or [`SessionEvent::Unusable`].
     /// Where there are more Services than the limit, `first` are taken in first.
     pub(super) fn start(
         link: &str,
@@ -160,14 +160,16 @@ async fn run(
     let client = match watcher_from_credentials(&spec.kubeconfig, pages.metered()).await {
         Ok(client) => client,
         Err(error) => {
-            reporter.tell(Report::Unusable(error.to_string())).await;
+            reporter
+                .send(SessionEvent::Unusable(error.to_string()))
+                .await;
             return;
         }
     };
     let expires = credentials_expiry(&spec.kubeconfig);
     let insecure = insecure_tls(&spec.kubeconfig);
-    let usable = Report::Client(client.clone(), expires, insecure);
-    reporter.tell(usable).await;
+    let usable = SessionEvent::Client(client.clone(), expires, insecure);
+    reporter.send(usable).await;
     let (recovered, seen) = latest::channel(0);
     let limits = spec.limits;
     let services = spec.services.iter().enumerate().map(|(index, selector)| {
@@ -178,7 +180,7 @@ async fn run(
         let service = |service: &Service| service.metadata.id();
         watch(
             watched,
-            Watching::new(index, index, Report::Services, service, &reporter)
+            Watching::new(index, index, SessionEvent::Services, service, &reporter)
                 .trimming(move |service: Service| service.trimmed(limits.metadata)),
         )
     });
@@ -192,7 +194,8 @@ async fn run(
         let number = spec.services.len() + index;
         watch(
             watched,
-            Watching::new(number, index, Report::Slices, service_of, &reporter).trimming(bare),
+            Watching::new(number, index, SessionEvent::Slices, service_of, &reporter)
+                .trimming(bare),
         )
     });
     let slices = pin!(futures::future::join_all(slices));
@@ -204,7 +207,7 @@ async fn run(
 /// A watch whose changes become reports.
 struct Watching<T> {
     index: usize,
-    report: fn(usize, Change<T>) -> Report,
+    report: fn(usize, Event<T>) -> SessionEvent,
     service: fn(&T) -> (String, String),
     trim: Box<dyn Fn(T) -> T + Send + Sync>,
     source: Source,
@@ -214,7 +217,7 @@ impl<T> Watching<T> {
     fn new(
         source: usize,
         index: usize,
-        report: fn(usize, Change<T>) -> Report,
+        report: fn(usize, Event<T>) -> SessionEvent,
         service: fn(&T) -> (String, String),
         reporter: &Reporter,
     ) -> Self {
@@ -236,16 +239,16 @@ impl<T> Watching<T> {
     }
 }
 
-impl<T: Kept + Grouped + Send + Sync> Listener<T> for Watching<T> {
-    async fn tell(&mut self, change: Change<T>) -> bool {
+impl<T: Kept + Grouped + Send + Sync> EventHandler<T> for Watching<T> {
+    async fn on_event(&mut self, change: Event<T>) -> bool {
         self.source
             .reporter
-            .tell((self.report)(self.index, change))
+            .send((self.report)(self.index, change))
             .await
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        self.source.contact(contact).await;
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        self.source.on_connection(connection).await;
     }
 
     fn trimmed(&self, object: T) -> T {
@@ -268,24 +271,24 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
     loop {
         let answer = timeout(HEARTBEAT_LIMIT, client.apiserver_version()).await;
         let is_well = matches!(answer, Ok(Ok(_)));
-        let (contact, pause) = match answer {
-            Ok(Ok(_)) => (Contact::Alive, HEARTBEAT),
+        let (connection, pause) = match answer {
+            Ok(Ok(_)) => (ConnectionStatus::Alive, HEARTBEAT),
             // An answer is an answer, whatever it says: what may be read, the watches find out.
-            Ok(Err(kube::Error::Api(status))) => (Contact::Alive, after_refusal(&status)),
-            Ok(Err(error)) => (Contact::Lost(explain(&error)), LOST_HEARTBEAT),
+            Ok(Err(kube::Error::Api(status))) => (ConnectionStatus::Alive, after_refusal(&status)),
+            Ok(Err(error)) => (ConnectionStatus::Lost(explain(&error)), LOST_HEARTBEAT),
             Err(_) => {
                 let limit = HEARTBEAT_LIMIT.as_secs();
                 let why = format!("no answer within {limit} s");
-                (Contact::Lost(why), LOST_HEARTBEAT)
+                (ConnectionStatus::Lost(why), LOST_HEARTBEAT)
             }
         };
         if is_well && !was_well {
             recovered.send_modify(|times| *times += 1);
         }
         was_well = is_well;
-        // Also when nothing changed: it is the time of last contact.
+        // Also when nothing changed: it is the time of the last answer.
         if !reporter
-            .tell(Report::Contact(HEARTBEAT_SOURCE, contact))
+            .send(SessionEvent::ConnectionStatus(HEARTBEAT_SOURCE, connection))
             .await
         {
             return;

@@ -1,9 +1,9 @@
 //! Watches: what a cluster holds, as whole lists and single changes. Errors are reported and waited out.
 
 mod backoff;
+mod handler;
 mod life;
 mod list;
-mod listener;
 mod object;
 mod watched;
 
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub(super) use self::{
     backoff::explain,
-    listener::{Change, Contact, Listener},
+    handler::{ConnectionStatus, Event, EventHandler},
     watched::Watched,
 };
 use self::{
@@ -40,7 +40,7 @@ const RELIST: Duration = Duration::from_secs(5);
 /// Each round begins with a list. Only a watch whose time was up is resumed where it ended: an API server that was away
 /// may have been put back to an older state, and then who asks for what follows the newest version that he knows is
 /// never told what differs, nor what comes until that version is reached again.
-pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut listener: impl Listener<T>)
+pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut handler: impl EventHandler<T>)
 where
     T: From<K>,
     K: Resource<DynamicType = ()>
@@ -58,22 +58,17 @@ where
         if let Some(recovered) = &mut watched.recovered {
             recovered.mark_unchanged();
         }
-        let listed = list(
-            &watched,
-            &mut limit,
-            &mut pages,
-            &mut listener,
-            &mut backoff,
-        )
-        .await;
+        let listed = list(&watched, &mut limit, &mut pages, &mut handler, &mut backoff).await;
         let ended = match listed {
-            Ok(listed) => follow(&watched, listed, &mut limit, &mut listener, &mut backoff).await,
+            Ok(listed) => follow(&watched, listed, &mut limit, &mut handler, &mut backoff).await,
             Err(failure) => Err(failure),
         };
         let Err(failure) = ended else { return };
         let (pause, news) = backoff.after(&failure);
         if news {
-            listener.contact(Contact::Lost(failure.to_string())).await;
+            handler
+                .on_connection(ConnectionStatus::Lost(failure.to_string()))
+                .await;
         }
         pause.wait(watched.recovered.as_mut()).await;
     }
@@ -82,16 +77,16 @@ where
 /// Tells a list, and watches from there. `Ok` when nobody listens any more.
 async fn follow<K, T>(
     watched: &Watched<K>,
-    (change, mut version): (Change<T>, String),
+    (change, mut version): (Event<T>, String),
     limit: &mut Limit,
-    listener: &mut impl Listener<T>,
+    handler: &mut impl EventHandler<T>,
     backoff: &mut Backoff,
 ) -> Result<(), Failure>
 where
     T: From<K>,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + 'static,
 {
-    if !listener.tell(change).await {
+    if !handler.on_event(change).await {
         return Ok(());
     }
     let mut look = Instant::now() + RELIST;
@@ -119,7 +114,7 @@ where
                     if life.is_silent() {
                         return Err(Failure::Broken("the watch was silent".to_owned(), life.settled));
                     }
-                    life.stayed(listener, backoff).await;
+                    life.stayed(handler, backoff).await;
                     continue;
                 }
             };
@@ -131,7 +126,7 @@ where
                 Err(error) => return Err(Failure::Broken(explain(&error), life.settled)),
                 Ok(event) => event,
             };
-            life.shown(listener, backoff).await;
+            life.shown(handler, backoff).await;
             let (object, is_there) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
                 WatchEvent::Deleted(object) => (object, false),
@@ -143,17 +138,17 @@ where
             };
             version = object.resource_version().unwrap_or_default();
             let number = number(&object, |namespace, name| limit.number(namespace, name));
-            let object = kept(object, listener);
-            let change = if is_there && listener.keeps(&object) {
-                if !limit.admits(number, listener.weight(&object)) {
+            let object = kept(object, handler);
+            let change = if is_there && handler.keeps(&object) {
+                if !limit.admits(number, handler.weight(&object)) {
                     continue;
                 }
-                Change::Apply(object)
+                Event::Apply(object)
             } else {
                 limit.gone(number);
-                Change::Delete(object)
+                Event::Delete(object)
             };
-            if !listener.tell(change).await {
+            if !handler.on_event(change).await {
                 return Ok(());
             }
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::yaml;
 use crate::{
     hint::{HintExt as _, fail},
-    mirror::tls::InsecureTls,
+    mirror::target::tls::InsecureTls,
 };
 
 /// Text that no log, error or `Debug` shows: a token, or a kubeconfig that holds one.

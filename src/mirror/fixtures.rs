@@ -1,15 +1,15 @@
-//! Short builders for tests: Links, Services, slices, worlds. What a test does not say takes a usual value.
+//! Short builders for tests: Links, Services, slices, states. What a test does not say takes a usual value.
 
-mod worlds;
+mod states;
 
 use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
-pub(super) use self::worlds::{as_told, body, said};
+pub(crate) use self::states::{as_told, body, said};
 use super::{
-    Config, GatewayState, LeftOut, LinkEntry, Liveness, NamespacePhase, Objects, Remote, Target,
-    World,
+    Config, GatewayState, LeftOut, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
+    Target,
 };
 use crate::api::{
     k8s::{
@@ -23,18 +23,18 @@ use crate::api::{
 };
 
 /// Namespace of Links in tests.
-pub(super) const LINKS: &str = "mc";
+pub(crate) const LINKS: &str = "mc";
 /// Namespace of Services in tests.
-pub(super) const NS: &str = "ns";
+pub(crate) const NS: &str = "ns";
 /// The gateway's address in tests.
-pub(super) const GATEWAY: &str = "192.0.2.1";
+pub(crate) const GATEWAY: &str = "192.0.2.1";
 
-pub(super) fn map(pairs: &[(&str, &str)]) -> Map {
+pub(crate) fn map(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().copied().collect()
 }
 
 /// A Service that is left out because of the limit, by name or not.
-pub(super) fn left_out(service: &str, named: bool) -> LeftOut {
+pub(crate) fn left_out(service: &str, named: bool) -> LeftOut {
     let mut left_out = LeftOut::default();
     left_out.add((NS.to_owned(), service.to_owned()));
     if !named {
@@ -43,12 +43,12 @@ pub(super) fn left_out(service: &str, named: bool) -> LeftOut {
     left_out
 }
 
-pub(super) fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 /// A Link as `link-gen` makes it, with a gateway, of a cluster of the same name.
-pub(super) fn link(name: &str) -> Link {
+pub(crate) fn link(name: &str) -> Link {
     let equals = |key: &str, value: &str| {
         Some(
             serde_json::from_value(serde_json::json!({ "matchLabels": { key: value } }))
@@ -84,20 +84,20 @@ pub(super) fn link(name: &str) -> Link {
 }
 
 /// A Link, parsed.
-pub(super) fn target(cluster: &str) -> Target {
+pub(crate) fn target(cluster: &str) -> Target {
     Target::parse(&link(cluster), false).unwrap()
 }
 
-pub(super) fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 /// A Service under construction.
 #[derive(Clone, Debug)]
-pub(super) struct Svc(pub(super) Service);
+pub(crate) struct Svc(pub(crate) Service);
 
 /// A Service with one port, `http` 80.
-pub(super) fn svc(name: &str) -> Svc {
+pub(crate) fn svc(name: &str) -> Svc {
     Svc(Service {
         metadata: Metadata {
             name: Some(name.into()),
@@ -116,7 +116,7 @@ pub(super) fn svc(name: &str) -> Svc {
     })
 }
 
-pub(super) fn port(name: &str, number: i32) -> ServicePort {
+pub(crate) fn port(name: &str, number: i32) -> ServicePort {
     ServicePort {
         name: Some(name.into()),
         protocol: Some("TCP".into()),
@@ -126,50 +126,50 @@ pub(super) fn port(name: &str, number: i32) -> ServicePort {
 }
 
 impl Svc {
-    pub(super) fn within(mut self, namespace: &str) -> Self {
+    pub(crate) fn within(mut self, namespace: &str) -> Self {
         self.0.metadata.namespace = Some(namespace.into());
         self
     }
 
-    pub(super) fn label(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
         self.0.metadata.labels.insert(key, value);
         self
     }
 
-    pub(super) fn annotation(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
         self.0.metadata.annotations.insert(key, value);
         self
     }
 
-    pub(super) fn exported(self) -> Self {
+    pub(crate) fn exported(self) -> Self {
         self.label(l::EXPORTED, "true")
     }
 
-    pub(super) fn discovered(self) -> Self {
+    pub(crate) fn discovered(self) -> Self {
         self.label(l::EXPORTED, "remote-discovery")
     }
 
-    pub(super) fn member(self) -> Self {
+    pub(crate) fn member(self) -> Self {
         self.label(l::FEDERATED, "member")
     }
 
-    pub(super) fn headless(mut self) -> Self {
+    pub(crate) fn headless(mut self) -> Self {
         self.0.spec.cluster_ip = Some("None".into());
         self
     }
 
-    pub(super) fn ports(mut self, ports: Vec<ServicePort>) -> Self {
+    pub(crate) fn ports(mut self, ports: Vec<ServicePort>) -> Self {
         self.0.spec.ports = ports.into();
         self
     }
 
-    pub(super) fn version(mut self, version: u64) -> Self {
+    pub(crate) fn version(mut self, version: u64) -> Self {
         self.0.metadata.resource_version = Some(version.to_string().into());
         self
     }
 
     /// As Linkerd's own service mirror makes the mirror of a Service.
-    pub(super) fn mirrored_by_linkerd(self, cluster: &str, service: &str) -> Self {
+    pub(crate) fn mirrored_by_linkerd(self, cluster: &str, service: &str) -> Self {
         self.label(l::MIRRORED_SERVICE, "true")
             .label(l::CLUSTER_NAME, cluster)
             .annotation(
@@ -179,13 +179,13 @@ impl Svc {
             .annotation(l::REMOTE_RESOURCE_VERSION, "1")
     }
 
-    pub(super) fn arc(self) -> Arc<Service> {
+    pub(crate) fn arc(self) -> Arc<Service> {
         Arc::new(self.0)
     }
 }
 
 /// A slice of a Service, IPv4, with the port `http` 8080 and no endpoints.
-pub(super) fn slice(service: &str, suffix: &str) -> EndpointSlice {
+pub(crate) fn slice(service: &str, suffix: &str) -> EndpointSlice {
     EndpointSlice {
         metadata: Metadata {
             name: Some(format!("{service}-{suffix}").into()),
@@ -207,7 +207,7 @@ pub(super) fn slice(service: &str, suffix: &str) -> EndpointSlice {
     }
 }
 
-pub(super) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoint {
+pub(crate) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoint {
     Endpoint {
         addresses: [address.into()].into(),
         conditions: EndpointConditions {
@@ -220,7 +220,7 @@ pub(super) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoi
 }
 
 /// A slice with one ready endpoint.
-pub(super) fn backing(service: &str) -> EndpointSlice {
+pub(crate) fn backing(service: &str) -> EndpointSlice {
     EndpointSlice {
         endpoints: [endpoint("192.0.2.10", None, true)].into(),
         ..slice(service, "x")
@@ -228,7 +228,7 @@ pub(super) fn backing(service: &str) -> EndpointSlice {
 }
 
 /// A slice with these hosts, all ready.
-pub(super) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
+pub(crate) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
     let endpoints = hosts
         .iter()
         .enumerate()
@@ -240,15 +240,15 @@ pub(super) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
 }
 
 /// What is known through a Link: its cluster listed and empty, its gateway alive.
-pub(super) fn entry(target: Target) -> LinkEntry {
+pub(crate) fn entry(target: Target) -> LinkEntry {
     LinkEntry {
         cluster: Some(target.cluster.clone()),
         listed: Some(target.cluster.clone()),
         target: Ok(target),
-        remote: Some(Remote {
-            services: vec![Objects::default()],
-            slices: vec![Objects::default()],
-            ..Remote::default()
+        remote: Some(RemoteState {
+            services: vec![Store::default()],
+            slices: vec![Store::default()],
+            ..RemoteState::default()
         }),
         gateway: GatewayState {
             addresses: Some(vec![ip(GATEWAY)]),
@@ -258,13 +258,13 @@ pub(super) fn entry(target: Target) -> LinkEntry {
 }
 
 /// A listed local cluster: the namespaces of Links and of Services, and nothing in them.
-pub(super) fn world() -> World {
+pub(crate) fn state() -> State {
     let config = Config {
         namespace: LINKS.to_owned(),
         local_members: target("x").federated_selector,
         ..Config::default()
     };
-    World::listed(
+    State::listed(
         config,
         [NS, LINKS].map(|name| (name.to_owned(), NamespacePhase::Active)),
     )

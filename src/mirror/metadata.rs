@@ -1,10 +1,12 @@
 //! Labels and annotations: what we add, and whose an object is.
 
+pub(crate) mod desired;
+
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
-use super::wanted::Wanted;
+use super::metadata::desired::DesiredEntries;
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -15,29 +17,29 @@ use crate::api::{
 
 /// Labels and annotations that an object should have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dress<'a> {
-    pub(super) labels: Wanted<'a>,
-    pub(super) annotations: Wanted<'a>,
+pub(crate) struct DesiredMetadata<'a> {
+    pub(crate) labels: DesiredEntries<'a>,
+    pub(crate) annotations: DesiredEntries<'a>,
 }
 
-impl<'a> Dress<'a> {
+impl<'a> DesiredMetadata<'a> {
     /// What an object has.
-    pub(super) fn of(metadata: &'a Metadata) -> Self {
+    pub(crate) fn of(metadata: &'a Metadata) -> Self {
         Self {
-            labels: Wanted::copy(&metadata.labels, |_| false),
-            annotations: Wanted::copy(&metadata.annotations, |_| false),
+            labels: DesiredEntries::copy(&metadata.labels, |_| false),
+            annotations: DesiredEntries::copy(&metadata.annotations, |_| false),
         }
     }
 
     /// Takes the mark off again: of an object that is not ours yet.
-    pub(super) fn unsign(&mut self) {
+    pub(crate) fn unsign(&mut self) {
         for key in l::SIGNATURE {
             self.annotations.remove(key);
         }
     }
 
     /// Metadata of an object that wears this.
-    pub(super) fn metadata(&self, namespace: &str, name: &str) -> Metadata {
+    pub(crate) fn object_metadata(&self, namespace: &str, name: &str) -> Metadata {
         Metadata {
             name: Some(name.into()),
             namespace: Some(namespace.into()),
@@ -65,7 +67,7 @@ pub enum Owner<'a> {
 
 /// Which installation of a service mirror an object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belonging<'a> {
+pub(crate) enum Installation<'a> {
     /// To this one, which has written it and may collect it.
     Ours,
     /// It does not say, as of those that Linkerd's service mirror or an earlier version has made; or to the one that
@@ -76,7 +78,7 @@ pub(super) enum Belonging<'a> {
 }
 
 /// The installation that an object names: the namespace of its Links.
-pub(super) fn installation(metadata: &Metadata) -> Option<&str> {
+pub(crate) fn installation(metadata: &Metadata) -> Option<&str> {
     metadata.annotations.get(l::INSTALLATION)
 }
 
@@ -99,23 +101,23 @@ pub fn owner(metadata: &Metadata) -> Owner<'_> {
 }
 
 /// Linkerd: a Service with either annotation is federated, whatever its value. So it is with ours.
-pub(super) fn is_federated(metadata: &Metadata) -> bool {
+pub(crate) fn is_federated(metadata: &Metadata) -> bool {
     let mut keys = MEMBERS.iter().flatten();
     keys.any(|key| metadata.annotations.contains_key(key))
 }
 
 /// The remote members that a federated Service names in its annotations: Services and clusters.
-pub(super) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str, &str)> {
     members::remote_members(|key| metadata.annotations.get(key))
 }
 
 /// The clusters of these members; one may come twice.
-pub(super) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
+pub(crate) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
     remote_members(metadata).map(|(_, cluster)| cluster)
 }
 
 /// The linked clusters that a federated Service prefers.
-pub(super) fn preferred_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
+pub(crate) fn preferred_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
     let text = metadata.annotations.get(l::PREFER).unwrap_or_default();
     preference::clusters(text)
 }
@@ -126,19 +128,19 @@ pub fn is_managed(metadata: &Metadata) -> bool {
 }
 
 /// Whether a slice is ours to write: it says so, or it said so once and lost the label.
-pub(super) fn is_our_slice(slice: &EndpointSlice) -> bool {
+pub(crate) fn is_our_slice(slice: &EndpointSlice) -> bool {
     slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
         || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
 /// Whether a Service was itself made by a service mirror. Such a Service is never exported again:
 /// two clusters linked both ways would mirror each other's mirrors for ever.
-pub(super) fn is_mirror(service: &Service) -> bool {
+pub(crate) fn is_mirror(service: &Service) -> bool {
     service.metadata.labels.contains_key(l::MIRRORED_SERVICE) || is_managed(&service.metadata)
 }
 
 /// `<service>.<namespace>.svc.<domain>`.
-pub(super) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
+pub(crate) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
     format!("{service}.{namespace}.svc.{domain}")
 }
 
@@ -146,15 +148,15 @@ pub(super) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
 ///
 /// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource
 /// version is not part of it: that it moved is no reason to write.
-pub(super) fn sign<'a>(
-    dress: &mut Dress<'a>,
+pub(crate) fn sign<'a>(
+    metadata: &mut DesiredMetadata<'a>,
     installation: &'a str,
     rest: impl FnOnce(&mut dyn FnMut(&[u8])),
 ) {
-    let Dress {
+    let DesiredMetadata {
         labels,
         annotations,
-    } = dress;
+    } = metadata;
     annotations.insert(l::MANAGED_BY, l::MANAGER.into());
     annotations.insert(l::INSTALLATION, installation.into());
     // Hashed in one go: most texts are shorter than what the hash takes at once.
@@ -237,16 +239,16 @@ mod tests {
     fn the_hash_tells_content_apart_and_not_its_bounds() {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
             let labels = map(labels);
-            let mut dress = Dress {
-                labels: Wanted::copy(&labels, |_| false),
-                ..Dress::default()
+            let mut metadata = DesiredMetadata {
+                labels: DesiredEntries::copy(&labels, |_| false),
+                ..DesiredMetadata::default()
             };
-            super::sign(&mut dress, "mc", |feed| {
+            super::sign(&mut metadata, "mc", |feed| {
                 for text in rest {
                     feed(text.as_bytes());
                 }
             });
-            dress.annotations[l::DESIRED_STATE].to_string()
+            metadata.annotations[l::DESIRED_STATE].to_string()
         };
         assert_eq!(sign(&[("a", "b")], &["x"]), sign(&[("a", "b")], &["x"]));
         assert_ne!(sign(&[("a", "b")], &[]), sign(&[("ab", "")], &[]));

@@ -5,7 +5,7 @@ use super::outcome::{Problem, Reason};
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
 /// Prefix of probe Services.
-pub(super) const PROBE_PREFIX: &str = "probe-";
+pub(crate) const PROBE_PREFIX: &str = "probe-";
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
 /// Most characters of a name in a message: Kubernetes' limit for names of any kind.
@@ -34,7 +34,7 @@ pub fn probe_name(link: &str) -> String {
 /// Passes a Service name on if Kubernetes would take it.
 ///
 /// A remote API server can call a Service what it likes: a name that is no name at all goes no further.
-pub(super) fn fits(name: String) -> Result<String, Problem> {
+pub(crate) fn fits(name: String) -> Result<String, Problem> {
     if is_dns_label(&name) {
         return Ok(name);
     }
@@ -57,13 +57,13 @@ pub(super) fn fits(name: String) -> Result<String, Problem> {
 }
 
 /// The members' name, if this is the name of a federated Service.
-pub(super) fn member_name(name: &str) -> Option<&str> {
+pub(crate) fn member_name(name: &str) -> Option<&str> {
     name.strip_suffix(FEDERATED_SUFFIX)
         .filter(|service| !service.is_empty())
 }
 
 /// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.len() <= 63
         && text.bytes().all(|b| word(b) || b == b'-')
@@ -72,7 +72,7 @@ pub(super) fn is_dns_label(text: &str) -> bool {
 }
 
 /// The name without `-<suffix>`, if anything is left of it.
-pub(super) fn without_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
+pub(crate) fn without_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     name.strip_suffix(suffix)?
         .strip_suffix('-')
         .filter(|rest| !rest.is_empty())

@@ -12,7 +12,7 @@ pub struct Plan {
     /// in its cluster and found to be really not exported: a watch may lag, nothing is deleted on stale evidence.
     pub confirm: Vec<RemoteRef>,
     /// What to say about the remote Services of this key once the writes are done.
-    pub report: Vec<Reported>,
+    pub report: Vec<ServiceOutcome>,
 }
 
 /// A Service of a target cluster.
@@ -28,18 +28,18 @@ pub struct RemoteRef {
 
 /// What became of one remote Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ServiceOutcome {
     /// The Service.
     pub remote: RemoteRef,
     /// Membership in a federated Service, or mirroring.
     pub federated: bool,
     /// What became of it.
-    pub report: Report,
+    pub report: Outcome,
 }
 
 /// What became of one remote Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum Outcome {
     /// It does not take part; nothing stands for it.
     Absent,
     /// It is mirrored, or a member.
@@ -182,9 +182,9 @@ impl Plan {
     }
 
     /// Nothing to write, and one thing to say.
-    pub(super) fn only(remote: RemoteRef, federated: bool, report: Report) -> Self {
+    pub(crate) fn only(remote: RemoteRef, federated: bool, report: Outcome) -> Self {
         Self {
-            report: vec![Reported {
+            report: vec![ServiceOutcome {
                 remote,
                 federated,
                 report,
@@ -195,8 +195,13 @@ impl Plan {
 
     /// Adds one thing to say.
     #[must_use]
-    pub(super) fn saying(mut self, remote: RemoteRef, federated: bool, report: Report) -> Self {
-        self.report.push(Reported {
+    pub(crate) fn with_outcome(
+        mut self,
+        remote: RemoteRef,
+        federated: bool,
+        report: Outcome,
+    ) -> Self {
+        self.report.push(ServiceOutcome {
             remote,
             federated,
             report,

@@ -1,12 +1,17 @@
 //! Plans: what to do for a key, so that the local cluster comes from what is to what should be.
 
-use super::{federated, gateway, key::Key, mirrors, outcome::Plan, world::World};
+use super::{
+    key::Key,
+    outcome::Plan,
+    reconcile::{federated, mirror, probe},
+    state::State,
+};
 
-/// What to do for a key, given all that is known. Total: for every world and key there is a plan.
+/// What to do for a key, given all that is known. Total: for every state and key there is a plan.
 ///
-/// Planning again in the world that the plan brought about gives a plan without writes.
-pub fn plan(world: &World, key: &Key) -> Plan {
-    if !world.is_complete() {
+/// Planning again in the state that the plan brought about gives a plan without writes.
+pub fn plan(state: &State, key: &Key) -> Plan {
+    if !state.is_complete() {
         return Plan::default();
     }
     match key {
@@ -14,8 +19,8 @@ pub fn plan(world: &World, key: &Key) -> Plan {
             cluster,
             namespace,
             service,
-        } => mirrors::plan(world, cluster, namespace, service),
-        Key::Federated { namespace, service } => federated::plan(world, namespace, service),
-        Key::Probe { link } => gateway::plan(world, link),
+        } => mirror::plan(state, cluster, namespace, service),
+        Key::Federated { namespace, service } => federated::plan(state, namespace, service),
+        Key::Probe { link } => probe::plan(state, link),
     }
 }

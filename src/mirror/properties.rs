@@ -10,20 +10,20 @@
 //! - of clusters that are all drained, those stay in a federated Service that have a place;
 //! - what is left of Links that are gone is removed only if we have written it.
 
-mod acts;
 mod cluster;
-mod lab;
+mod operations;
+mod simulation;
 
 use proptest::prelude::*;
 
 use crate::mirror::{FederatedThrough, Federation};
 
 use self::{
-    acts::{
-        Act, Allowed, Form, History, LINK_NAMES, Limited, LinkMade, ServiceMade, crowd, drains,
-        history, limited, plain_history, preferences,
+    operations::{
+        Allowed, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade, crowd,
+        drains, history, limited, plain_history, preferences,
     },
-    lab::{Dice, Lab},
+    simulation::{Rng, Simulation},
 };
 
 /// Cases per property, unless `PROPTEST_CASES` says otherwise.
@@ -44,46 +44,49 @@ fn config() -> ProptestConfig {
 }
 
 /// Things happen, and the controller gets some of its work done in between.
-fn live(acts: &History, seed: u64, max_namespaces: usize) -> Lab {
-    lived(Lab::new(seed, max_namespaces), acts)
+fn live(acts: &History, seed: u64, max_namespaces: usize) -> Simulation {
+    lived(Simulation::new(seed, max_namespaces), acts)
 }
 
 /// The same, where what members prefer is heeded.
-fn live_preferring(acts: &History, seed: u64) -> Lab {
-    lived(Lab::preferring(seed), acts)
+fn live_preferring(acts: &History, seed: u64) -> Simulation {
+    lived(Simulation::preferring(seed), acts)
 }
 
-fn lived(mut lab: Lab, acts: &History) -> Lab {
+fn lived(mut simulation: Simulation, acts: &History) -> Simulation {
     for act in &acts.0 {
-        lab.act(act);
-        for _ in 0..lab.dice.below(8) {
-            lab.step();
+        simulation.act(act);
+        for _ in 0..simulation.rng.below(8) {
+            simulation.step();
         }
     }
-    lab
+    simulation
 }
 
 /// A controller that crashes after so many writes, and the next one, come to the same end as one that does not.
-fn ends_alike_after_a_crash(mut lab: Lab, writes: usize) -> Result<(), TestCaseError> {
-    lab.restart();
-    let mut crashed = lab.clone();
+fn ends_alike_after_a_crash(
+    mut simulation: Simulation,
+    writes: usize,
+) -> Result<(), TestCaseError> {
+    simulation.restart();
+    let mut crashed = simulation.clone();
     crashed.ends_after = Some(crashed.writes + writes);
-    lab.drain();
+    simulation.drain();
     crashed.drain();
-    prop_assert_eq!(lab.cluster.canonical(), crashed.cluster.canonical());
+    prop_assert_eq!(simulation.cluster.canonical(), crashed.cluster.canonical());
     crashed.is_settled();
     Ok(())
 }
 
 /// When all Links and members go, nothing of ours stays.
-fn leaves_nothing(mut lab: Lab, restarts: bool) -> Result<(), TestCaseError> {
-    lab.drain();
-    lab.part();
+fn leaves_nothing(mut simulation: Simulation, restarts: bool) -> Result<(), TestCaseError> {
+    simulation.drain();
+    simulation.part();
     if restarts {
-        lab.restart();
+        simulation.restart();
     }
-    lab.drain();
-    prop_assert_eq!(lab.ours(), Vec::<String>::new());
+    simulation.drain();
+    prop_assert_eq!(simulation.ours(), Vec::<String>::new());
     Ok(())
 }
 
@@ -96,16 +99,16 @@ proptest! {
         seed: u64,
         max_namespaces in 0usize..3,
     ) {
-        let mut lab = live(&acts, seed, max_namespaces);
-        lab.drain();
-        lab.is_settled();
+        let mut simulation = live(&acts, seed, max_namespaces);
+        simulation.drain();
+        simulation.is_settled();
     }
 
     #[test]
     fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
-        let mut lab = live(&acts, seed, 0);
-        lab.drain();
-        lab.is_settled();
+        let mut simulation = live(&acts, seed, 0);
+        simulation.drain();
+        simulation.is_settled();
     }
 
     #[test]
@@ -113,9 +116,9 @@ proptest! {
         acts in drains(14),
         seed: u64,
     ) {
-        let mut lab = live(&acts, seed, 0);
-        lab.drain();
-        lab.is_settled();
+        let mut simulation = live(&acts, seed, 0);
+        simulation.drain();
+        simulation.is_settled();
     }
 
     #[test]
@@ -123,9 +126,9 @@ proptest! {
         acts in preferences(14),
         seed: u64,
     ) {
-        let mut lab = live_preferring(&acts, seed);
-        lab.drain();
-        lab.is_settled();
+        let mut simulation = live_preferring(&acts, seed);
+        simulation.drain();
+        simulation.is_settled();
     }
 
     #[test]
@@ -152,13 +155,13 @@ proptest! {
         seed: u64,
         other: u64,
     ) {
-        let mut lab = live(&acts, seed, 0);
-        lab.restart();
-        let mut again = lab.clone();
-        again.dice = Dice::new(other);
-        lab.drain();
+        let mut simulation = live(&acts, seed, 0);
+        simulation.restart();
+        let mut again = simulation.clone();
+        again.rng = Rng::new(other);
+        simulation.drain();
         again.drain();
-        prop_assert_eq!(lab.cluster.canonical(), again.cluster.canonical());
+        prop_assert_eq!(simulation.cluster.canonical(), again.cluster.canonical());
     }
 
     #[test]
@@ -172,14 +175,14 @@ proptest! {
 
     #[test]
     fn from_whatever_stood_the_end_is_as_from_nothing(acts in plain_history(14), seed: u64) {
-        let mut lab = live(&acts, seed, 0);
-        lab.furnish();
-        lab.restart();
-        lab.drain();
-        let mut anew = lab.emptied();
+        let mut simulation = live(&acts, seed, 0);
+        simulation.furnish();
+        simulation.restart();
+        simulation.drain();
+        let mut anew = simulation.emptied();
         anew.drain();
-        prop_assume!(lab.is_in_line());
-        prop_assert_eq!(lab.cluster.canonical(), anew.cluster.canonical());
+        prop_assume!(simulation.is_in_line());
+        prop_assert_eq!(simulation.cluster.canonical(), anew.cluster.canonical());
     }
 
     #[test]
@@ -199,37 +202,37 @@ proptest! {
         limited in limited(),
         restarts: bool,
     ) {
-        let mut lab = live(&acts, seed, 0);
+        let mut simulation = live(&acts, seed, 0);
         // One without endpoints that nobody has seen does not stand: while it is left out, another may take its name.
-        lab.furnish();
-        lab.drain();
-        let before = lab.cluster.canonical();
-        lab.limit(LINK_NAMES[link], limited);
+        simulation.furnish();
+        simulation.drain();
+        let before = simulation.cluster.canonical();
+        simulation.limit(LINK_NAMES[link], limited);
         if restarts {
-            lab.restart();
+            simulation.restart();
         }
-        lab.drain();
-        prop_assert_eq!(&lab.cluster.canonical(), &before);
-        lab.is_settled();
+        simulation.drain();
+        prop_assert_eq!(&simulation.cluster.canonical(), &before);
+        simulation.is_settled();
         // And there is room again.
-        lab.limit(LINK_NAMES[link], Limited::No);
-        lab.drain();
-        prop_assert_eq!(&lab.cluster.canonical(), &before);
-        lab.is_settled();
+        simulation.limit(LINK_NAMES[link], Limited::No);
+        simulation.drain();
+        prop_assert_eq!(&simulation.cluster.canonical(), &before);
+        simulation.is_settled();
     }
 
     #[test]
     fn no_cluster_ip_changes_hands(acts in history(10), seed: u64) {
-        let mut lab = Lab::new(seed, 0);
+        let mut simulation = Simulation::new(seed, 0);
         for act in &acts.0 {
-            let before = lab.cluster.identities();
-            let turns = lab.turns(act);
-            lab.act(act);
-            lab.drain();
+            let before = simulation.cluster.identities();
+            let turns = simulation.turns(act);
+            simulation.act(act);
+            simulation.drain();
             if turns || act.is_meddling() {
                 continue;
             }
-            for (what, uid) in lab.cluster.identities() {
+            for (what, uid) in simulation.cluster.identities() {
                 if let Some(known) = before.get(&what) {
                     prop_assert_eq!(known, &uid, "{}", what);
                 }
@@ -268,42 +271,42 @@ fn exported() -> ServiceMade {
 
 #[test]
 fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
-    let mut lab = Lab::new(7, 0);
+    let mut simulation = Simulation::new(7, 0);
     for act in [
-        Act::Remote(0, 0, 0, Some(exported())),
-        Act::Slice(0, 0, 0, 0, Some(vec![(2, true)])),
-        Act::Legacy(0, 0, 0, false),
-        Act::Link(0, Some(link_of(0))),
+        Operation::Remote(0, 0, 0, Some(exported())),
+        Operation::Slice(0, 0, 0, 0, Some(vec![(2, true)])),
+        Operation::Legacy(0, 0, 0, false),
+        Operation::Link(0, Some(link_of(0))),
     ] {
-        lab.act(&act);
+        simulation.act(&act);
     }
-    lab.drain();
-    lab.is_settled();
-    assert!(lab.cluster.endpoints.is_empty());
-    assert_eq!(lab.cluster.slices.len(), 1);
+    simulation.drain();
+    simulation.is_settled();
+    assert!(simulation.cluster.endpoints.is_empty());
+    assert_eq!(simulation.cluster.slices.len(), 1);
 }
 
 #[test]
 fn a_namespace_that_one_cluster_gets_is_there_for_another_at_its_limit() {
     let (first, second) = (0, 2);
-    let mut lab = Lab::new(7, 1);
+    let mut simulation = Simulation::new(7, 1);
     for acts in [
         (0..2)
-            .map(|link| Act::Link(link, Some(link_of(link))))
+            .map(|link| Operation::Link(link, Some(link_of(link))))
             .collect(),
         // The first cluster gets the one namespace that may be created for it, and lacks another one.
-        vec![Act::Namespace(first, None)],
-        vec![Act::Remote(0, first, 0, Some(exported()))],
-        vec![Act::Remote(0, second, 0, Some(exported()))],
+        vec![Operation::Namespace(first, None)],
+        vec![Operation::Remote(0, first, 0, Some(exported()))],
+        vec![Operation::Remote(0, second, 0, Some(exported()))],
         // That one is created for the second cluster.
-        vec![Act::Remote(1, second, 0, Some(exported()))],
+        vec![Operation::Remote(1, second, 0, Some(exported()))],
     ] {
         for act in &acts {
-            lab.act(act);
+            simulation.act(act);
         }
-        lab.drain();
+        simulation.drain();
     }
-    lab.is_settled();
-    let mirrors = lab.cluster.services.len();
-    assert_eq!(mirrors, 3, "{:?}", lab.cluster.services.keys());
+    simulation.is_settled();
+    let mirrors = simulation.cluster.services.len();
+    assert_eq!(mirrors, 3, "{:?}", simulation.cluster.services.keys());
 }

@@ -1,6 +1,7 @@
 //! A Link's status: what is said about its Services, its gateway and itself.
 
 mod conditions;
+pub mod expiry;
 mod facts;
 
 use std::collections::BTreeMap;
@@ -8,11 +9,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
-pub use self::facts::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED, GatewayFacts};
+pub use self::facts::{
+    ALL_REFUSED, Exceeded, Expiry, GATEWAY_REFUSED, GatewayInputs, StatusInputs,
+};
 use super::{
     key::Key,
-    outcome::{Reason, Report, Reported},
-    remote::Liveness,
+    outcome::{Outcome, Reason, ServiceOutcome},
+    state::remote::Liveness,
 };
 use crate::{
     api::link::{
@@ -29,14 +32,14 @@ pub const LISTED_PROBLEMS: usize = 100;
 
 /// What was last said about each Service of a Link, by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ledger {
-    mirrors: BTreeMap<(String, String), Report>,
-    federated: BTreeMap<(String, String), Report>,
+pub struct Outcomes {
+    mirrors: BTreeMap<(String, String), Outcome>,
+    federated: BTreeMap<(String, String), Outcome>,
 }
 
 /// What something that was said changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum News {
+pub enum StatusChange {
     /// Nothing: it was said before.
     None,
     /// It is the same in other words.
@@ -45,9 +48,9 @@ pub enum News {
     Change,
 }
 
-impl Ledger {
+impl Outcomes {
     /// Takes down what a plan said. Returns whether that is news.
-    pub fn record(&mut self, said: &Reported) -> News {
+    pub fn record(&mut self, said: &ServiceOutcome) -> StatusChange {
         let list = if said.federated {
             &mut self.federated
         } else {
@@ -55,15 +58,15 @@ impl Ledger {
         };
         let key = (said.remote.namespace.clone(), said.remote.service.clone());
         match &said.report {
-            Report::Unknown => News::None,
-            Report::Absent => match list.remove(&key) {
-                Some(_) => News::Change,
-                None => News::None,
+            Outcome::Unknown => StatusChange::None,
+            Outcome::Absent => match list.remove(&key) {
+                Some(_) => StatusChange::Change,
+                None => StatusChange::None,
             },
             report => match list.insert(key, report.clone()) {
-                Some(before) if before == *report => News::None,
-                Some(before) if is_reworded(&before, report) => News::Words,
-                _ => News::Change,
+                Some(before) if before == *report => StatusChange::None,
+                Some(before) if is_reworded(&before, report) => StatusChange::Words,
+                _ => StatusChange::Change,
             },
         }
     }
@@ -82,16 +85,16 @@ impl Ledger {
     /// Number of Services that wait for a `ClusterIP`.
     fn without_cluster_ip(&self) -> usize {
         let lists = self.mirrors.values().chain(self.federated.values());
-        let waits = |report: &&Report| matches!(report, Report::Failed(problem) if problem.reason == Reason::NoClusterIp);
+        let waits = |report: &&Outcome| matches!(report, Outcome::Failed(problem) if problem.reason == Reason::NoClusterIp);
         lists.filter(waits).count()
     }
 
     /// Number of Services that are mirrored, that are members, and that should be either and are not. Those that are not
     /// because the cluster is drained are as they should be.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let good = |list: &BTreeMap<_, Report>| {
+        let good = |list: &BTreeMap<_, Outcome>| {
             list.values()
-                .filter(|report| matches!(report, Report::Mirrored { .. }))
+                .filter(|report| matches!(report, Outcome::Mirrored { .. }))
                 .count()
         };
         let (mirrored, federated) = (good(&self.mirrors), good(&self.federated));
@@ -102,20 +105,20 @@ impl Ledger {
 }
 
 /// Whether a Service is left out because the cluster is drained.
-fn is_drained(report: &Report) -> bool {
-    matches!(report, Report::Failed(problem) if problem.reason == Reason::Drained)
+fn is_drained(report: &Outcome) -> bool {
+    matches!(report, Outcome::Failed(problem) if problem.reason == Reason::Drained)
 }
 
 /// Whether two reports that differ do so only in the words of a problem.
-fn is_reworded(before: &Report, now: &Report) -> bool {
+fn is_reworded(before: &Outcome, now: &Outcome) -> bool {
     match (before, now) {
-        (Report::Failed(before), Report::Failed(now)) => before.reason == now.reason,
+        (Outcome::Failed(before), Outcome::Failed(now)) => before.reason == now.reason,
         (
-            Report::Mirrored {
+            Outcome::Mirrored {
                 local: before,
                 note: Some(was),
             },
-            Report::Mirrored {
+            Outcome::Mirrored {
                 local: now,
                 note: Some(is),
             },
@@ -125,17 +128,27 @@ fn is_reworded(before: &Report, now: &Report) -> bool {
 }
 
 /// The status to write. Times are those of `previous` where nothing has changed since.
-pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timestamp) -> LinkStatus {
-    let (mirrored, federated, unhealthy) = ledger.counts();
-    let total = ledger.mirrors.len() + ledger.federated.len();
+pub fn status(
+    previous: &LinkStatus,
+    facts: &StatusInputs,
+    outcomes: &Outcomes,
+    now: Timestamp,
+) -> LinkStatus {
+    let (mirrored, federated, unhealthy) = outcomes.counts();
+    let total = outcomes.mirrors.len() + outcomes.federated.len();
     let count = |n: usize| Some(i64::try_from(n).unwrap_or(i64::MAX));
     LinkStatus {
-        mirror_services: entries(&previous.mirror_services, &ledger.mirrors, total, now),
-        federated_services: entries(&previous.federated_services, &ledger.federated, total, now),
+        mirror_services: entries(&previous.mirror_services, &outcomes.mirrors, total, now),
+        federated_services: entries(
+            &previous.federated_services,
+            &outcomes.federated,
+            total,
+            now,
+        ),
         conditions: conditions(
             &previous.conditions,
             facts,
-            ledger.without_cluster_ip(),
+            outcomes.without_cluster_ip(),
             now,
         ),
         gateway: facts
@@ -153,7 +166,7 @@ pub fn status(previous: &LinkStatus, facts: &Facts, ledger: &Ledger, now: Timest
 
 fn entries(
     previous: &[ServiceStatus],
-    reports: &BTreeMap<(String, String), Report>,
+    reports: &BTreeMap<(String, String), Outcome>,
     total: usize,
     now: Timestamp,
 ) -> Vec<ServiceStatus> {
@@ -168,10 +181,10 @@ fn entries(
         })
         .collect();
     let all = total <= LISTED;
-    let is_usual = |report: &Report| {
-        matches!(report, Report::Mirrored { note: None, .. }) || is_drained(report)
+    let is_usual = |report: &Outcome| {
+        matches!(report, Outcome::Mirrored { note: None, .. }) || is_drained(report)
     };
-    let shown = |report: &Report| all || !is_usual(report);
+    let shown = |report: &Outcome| all || !is_usual(report);
     reports
         .iter()
         .filter(|(_, report)| shown(report))
@@ -199,17 +212,17 @@ fn service_ref(namespace: &str, name: &str) -> ServiceRef {
 fn service_condition(
     before: Option<&ServiceCondition>,
     namespace: &str,
-    report: &Report,
+    report: &Outcome,
     now: Timestamp,
 ) -> Option<ServiceCondition> {
     let (status, reason, message, local) = match report {
-        Report::Mirrored { local, note: None } => ("True", Reason::Mirrored, "", Some(local)),
-        Report::Mirrored {
+        Outcome::Mirrored { local, note: None } => ("True", Reason::Mirrored, "", Some(local)),
+        Outcome::Mirrored {
             local,
             note: Some(note),
         } => ("True", note.reason, note.message.as_str(), Some(local)),
-        Report::Failed(problem) => ("False", problem.reason, problem.message.as_str(), None),
-        Report::Absent | Report::Unknown => return None,
+        Outcome::Failed(problem) => ("False", problem.reason, problem.message.as_str(), None),
+        Outcome::Absent | Outcome::Unknown => return None,
     };
     Some(ServiceCondition {
         type_: MIRRORED.to_owned(),
@@ -225,7 +238,7 @@ fn service_condition(
 
 fn gateway(
     previous: Option<&GatewayStatus>,
-    facts: &GatewayFacts,
+    facts: &GatewayInputs,
     now: Timestamp,
 ) -> GatewayStatus {
     let alive = match facts.state.liveness {

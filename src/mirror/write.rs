@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{metadata::Dress, wanted::Wanted};
+use super::metadata::{DesiredMetadata, desired::DesiredEntries};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -23,7 +23,7 @@ pub enum Write {
     /// DELETE, with the UID it was decided on.
     Delete {
         /// Kind.
-        kind: Kind,
+        kind: ObjectKind,
         /// Namespace.
         namespace: String,
         /// Name.
@@ -46,7 +46,7 @@ pub enum Write {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     /// Kind.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Namespace.
     pub namespace: String,
     /// Name.
@@ -59,7 +59,7 @@ pub struct Patch {
 
 /// Kinds that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ObjectKind {
     /// `v1` Namespace.
     Namespace,
     /// `v1` Service.
@@ -70,7 +70,7 @@ pub enum Kind {
     Route(RouteKind),
 }
 
-impl Kind {
+impl ObjectKind {
     /// As in manifests.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,12 +102,12 @@ pub enum Object {
 
 impl Object {
     /// Kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ObjectKind {
         match self {
-            Self::Namespace { .. } => Kind::Namespace,
-            Self::Service(_) => Kind::Service,
-            Self::EndpointSlice(_) => Kind::EndpointSlice,
-            Self::Route(route) => Kind::Route(route.kind),
+            Self::Namespace { .. } => ObjectKind::Namespace,
+            Self::Service(_) => ObjectKind::Service,
+            Self::EndpointSlice(_) => ObjectKind::EndpointSlice,
+            Self::Route(route) => ObjectKind::Route(route.kind),
         }
     }
 }
@@ -141,15 +141,15 @@ impl Write {
         }
     }
 
-    pub(super) fn delete_service(service: &Service) -> Self {
-        Self::delete(Kind::Service, &service.metadata)
+    pub(crate) fn delete_service(service: &Service) -> Self {
+        Self::delete(ObjectKind::Service, &service.metadata)
     }
 
-    pub(super) fn delete_slice(slice: &EndpointSlice) -> Self {
-        Self::delete(Kind::EndpointSlice, &slice.metadata)
+    pub(crate) fn delete_slice(slice: &EndpointSlice) -> Self {
+        Self::delete(ObjectKind::EndpointSlice, &slice.metadata)
     }
 
-    pub(super) fn delete(kind: Kind, metadata: &Metadata) -> Self {
+    pub(crate) fn delete(kind: ObjectKind, metadata: &Metadata) -> Self {
         Self::Delete {
             kind,
             namespace: metadata.namespace().to_owned(),
@@ -164,7 +164,7 @@ impl Write {
 /// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
 /// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
 /// are of those that say what an object is: Linkerd would read them.
-pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &Metadata) -> Option<Value> {
+pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
     let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
         && desired.labels.holds(&actual.labels)
@@ -173,21 +173,29 @@ pub(super) fn patch_metadata(desired: &Dress<'_>, actual: &Metadata) -> Option<V
 }
 
 /// The patch of metadata, needed or not: something else has to be written anyway.
-pub(super) fn forced_metadata(desired: &Dress<'_>, actual: &Metadata) -> Value {
+pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Value {
     json!({
         "labels": exactly(&desired.labels, &actual.labels),
         "annotations": exactly(&desired.annotations, &actual.annotations),
     })
 }
 
-fn exactly<'a>(desired: &'a Wanted<'_>, actual: &'a Map) -> BTreeMap<&'a str, Option<&'a str>> {
+fn exactly<'a>(
+    desired: &'a DesiredEntries<'_>,
+    actual: &'a Map,
+) -> BTreeMap<&'a str, Option<&'a str>> {
     let stale = actual.iter().map(|(key, _)| (key, None));
     let wanted = desired.iter().map(|(key, value)| (key, Some(value)));
     stale.chain(wanted).collect()
 }
 
 /// Wraps a body into a patch that applies only to the state that it was computed from.
-pub(super) fn guarded(kind: Kind, actual: &Metadata, mut metadata: Value, rest: Value) -> Write {
+pub(crate) fn guarded(
+    kind: ObjectKind,
+    actual: &Metadata,
+    mut metadata: Value,
+    rest: Value,
+) -> Write {
     let urgent = rest != json!({}) || concerns_traffic(&metadata, actual);
     metadata["resourceVersion"] = json!(actual.resource_version);
     metadata["uid"] = json!(actual.uid);

@@ -31,23 +31,12 @@ impl Graph {
 
     /// The modules that use each other in a loop, each such circle once.
     pub(crate) fn circles(&self) -> Vec<Vec<String>> {
-        let arrows = self.arrows();
-        let edges = arrows
-            .iter()
-            .flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)));
-        let found = tarjan_scc(&DiGraphMap::<&Path, ()>::from_edges(edges));
-        let mut circles: Vec<Vec<String>> = found
-            .into_iter()
-            .filter(|circle| circle.len() > 1)
-            .map(|circle| {
-                let mut names: Vec<String> =
-                    circle.into_iter().map(|path| path.join("::")).collect();
-                names.sort();
-                names
-            })
+        let named = |path: &Path| path.join("::");
+        let arrows = self.arrows().into_iter();
+        let arrows = arrows
+            .map(|(from, to)| (named(from), to.into_iter().map(named).collect()))
             .collect();
-        circles.sort();
-        circles
+        circles_of(&arrows)
     }
 
     /// The module that defines what a path names, seen from a module. `None` where it leads out of the library.
@@ -90,6 +79,25 @@ impl Graph {
         }
         self.sources.get_key_value(&at).map(|(key, _)| key)
     }
+}
+
+/// The names that lead to each other in a loop, each such circle once.
+pub(crate) fn circles_of(arrows: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let edges = arrows
+        .iter()
+        .flat_map(|(from, to)| to.iter().map(move |to| (from.as_str(), to.as_str())));
+    let found = tarjan_scc(&DiGraphMap::<&str, ()>::from_edges(edges));
+    let mut circles: Vec<Vec<String>> = found
+        .into_iter()
+        .filter(|circle| circle.len() > 1)
+        .map(|circle| {
+            let mut names: Vec<String> = circle.into_iter().map(str::to_owned).collect();
+            names.sort();
+            names
+        })
+        .collect();
+    circles.sort();
+    circles
 }
 
 #[cfg(test)]

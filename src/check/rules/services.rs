@@ -16,8 +16,8 @@ use crate::{
     },
     mirror::{
         Reason,
-        drain::DRAINED,
         status::{ALL_REFUSED, GATEWAY_REFUSED},
+        target::drain::DRAINED,
     },
 };
 

@@ -19,7 +19,7 @@ use crate::{
         },
         foreign::{By, Foreign},
     },
-    mirror::tls::InsecureTls,
+    mirror::target::tls::InsecureTls,
 };
 
 const NOW: &str = "2026-11-21T12:00:00Z";

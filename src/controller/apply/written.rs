@@ -8,7 +8,7 @@ use crate::{
         map::Map,
         routes::Route,
     },
-    mirror::{Grouped, Kind, Objects},
+    mirror::{Grouped, ObjectKind, Store},
 };
 
 /// What a write brought about, to be put where the watch will report it a moment later.
@@ -29,7 +29,7 @@ pub(in crate::controller) enum Written {
 /// An object that is gone; another one may have its name by now.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Gone {
-    pub(in crate::controller) kind: Kind,
+    pub(in crate::controller) kind: ObjectKind,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -37,10 +37,7 @@ pub(in crate::controller) struct Gone {
 
 impl Gone {
     /// Takes it out of a store, unless its name is that of another object there.
-    pub(in crate::controller) fn forget<T: Grouped>(
-        &self,
-        store: &mut Objects<T>,
-    ) -> Option<Arc<T>> {
+    pub(in crate::controller) fn forget<T: Grouped>(&self, store: &mut Store<T>) -> Option<Arc<T>> {
         let known = store.get(&self.namespace, &self.name)?;
         let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());
         same.then(|| store.forget(&self.namespace, &self.name))?
@@ -68,12 +65,12 @@ mod tests {
     #[test]
     fn deleted_object_leaves_its_successor_in_the_store() {
         let gone = Gone {
-            kind: Kind::Service,
+            kind: ObjectKind::Service,
             namespace: "ns".to_owned(),
             name: "web-east".to_owned(),
             uid: "old".to_owned(),
         };
-        let mut store = Objects::default();
+        let mut store = Store::default();
         store.put(service("new"));
         assert!(gone.forget(&mut store).is_none());
         assert_eq!(store.len(), 1);

@@ -3,21 +3,21 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    controller::watch::Change,
-    mirror::{Grouped, Inserted, Objects},
+    controller::watch::Event,
+    mirror::{Grouped, Inserted, Store},
 };
 
 /// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
 ///
 /// `ours`: the store also takes what our own writes answered, so a single change may be old news.
 pub(super) fn absorb<T: Grouped>(
-    store: &mut Option<Objects<T>>,
-    change: Change<T>,
+    store: &mut Option<Store<T>>,
+    change: Event<T>,
     ours: bool,
 ) -> Vec<Arc<T>> {
     let mut touched = Vec::new();
     match change {
-        Change::List { objects, .. } => {
+        Event::List { objects, .. } => {
             let known = store.get_or_insert_default();
             let listed: BTreeSet<_> = objects
                 .iter()
@@ -34,7 +34,7 @@ pub(super) fn absorb<T: Grouped>(
             }
             touched.extend(known.retain_listed(&listed));
         }
-        Change::Apply(object) => {
+        Event::Apply(object) => {
             let Some(known) = store else { return touched };
             let taken = if ours {
                 known.insert(object.clone())
@@ -46,7 +46,7 @@ pub(super) fn absorb<T: Grouped>(
                 touched.push(object);
             }
         }
-        Change::Delete(object) => {
+        Event::Delete(object) => {
             let Some(known) = store else { return touched };
             touched.extend(known.remove(&object));
         }

@@ -12,7 +12,7 @@ pub(super) use self::shortage::Addresses;
 use super::state::Engine;
 use crate::{
     controller::queue,
-    mirror::{Key, Plan, Problem, Reason, Report, Reported},
+    mirror::{Key, Outcome, Plan, Problem, Reason, ServiceOutcome},
 };
 
 /// What is said of a Service that waits.
@@ -37,16 +37,16 @@ impl Engine {
     }
 
     /// There was no `ClusterIP` left for a key.
-    pub(super) fn lacks_address(&mut self, key: &Key, report: &[Reported]) {
+    pub(super) fn lacks_address(&mut self, key: &Key, report: &[ServiceOutcome]) {
         self.addresses.none_left(key, Instant::now());
-        self.said(&without_address(report));
+        self.record_outcomes(&without_address(report));
         self.settle(key);
     }
 
-    /// Marks keys whose turn it is to try for a `ClusterIP`.
+    /// Enqueues keys whose turn it is to try for a `ClusterIP`.
     pub(super) fn try_for_address(&mut self, keys: impl IntoIterator<Item = Key>) {
         for key in keys {
-            self.queue.mark(key, queue::LOCAL);
+            self.queue.enqueue(key, queue::LOCAL);
         }
     }
 
@@ -59,11 +59,11 @@ impl Engine {
 }
 
 /// The report of a plan that cannot be executed for want of a `ClusterIP`.
-fn without_address(report: &[Reported]) -> Vec<Reported> {
+fn without_address(report: &[ServiceOutcome]) -> Vec<ServiceOutcome> {
     let mut report = report.to_vec();
     for said in &mut report {
-        if let Report::Mirrored { .. } | Report::Absent = said.report {
-            said.report = Report::Failed(Problem::new(Reason::NoClusterIp, WAITS));
+        if let Outcome::Mirrored { .. } | Outcome::Absent = said.report {
+            said.report = Outcome::Failed(Problem::new(Reason::NoClusterIp, WAITS));
         }
     }
     report

@@ -24,7 +24,7 @@ use crate::{
 /// Time that one request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 impl Engine {
-    /// Whether a plan that needs these confirmations may be executed. If not, the key is marked again once it may
+    /// Whether a plan that needs these confirmations may be executed. If not, the key is enqueued again once it may
     /// be, or once a target cluster that is away is back.
     pub(super) fn is_confirmed(&mut self, key: &Key, needed: &[RemoteRef]) -> bool {
         if needed.is_empty() {
@@ -40,7 +40,7 @@ impl Engine {
             return true;
         }
         if needed.iter().any(|remote| self.is_away(&remote.cluster)) {
-            // All keys of a cluster are marked when it is connected again.
+            // All keys of a cluster are enqueued when it is connected again.
             self.confirmations.forget(key);
             self.settle(key);
         } else {
@@ -59,7 +59,7 @@ impl Engine {
                 continue;
             }
             let Some((basis, client)) = self.basis(&question.remote.cluster) else {
-                // The session was just replaced; its successor marks the key again.
+                // The session was just replaced; its successor enqueues the key again.
                 self.confirmations.answered(&question, None);
                 self.delay(&question);
                 continue;
@@ -69,7 +69,7 @@ impl Engine {
                 namespace,
                 service,
             } = &question.remote;
-            let preferring = self.world.preferring(cluster, namespace, service);
+            let preferring = self.state.preferring(cluster, namespace, service);
             let preferred = preferring.is_some();
             self.tasks.spawn(async move {
                 let asked = Instant::now();
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Takes in what a target cluster said.
-    pub(super) fn confirmed(
+    pub(super) fn on_confirmed(
         &mut self,
         question: &Question,
         basis: Basis,
@@ -96,7 +96,7 @@ impl Engine {
         match said {
             Said::NotExported => {
                 if self.confirmations.answered(question, Some((asked, basis))) {
-                    self.queue.mark(key.clone(), &question.remote.cluster);
+                    self.queue.enqueue(key.clone(), &question.remote.cluster);
                 }
             }
             Said::Exported => {
@@ -123,14 +123,14 @@ impl Engine {
 
     /// Whether a target cluster is known not to answer.
     fn is_away(&self, cluster: &str) -> bool {
-        let link = self.world.link(cluster).map(|(target, _)| &target.link);
+        let link = self.state.link(cluster).map(|(target, _)| &target.link);
         let state = link.and_then(|link| self.links.get(link));
         state.is_some_and(|state| matches!(state.facts.connected, Some(Err(_))))
     }
 
     /// What a confirmation by this cluster rests on at the moment, and a client to ask it.
     fn basis(&self, cluster: &str) -> Option<(Basis, Client)> {
-        let (target, _) = self.world.link(cluster)?;
+        let (target, _) = self.state.link(cluster)?;
         let session = self.links.get(&target.link)?.current.as_ref()?;
         let basis = Basis {
             session: session.id,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     api::labels as l,
-    mirror::{Plan, World},
+    mirror::{Plan, State},
 };
 
 /// A namespace that a plan creates, and the target cluster that it is counted for.
@@ -26,10 +26,10 @@ impl Creating {
     /// Whether it may be created beside those that are under way.
     pub(super) fn is_allowed<'a>(
         &'a self,
-        world: &World,
+        state: &State,
         under_way: impl Iterator<Item = &'a Self>,
     ) -> bool {
-        let known = world.namespaces.as_ref();
+        let known = state.namespaces.as_ref();
         let is_known = |name: &str| known.is_some_and(|known| known.get(name).is_some());
         let others = under_way.filter(|other| {
             other.cluster == self.cluster
@@ -37,6 +37,6 @@ impl Creating {
                 && !is_known(&other.namespace)
         });
         let others: BTreeSet<&str> = others.map(|other| other.namespace.as_str()).collect();
-        world.may_create_namespace(&self.cluster, others.len())
+        state.may_create_namespace(&self.cluster, others.len())
     }
 }

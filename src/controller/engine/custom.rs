@@ -7,18 +7,18 @@ use crate::{
     api::k8s::EndpointSlice,
     controller::{
         session::{Chunk, Session},
-        watch::Change,
+        watch::Event,
     },
-    mirror::{Grouped as _, Key, LeftOut, Names, Objects},
+    mirror::{Grouped as _, Key, LeftOut, Names, Store},
 };
 
 impl Engine {
     /// Takes in a change of slices that the watch of these Services brought.
-    pub(super) fn custom_slices_changed(
+    pub(super) fn on_custom_slices_event(
         &mut self,
         link: &str,
         chunk: &Chunk,
-        change: Change<EndpointSlice>,
+        change: Event<EndpointSlice>,
     ) {
         let Some(session) = self.session(link) else {
             return;
@@ -31,32 +31,32 @@ impl Engine {
         let (Some(store), Some(cut)) = stores else {
             return;
         };
-        let lists = matches!(change, Change::List { .. });
+        let lists = matches!(change, Event::List { .. });
         let touched = absorb_followed(store, &mut remote.unlisted, cut, &followed, change);
         let cluster = self.cluster(link);
         let touched = touched.iter();
         let keys: Vec<Key> = touched
-            .flat_map(|(namespace, name)| self.world.keys_of_endpoints(&cluster, namespace, name))
+            .flat_map(|(namespace, name)| self.state.keys_of_endpoints(&cluster, namespace, name))
             .collect();
-        self.mark_changed(&cluster, keys);
+        self.enqueue_changed(&cluster, keys);
         if lists {
             self.note_limit(link);
         }
     }
 
-    /// The session whose view is the world's.
+    /// The session whose view is the state's.
     fn session(&self, link: &str) -> Option<&Session> {
         self.links.get(link)?.current.as_ref()
     }
 
     /// Looks whether a Service that has changed is one whose slices no selector finds, before and now.
     pub(super) fn check_custom(&mut self, link: &str, namespace: &str, name: &str) {
-        let entry = self.world.links.as_ref().and_then(|links| links.get(link));
+        let entry = self.state.links.as_ref().and_then(|links| links.get(link));
         let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
             return;
         };
         let service = remote.service(namespace, name);
-        let by_slices = self.world.by_slices();
+        let by_slices = self.state.by_slices();
         let is_custom = service.is_some_and(|service| target.is_unselected(by_slices, service));
         let Some(session) = self.session(link) else {
             return;
@@ -90,11 +90,11 @@ impl Engine {
 /// Puts a change into the store. Returns the Services of `followed` that it concerns: those with other slices than
 /// before, and those of which it is known only now that they have none.
 pub(super) fn absorb_followed(
-    store: &mut Objects<EndpointSlice>,
+    store: &mut Store<EndpointSlice>,
     unlisted: &mut Names,
     cut: &mut LeftOut,
     followed: &Names,
-    change: Change<EndpointSlice>,
+    change: Event<EndpointSlice>,
 ) -> Names {
     let service = |slice: &EndpointSlice| {
         let name = slice.group().unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn absorb_followed(
     };
     let mut touched = Names::new();
     match change {
-        Change::List { objects, left_out } => {
+        Event::List { objects, left_out } => {
             let listed: Names = objects.iter().map(|slice| slice.metadata.id()).collect();
             for id in followed {
                 if forget(store, id, &listed) {
@@ -127,7 +127,7 @@ pub(super) fn absorb_followed(
                 }
             }
         }
-        Change::Apply(slice) => {
+        Event::Apply(slice) => {
             let id = service(&slice);
             let (namespace, name) = slice.metadata.id();
             if followed.contains(&id) {
@@ -139,7 +139,7 @@ pub(super) fn absorb_followed(
                 touched.insert(service(&before));
             }
         }
-        Change::Delete(slice) => {
+        Event::Delete(slice) => {
             touched.extend(store.remove(&slice).map(|before| service(&before)));
         }
     }
@@ -148,7 +148,7 @@ pub(super) fn absorb_followed(
 }
 
 /// Drops the slices of a Service that are not listed. Returns whether there were any.
-fn forget(store: &mut Objects<EndpointSlice>, service: &(String, String), listed: &Names) -> bool {
+fn forget(store: &mut Store<EndpointSlice>, service: &(String, String), listed: &Names) -> bool {
     let known = store.in_group(&service.0, &service.1);
     let gone: Vec<(String, String)> = known
         .iter()
@@ -183,8 +183,8 @@ mod tests {
         services.iter().map(own).collect()
     }
 
-    fn list(objects: Vec<Arc<EndpointSlice>>) -> Change<EndpointSlice> {
-        Change::List {
+    fn list(objects: Vec<Arc<EndpointSlice>>) -> Event<EndpointSlice> {
+        Event::List {
             objects,
             left_out: LeftOut::default(),
         }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn list_says_all_of_the_services_it_follows_and_nothing_of_others() {
         let (mut store, mut unlisted) = (
-            Objects::default(),
+            Store::default(),
             names(&[("n", "a"), ("n", "b"), ("n", "c")]),
         );
         let mut absorb = |followed: &[(&str, &str)], change| {
@@ -222,20 +222,20 @@ mod tests {
         );
         assert_eq!(absorb(&first, list(vec![])), (names(&[("n", "a")]), 1, 0));
         assert_eq!(
-            absorb(&first, Change::Apply(newer.clone())),
+            absorb(&first, Event::Apply(newer.clone())),
             (names(&[("n", "a")]), 2, 0)
         );
         assert_eq!(
-            absorb(&first, Change::Delete(newer)),
+            absorb(&first, Event::Delete(newer)),
             (names(&[("n", "a")]), 1, 0)
         );
         // What is not followed any more is not kept.
-        assert_eq!(absorb(&[], Change::Apply(c)).1, 0);
+        assert_eq!(absorb(&[], Event::Apply(c)).1, 0);
     }
 
     #[test]
     fn list_that_was_cut_names_the_services_that_lack_slices() {
-        let mut store = Objects::default();
+        let mut store = Store::default();
         let followed = names(&[("n", "a"), ("n", "b")]);
         let (mut unlisted, mut cut) = (followed.clone(), LeftOut::default());
         let mut absorb = |left_out: &[(&str, &str)]| {
@@ -243,7 +243,7 @@ mod tests {
             for id in names(left_out) {
                 change.add(id);
             }
-            let change = Change::List {
+            let change = Event::List {
                 objects: vec![slice("n", "a", "a-1", 1)],
                 left_out: change,
             };

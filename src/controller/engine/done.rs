@@ -6,7 +6,7 @@ use super::confirm::{Basis, Question, Said};
 use crate::{
     api::{k8s::Service, link::LinkStatus},
     controller::apply::{Failure, Writer, Written},
-    mirror::{Key, Plan, Reported},
+    mirror::{Key, Plan, ServiceOutcome},
 };
 
 /// The end of a task.
@@ -16,7 +16,7 @@ pub(super) enum Done {
         key: Key,
         /// Whether it makes a Service with a `ClusterIP`.
         creates: bool,
-        report: Vec<Reported>,
+        report: Vec<ServiceOutcome>,
         written: Vec<Written>,
         ended: Result<(), Failure>,
     },

@@ -11,21 +11,21 @@ impl Engine {
     /// Takes in the time of day. Clusters whose drain has ended take part in federated Services again, and preferred ones that
     /// have been back long enough take requests.
     pub(super) fn tell_time(&mut self, now: Timestamp) {
-        let (drained, returned) = self.world.advance(now);
-        self.mark_all(queue::LOCAL, returned);
+        let (drained, returned) = self.state.advance(now);
+        self.enqueue_all(queue::LOCAL, returned);
         for (cluster, keys) in drained {
-            let link = self.world.link(&cluster);
+            let link = self.state.link(&cluster);
             let link = link.map(|(target, _)| target.link.clone());
             if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
                 state.status.touch();
             }
-            self.mark_wave(&cluster, keys);
+            self.enqueue_gradually(&cluster, keys);
         }
     }
 
     /// When the next drain ends, or the next cluster takes requests again.
     pub(super) fn next_turn(&self, now: Instant) -> Option<Instant> {
-        let left = self.world.next_turn()?.duration_since(self.world.now);
+        let left = self.state.next_turn()?.duration_since(self.state.now);
         now.checked_add(left.unsigned_abs())
     }
 }

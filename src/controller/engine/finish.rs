@@ -1,4 +1,4 @@
-//! What becomes of tasks that have ended: into the world, and what people are told of it.
+//! What becomes of tasks that have ended: into the state, and what people are told of it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ use crate::{
         trouble::and_untold,
     },
     mirror::{
-        Inserted, Key, Kind, Owner, Problem, Reason, Report, Reported, owner,
-        status::News as Ledgered,
+        Inserted, Key, ObjectKind, Outcome, Owner, Problem, Reason, ServiceOutcome, owner,
+        status::StatusChange,
     },
 };
 
 /// The API server is left alone for so long at a time, at most.
-const LEFT_ALONE: Duration = Duration::from_secs(60);
+const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Takes in the end of a task. `true`: the lease is lost.
-    pub(super) fn finish(&mut self, done: Done) -> bool {
+    pub(super) fn on_done(&mut self, done: Done) -> bool {
         match done {
             Done::Plan {
                 key,
@@ -37,29 +37,29 @@ impl Engine {
                 if creates && ended.is_ok() {
                     self.pace.created(&key, Instant::now());
                 }
-                return self.planned(&key, &report, written, ended);
+                return self.on_plan_done(&key, &report, written, ended);
             }
             Done::Status {
                 link,
                 uid,
                 sent,
                 ended,
-            } => self.status_written(&link, uid.as_deref(), *sent, ended.map(|stored| *stored)),
-            Done::LookedUp { name, found } => self.looked_up(name, found),
+            } => self.on_status_written(&link, uid.as_deref(), *sent, ended.map(|stored| *stored)),
+            Done::LookedUp { name, found } => self.on_looked_up(name, found),
             Done::Confirmed {
                 question,
                 basis,
                 asked,
                 said,
-            } => self.confirmed(&question, *basis, asked, said),
+            } => self.on_confirmed(&question, *basis, asked, said),
         }
         false
     }
 
-    fn planned(
+    fn on_plan_done(
         &mut self,
         key: &Key,
-        report: &[Reported],
+        report: &[ServiceOutcome],
         written: Vec<Written>,
         ended: Result<(), Failure>,
     ) -> bool {
@@ -74,13 +74,13 @@ impl Engine {
                 self.problems.recovered(key);
                 let next = self.addresses.created(key, now);
                 self.try_for_address(next);
-                self.said(report);
+                self.record_outcomes(report);
                 self.settle(key);
                 if let Some(since) = self.changed.remove(key) {
                     self.metrics.propagated(since.elapsed());
                 }
                 // Planning again costs microseconds, and shows that what is now is what should be.
-                self.queue.mark_again(key);
+                self.queue.enqueue_again(key);
                 self.queue.done(key);
             }
             Err(Failure::Fenced) => return true,
@@ -96,11 +96,11 @@ impl Engine {
                 who,
             }) => {
                 self.found_foreign((namespace, name), who);
-                self.queue.mark_again(key);
+                self.queue.enqueue_again(key);
                 self.queue.done(key);
             }
             Err(Failure::NoNamespace) => {
-                self.said(&failed(
+                self.record_outcomes(&failed(
                     report,
                     Reason::MissingNamespace,
                     "Namespace does not exist",
@@ -114,11 +114,11 @@ impl Engine {
             }
             Err(Failure::Refused { message, wait }) => {
                 self.problems.failed(key, &message);
-                self.said(&failed(report, Reason::Error, &message));
+                self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
                 // It is meant for all that we ask of it, whatever happens meanwhile.
                 if let Some(wait) = wait {
-                    self.left_alone = self.left_alone.max(now + wait.min(LEFT_ALONE));
+                    self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
                 }
                 self.queue.failed(key, now, wait);
             }
@@ -128,19 +128,19 @@ impl Engine {
 
     /// Puts the answer to a write where the watch will put it a moment later.
     pub(super) fn absorb_written(&mut self, written: Written) {
-        let world = &mut self.world;
+        let state = &mut self.state;
         match written {
             Written::Service(service) => {
                 let store = match owner(&service.metadata) {
-                    Owner::Probe(_) => &mut world.probes,
-                    _ => &mut world.mirrors,
+                    Owner::Probe(_) => &mut state.probes,
+                    _ => &mut state.mirrors,
                 };
                 let taken = store.as_mut().map(|store| store.insert(service.clone()));
                 if let Some(Inserted::Taken(before)) = taken {
                     let states = before.into_iter().chain([service]);
-                    let keys = states.flat_map(|state| self.world.keys_of_preference(&state));
+                    let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
                     let keys: Vec<Key> = keys.collect();
-                    self.mark_all(queue::LOCAL, keys);
+                    self.enqueue_all(queue::LOCAL, keys);
                 }
             }
             Written::Slice(slice) => {
@@ -149,16 +149,16 @@ impl Engine {
                     .labels
                     .contains_key(crate::api::labels::MIRRORED_GATEWAY);
                 let store = if probe {
-                    &mut world.probe_slices
+                    &mut state.probe_slices
                 } else {
-                    &mut world.slices
+                    &mut state.slices
                 };
                 if let Some(store) = store {
                     store.insert(slice);
                 }
             }
             Written::Route(route) => {
-                let keys = match self.world.routes.get_mut(&route.kind) {
+                let keys = match self.state.routes.get_mut(&route.kind) {
                     Some(Some(store)) => {
                         let before = match store.insert(route.clone()) {
                             Inserted::Stale => return,
@@ -166,35 +166,35 @@ impl Engine {
                         };
                         let states = before.into_iter().chain([route]);
                         states
-                            .flat_map(|route| self.world.keys_of_route(&route))
+                            .flat_map(|route| self.state.keys_of_route(&route))
                             .collect()
                     }
                     _ => Vec::new(),
                 };
-                self.mark_all(queue::LOCAL, keys);
+                self.enqueue_all(queue::LOCAL, keys);
             }
             Written::Namespace(name, labels) => {
-                let keys = world.created_namespace(&name, labels);
-                self.mark_all(queue::LOCAL, keys);
+                let keys = state.created_namespace(&name, labels);
+                self.enqueue_all(queue::LOCAL, keys);
             }
             Written::Gone(gone) => {
                 let gone = match gone.kind {
-                    Kind::EndpointSlice => {
-                        for store in [&mut world.slices, &mut world.probe_slices] {
+                    ObjectKind::EndpointSlice => {
+                        for store in [&mut state.slices, &mut state.probe_slices] {
                             store.as_mut().and_then(|store| gone.forget(store));
                         }
                         None
                     }
-                    Kind::Route(kind) => {
-                        let store = world.routes.get_mut(&kind).and_then(Option::as_mut);
+                    ObjectKind::Route(kind) => {
+                        let store = state.routes.get_mut(&kind).and_then(Option::as_mut);
                         let gone = store.and_then(|store| gone.forget(store));
-                        let keys = gone.map(|gone: Arc<Route>| self.world.keys_of_route(&gone));
-                        self.mark_all(queue::LOCAL, keys.into_iter().flatten());
+                        let keys = gone.map(|gone: Arc<Route>| self.state.keys_of_route(&gone));
+                        self.enqueue_all(queue::LOCAL, keys.into_iter().flatten());
                         return;
                     }
-                    Kind::Service | Kind::Namespace => {
-                        let probe = world.probes.as_mut().and_then(|store| gone.forget(store));
-                        let mirror = world.mirrors.as_mut().and_then(|store| gone.forget(store));
+                    ObjectKind::Service | ObjectKind::Namespace => {
+                        let probe = state.probes.as_mut().and_then(|store| gone.forget(store));
+                        let mirror = state.mirrors.as_mut().and_then(|store| gone.forget(store));
                         mirror.or(probe)
                     }
                 };
@@ -203,31 +203,31 @@ impl Engine {
                     let next = self.addresses.release();
                     self.try_for_address(next);
                 }
-                let keys = gone.map(|gone: Arc<Service>| self.world.keys_of_local(&gone));
-                self.mark_all(queue::LOCAL, keys.into_iter().flatten());
+                let keys = gone.map(|gone: Arc<Service>| self.state.keys_of_local(&gone));
+                self.enqueue_all(queue::LOCAL, keys.into_iter().flatten());
             }
         }
     }
 
     /// Takes down what a plan says of its Services, and tells people of new problems.
-    pub(super) fn said(&mut self, report: &[Reported]) {
+    pub(super) fn record_outcomes(&mut self, report: &[ServiceOutcome]) {
         for said in report {
-            let Some((target, entry)) = self.world.link(&said.remote.cluster) else {
+            let Some((target, entry)) = self.state.link(&said.remote.cluster) else {
                 continue;
             };
             let link = target.link.clone();
             let Some(state) = self.links.get_mut(&link) else {
                 continue;
             };
-            match state.ledger.record(said) {
-                Ledgered::None => continue,
-                Ledgered::Words => {
+            match state.outcomes.record(said) {
+                StatusChange::None => continue,
+                StatusChange::Words => {
                     state.status.reword();
                     continue;
                 }
-                Ledgered::Change => state.status.touch(),
+                StatusChange::Change => state.status.touch(),
             }
-            let Report::Failed(problem) = &said.report else {
+            let Outcome::Failed(problem) = &said.report else {
                 continue;
             };
             if problem.reason == Reason::Drained {
@@ -239,7 +239,7 @@ impl Engine {
                 .as_ref()
                 .and_then(|r| r.service(&remote.namespace, &remote.service));
             let news = News {
-                link: (self.world.config.namespace.clone(), link),
+                link: (self.state.config.namespace.clone(), link),
                 link_uid: state.link.uid(),
                 what: What::Skipped {
                     remote: remote.clone(),
@@ -269,11 +269,11 @@ impl Engine {
 }
 
 /// The report of a plan that could not be executed.
-fn failed(report: &[Reported], reason: Reason, message: &str) -> Vec<Reported> {
+fn failed(report: &[ServiceOutcome], reason: Reason, message: &str) -> Vec<ServiceOutcome> {
     let mut report = report.to_vec();
     for said in &mut report {
-        if let Report::Mirrored { .. } | Report::Absent = said.report {
-            said.report = Report::Failed(Problem::new(reason, message));
+        if let Outcome::Mirrored { .. } | Outcome::Absent = said.report {
+            said.report = Outcome::Failed(Problem::new(reason, message));
         }
     }
     report

@@ -23,10 +23,10 @@ impl Engine {
     /// Looks whether names that belonged to others are free now, as long as somebody wants them.
     pub(super) fn look_up_names(&mut self) {
         while let Some(name) = self.lookups.next(Instant::now()) {
-            if !self.world.is_wanted(&name.0, &name.1) {
+            if !self.state.is_wanted(&name.0, &name.1) {
                 self.lookups.looked_up();
                 self.lookups.forget(&name);
-                self.world.foreign.remove(&name);
+                self.state.foreign.remove(&name);
                 continue;
             }
             let writer = self.writer.clone();
@@ -43,11 +43,15 @@ impl Engine {
     /// A name was found to belong to somebody else when it was to be taken.
     pub(super) fn found_foreign(&mut self, name: Name, who: String) {
         self.lookups.found(name.clone(), Instant::now());
-        self.world.foreign.insert(name, who);
+        self.state.foreign.insert(name, who);
     }
 
     /// Takes in the end of a lookup.
-    pub(super) fn looked_up(&mut self, name: Name, found: Result<Option<Box<Service>>, Failure>) {
+    pub(super) fn on_looked_up(
+        &mut self,
+        name: Name,
+        found: Result<Option<Box<Service>>, Failure>,
+    ) {
         self.lookups.looked_up();
         let is_foreign = |found: &Service| owner(&found.metadata) == Owner::Foreign;
         let found = match found {
@@ -57,14 +61,14 @@ impl Engine {
                 return;
             }
         };
-        let mut keys = self.world.claimants(&name.0, &name.1);
-        keys.extend(self.world.keys_of_namespace(&name.0));
+        let mut keys = self.state.keys_for_name(&name.0, &name.1);
+        keys.extend(self.state.keys_of_namespace(&name.0));
         self.lookups.forget(&name);
-        self.world.foreign.remove(&name);
+        self.state.foreign.remove(&name);
         if let Some(found) = found {
             self.absorb_written(Written::Service(Arc::from(found)));
         }
         self.follow_probes(&keys);
-        self.mark_all(queue::LOCAL, keys);
+        self.enqueue_all(queue::LOCAL, keys);
     }
 }

@@ -7,11 +7,11 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::tasks::{GatewayWatch, Signal};
+pub(super) use self::tasks::{GatewayEvent, GatewayWatch};
 use super::{state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{GatewayState, Key, Liveness, Probe, World, probe_name, status::GatewayFacts},
+    mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
 };
 
 /// Time between two looks at DNS.
@@ -21,7 +21,7 @@ impl Engine {
     /// What was said of a Link while another replica led is what is known of it.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
-        let links = self.world.links.as_mut();
+        let links = self.state.links.as_mut();
         let listed = self.links.get(name).and_then(|state| {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
@@ -60,7 +60,7 @@ impl Engine {
 
     /// The Link is in charge of its target cluster now: the series of the gateway are its own from here on.
     pub(super) fn take_gateway(&mut self, name: &str) {
-        let Some((target, _)) = self.world.probe_link(name) else {
+        let Some((target, _)) = self.state.probe_link(name) else {
             return;
         };
         for (other, state) in &mut self.links {
@@ -80,14 +80,14 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let links = self.world.links.as_ref();
+        let links = self.state.links.as_ref();
         let target = links
             .and_then(|links| links.get(name))
             .map(|entry| entry.target.clone());
         let Some(Ok(target)) = target else { return };
-        let in_charge = self.world.probe_link(name).is_some();
+        let in_charge = self.state.probe_link(name).is_some();
         let entry = self
-            .world
+            .state
             .links
             .as_mut()
             .and_then(|links| links.get_mut(name));
@@ -119,7 +119,7 @@ impl Engine {
             let (signals, name) = (self.signals.clone(), name.to_owned());
             tokio::spawn(async move {
                 let sink = |resolution| {
-                    let _ = signals.send((name.clone(), id, Signal::Resolved(resolution)));
+                    let _ = signals.send((name.clone(), id, GatewayEvent::Resolved(resolution)));
                 };
                 gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
             });
@@ -133,7 +133,7 @@ impl Engine {
             .as_ref()
             .and_then(|facts| facts.latency_ms);
         let remembered = state.link.status.as_ref().and_then(|s| s.gateway.as_ref());
-        state.facts.gateway = Some(GatewayFacts {
+        state.facts.gateway = Some(GatewayInputs {
             state: entry.gateway.clone(),
             latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
             unprobed: wanted.probe.as_ref().err().cloned(),
@@ -162,10 +162,10 @@ impl Engine {
             let (metrics, cluster) = (self.metrics.clone(), target.cluster.clone());
             tokio::spawn(async move {
                 let sink = |report| {
-                    let _ = signals.send((name.clone(), id, Signal::Probed(report)));
+                    let _ = signals.send((name.clone(), id, GatewayEvent::Probed(report)));
                 };
                 probe::run(&cluster, to, &settings, &metrics, sink, stop).await;
-                let _ = signals.send((name, id, Signal::Ended(cluster)));
+                let _ = signals.send((name, id, GatewayEvent::Ended(cluster)));
             });
         }
         state.watched = Some(GatewayWatch {
@@ -197,7 +197,7 @@ impl Engine {
             return;
         };
         let fixed = self.settings.probe_address.clone();
-        let now = fixed.or_else(|| address(&self.world, name, probe));
+        let now = fixed.or_else(|| address(&self.state, name, probe));
         if let Some(facts) = &mut state.facts.gateway {
             let unprobed = match now {
                 Some(_) => None,
@@ -216,13 +216,13 @@ impl Engine {
     }
 
     /// Takes in what a gateway's tasks report.
-    pub(super) fn signal(&mut self, name: &str, id: u64, signal: Signal) {
-        if let Signal::Ended(cluster) = &signal {
+    pub(super) fn on_gateway_event(&mut self, name: &str, id: u64, signal: GatewayEvent) {
+        if let GatewayEvent::Ended(cluster) = &signal {
             self.forget_cluster(cluster);
             return;
         }
         let entry = self
-            .world
+            .state
             .links
             .as_mut()
             .and_then(|links| links.get_mut(name));
@@ -241,19 +241,19 @@ impl Engine {
         };
         let before = entry.gateway.clone();
         match signal {
-            Signal::Resolved(gateway::Resolution::Addresses(addresses)) => {
+            GatewayEvent::Resolved(gateway::Resolution::Addresses(addresses)) => {
                 facts.unresolved = None;
                 entry.gateway.addresses = Some(addresses);
             }
-            Signal::Resolved(gateway::Resolution::Unresolved(reason)) => {
+            GatewayEvent::Resolved(gateway::Resolution::Unresolved(reason)) => {
                 facts.unresolved = Some(reason);
                 state.status.touch();
             }
-            Signal::Probed(probe::ProbeReport::Transition(liveness)) => {
+            GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
                 entry.gateway.liveness = liveness;
             }
-            Signal::Ended(_) => {}
-            Signal::Probed(probe::ProbeReport::Latency(latency)) => {
+            GatewayEvent::Ended(_) => {}
+            GatewayEvent::Probed(probe::ProbeReport::Latency(latency)) => {
                 let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
                 state.status.latency(&mut facts.latency_ms, millis);
             }
@@ -265,14 +265,14 @@ impl Engine {
         state.status.touch();
         let cluster = state.link.spec.target_cluster_name.clone();
         self.metrics.endpoint_repair(&cluster);
-        let mut keys = self.world.keys_of_cluster(&cluster);
+        let mut keys = self.state.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));
-        self.mark_wave(&cluster, keys);
+        self.enqueue_gradually(&cluster, keys);
     }
 }
 
 /// Where the probe Service of a Link listens: its ClusterIP, so that no answer of DNS is needed to probe.
-fn address(world: &World, link: &str, probe: &Probe) -> Option<String> {
-    let ip = world.probe_address(link)?;
+fn address(state: &State, link: &str, probe: &Probe) -> Option<String> {
+    let ip = state.probe_address(link)?;
     Some(SocketAddr::new(ip, probe.port).to_string())
 }

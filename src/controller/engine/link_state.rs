@@ -17,21 +17,21 @@ use crate::{
         metrics::Metrics,
         session::{Session, Spec},
         trouble::{Ration, Told, and_untold},
-        watch::Contact,
+        watch::ConnectionStatus,
     },
     mirror::{
-        Key, LeftOut, Names, Objects, Remote,
-        status::{Expiry, Facts, Ledger},
+        Key, LeftOut, Names, RemoteState, Store,
+        status::{Expiry, Outcomes, StatusInputs},
     },
 };
 
 /// What the controller knows of a Link besides what the core has to know.
 pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
-    pub(super) facts: Facts,
-    pub(super) ledger: Ledger,
+    pub(super) facts: StatusInputs,
+    pub(super) outcomes: Outcomes,
     pub(super) status: StatusState,
-    /// The session whose view is the world's.
+    /// The session whose view is the state's.
     pub(super) current: Option<Session>,
     /// A session that is still listing, to take the place of the current one.
     pub(super) pending: Option<Pending>,
@@ -53,8 +53,8 @@ pub(super) struct LinkState {
 /// A session whose lists are not complete.
 pub(super) struct Pending {
     pub(super) session: Session,
-    pub(super) services: Vec<Option<Objects<Service>>>,
-    pub(super) slices: Vec<Option<Objects<EndpointSlice>>>,
+    pub(super) services: Vec<Option<Store<Service>>>,
+    pub(super) slices: Vec<Option<Store<EndpointSlice>>>,
     /// Whether it follows the slices that no selector finds: once all Services are listed.
     pub(super) follows_custom: bool,
     /// Services whose slices it follows and has not listed.
@@ -70,8 +70,8 @@ impl LinkState {
         Self {
             status: StatusState::seeded(&link),
             link,
-            facts: Facts::default(),
-            ledger: Ledger::default(),
+            facts: StatusInputs::default(),
+            outcomes: Outcomes::default(),
             current: None,
             pending: None,
             troubles: BTreeMap::new(),
@@ -153,25 +153,25 @@ impl LinkState {
 
     /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
     /// again, after it was not.
-    pub(super) fn set_contact(&mut self, source: usize, contact: Contact) -> bool {
-        note(&mut self.troubles, source, contact);
-        self.judge_contact()
+    pub(super) fn set_connection(&mut self, source: usize, connection: ConnectionStatus) -> bool {
+        note(&mut self.troubles, source, connection);
+        self.judge_connection()
     }
 
     /// A session is complete: what it met is what counts from now on.
     pub(super) fn take_troubles(&mut self, troubles: BTreeMap<usize, String>) {
         self.troubles = troubles;
-        self.judge_contact();
+        self.judge_connection();
     }
 
-    fn judge_contact(&mut self) -> bool {
+    fn judge_connection(&mut self) -> bool {
         let now = match self.troubles.values().next() {
             None => Ok(()),
             Some(message) => Err(message.clone()),
         };
         let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
         if self.facts.connected.as_ref() != Some(&now) {
-            self.tell_contact(&now);
+            self.log_connection(&now);
             match (&self.facts.connected, &now) {
                 (Some(Err(_)), Err(_)) => self.status.reword(),
                 _ => self.status.touch(),
@@ -182,7 +182,7 @@ impl LinkState {
     }
 
     /// Logs whether the cluster is connected, after that has changed. What it says while it is not may differ each time.
-    fn tell_contact(&mut self, now: &Result<(), String>) {
+    fn log_connection(&mut self, now: &Result<(), String>) {
         let link = self.link.name_any();
         let untold = match (now, &mut self.told) {
             (Err(why), Some(told)) => told.again(why),
@@ -204,19 +204,23 @@ impl LinkState {
 }
 
 /// Takes down what one source met.
-pub(super) fn note(troubles: &mut BTreeMap<usize, String>, source: usize, contact: Contact) {
-    match contact {
-        Contact::Alive => troubles.remove(&source),
-        Contact::Lost(message) => troubles.insert(source, message),
+pub(super) fn note(
+    troubles: &mut BTreeMap<usize, String>,
+    source: usize,
+    connection: ConnectionStatus,
+) {
+    match connection {
+        ConnectionStatus::Alive => troubles.remove(&source),
+        ConnectionStatus::Lost(message) => troubles.insert(source, message),
     };
 }
 
 /// The remote view that a complete session gives.
-pub(super) fn complete(pending: &mut Pending) -> Option<Remote> {
+pub(super) fn complete(pending: &mut Pending) -> Option<RemoteState> {
     let complete = pending.follows_custom
         && pending.services.iter().all(Option::is_some)
         && pending.slices.iter().all(Option::is_some);
-    complete.then(|| Remote {
+    complete.then(|| RemoteState {
         services: pending
             .services
             .iter_mut()

@@ -17,19 +17,19 @@ use crate::{
         events::{INVALID_LINK, News, What},
         queue,
         session::{Session, Spec},
-        watch::Change,
+        watch::Event,
     },
     hint::in_brief,
-    mirror::{Key, LeftOut, LinkEntry, Objects, Queries, status::Ledger},
+    mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
 };
 
 impl Engine {
     /// Takes in a change of Links. Links that differ only in status or metadata restart nothing.
-    pub(super) fn links_changed(&mut self, change: Change<LinkObject>) {
+    pub(super) fn on_links_event(&mut self, change: Event<LinkObject>) {
         // Links that the change may have made, or unmade, a duplicate: those of the clusters that it names.
         let concerned = match change {
-            Change::List { objects, .. } => {
-                self.world.links.get_or_insert_default();
+            Event::List { objects, .. } => {
+                self.state.links.get_or_insert_default();
                 let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
                 let gone: Vec<_> = self
                     .links
@@ -38,26 +38,26 @@ impl Engine {
                     .cloned()
                     .collect();
                 for name in &gone {
-                    self.link_gone(name);
+                    self.on_link_deleted(name);
                 }
                 for object in &objects {
-                    self.link_seen(object);
+                    self.on_link(object);
                     if let Some(state) = self.links.get_mut(&object.name_any()) {
                         state.status.listed(&state.link);
                     }
                 }
                 self.links.keys().cloned().collect()
             }
-            Change::Apply(object) => {
+            Event::Apply(object) => {
                 let name = object.name_any();
                 let before = self.rivals(&name);
-                self.link_seen(&object);
+                self.on_link(&object);
                 [vec![name.clone()], before, self.rivals(&name)].concat()
             }
-            Change::Delete(object) => {
+            Event::Delete(object) => {
                 let name = object.name_any();
                 let before = self.rivals(&name);
-                self.link_gone(&name);
+                self.on_link_deleted(&name);
                 before
             }
         };
@@ -67,7 +67,7 @@ impl Engine {
 
     /// What is watched follows from whether federated Services are made of slices, which any Link can say.
     fn check_form(&mut self) {
-        let now = self.world.by_slices();
+        let now = self.state.by_slices();
         if std::mem::replace(&mut self.by_slices, now) != now {
             self.watch_members.send_if_modified(|needed| {
                 let news = now && !*needed;
@@ -81,7 +81,7 @@ impl Engine {
 
     /// Names of the Links that name the same target cluster as this one does, itself included.
     fn rivals(&self, link: &str) -> Vec<String> {
-        let links = self.world.links.as_ref();
+        let links = self.state.links.as_ref();
         let naming = links.and_then(|links| {
             let named = links.get(link)?.cluster.as_deref()?;
             Some(links.naming(named))
@@ -95,7 +95,7 @@ impl Engine {
         self.check_sessions(links);
     }
 
-    fn link_seen(&mut self, object: &LinkObject) {
+    fn on_link(&mut self, object: &LinkObject) {
         let link = Arc::new(object.link.clone());
         let name = link.name_any();
         if self
@@ -103,10 +103,10 @@ impl Engine {
             .get(&name)
             .is_some_and(|known| known.link.uid() != link.uid())
         {
-            self.link_gone(&name); // deleted and created again, unseen
+            self.on_link_deleted(&name); // deleted and created again, unseen
         }
         let mut entry = LinkEntry::new(object, self.settings.headless);
-        let links = self.world.links.get_or_insert_default();
+        let links = self.state.links.get_or_insert_default();
         let before = links.get(&name);
         let state = self
             .links
@@ -131,14 +131,14 @@ impl Engine {
             // Another cluster: nothing that is known of the old one is true of it.
             state.end_sessions();
             state.watched = None;
-            state.ledger = Ledger::default();
+            state.outcomes = Outcomes::default();
             state.carried = false;
         }
         if before.is_none() {
             entry.gateway = self.remembered(&name);
         }
         let cluster = entry.known_cluster().unwrap_or(queue::LOCAL).to_owned();
-        let keys = self.world.change_link(&name, |links| {
+        let keys = self.state.change_link(&name, |links| {
             if let Some(before) = links.remove(&name) {
                 entry.listed = before.listed;
                 if left.is_none() {
@@ -152,7 +152,7 @@ impl Engine {
         }
         self.tell_invalid(&name);
         self.watch_gateway(&name);
-        self.mark_wave(&cluster, keys);
+        self.enqueue_gradually(&cluster, keys);
     }
 
     /// Tells people of a Link that cannot be worked with, unless its status tells it already.
@@ -171,7 +171,7 @@ impl Engine {
         if !told {
             // Rationed anyway: what does not fit is dropped, the status has it.
             let _ = self.news.try_send(News {
-                link: (self.world.config.namespace.clone(), name.to_owned()),
+                link: (self.state.config.namespace.clone(), name.to_owned()),
                 link_uid: state.link.uid(),
                 what: What::InvalidLink(message.clone()),
             });
@@ -186,20 +186,20 @@ impl Engine {
 
     /// Drops the series of a cluster that no Link names any more.
     pub(super) fn forget_cluster(&self, cluster: &str) {
-        if self.world.link(cluster).is_none() {
+        if self.state.link(cluster).is_none() {
             self.metrics.remove_cluster(cluster);
         }
     }
 
-    fn link_gone(&mut self, name: &str) {
+    fn on_link_deleted(&mut self, name: &str) {
         let Some(state) = self.links.remove(name) else {
             return;
         };
         let cluster = state.link.spec.target_cluster_name.clone();
         let keys = self
-            .world
+            .state
             .change_link(name, |links| drop(links.remove(name)));
-        self.mark_wave(&cluster, keys);
+        self.enqueue_gradually(&cluster, keys);
         self.forget_metrics(name, &cluster);
     }
 
@@ -211,7 +211,7 @@ impl Engine {
             };
             let cluster = state.link.spec.target_cluster_name.clone();
             let owner = self
-                .world
+                .state
                 .link(&cluster)
                 .map(|(target, _)| target.link.clone());
             let Some(state) = self.links.get_mut(name) else {
@@ -228,17 +228,17 @@ impl Engine {
                 state.end_sessions();
                 self.metrics.credentials_expire(name, None);
                 state.watched = None;
-                state.ledger = Ledger::default();
+                state.outcomes = Outcomes::default();
                 state.carried = false;
-                if let Some(entry) = self.world.links.as_mut().and_then(|l| l.get_mut(name)) {
+                if let Some(entry) = self.state.links.as_mut().and_then(|l| l.get_mut(name)) {
                     *entry.remote = None;
                 }
             } else {
                 self.take_gateway(name);
             }
-            let mut keys = self.world.keys_of_cluster(&cluster);
+            let mut keys = self.state.keys_of_cluster(&cluster);
             keys.push(Key::probe(name));
-            self.mark_wave(&cluster, keys);
+            self.enqueue_gradually(&cluster, keys);
         }
     }
 
@@ -247,13 +247,13 @@ impl Engine {
         let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
             return;
         };
-        let by_slices = self.world.by_slices();
+        let by_slices = self.state.by_slices();
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;
             };
             let target = self
-                .world
+                .state
                 .links
                 .as_ref()
                 .and_then(|l| l.get(name))
@@ -304,8 +304,8 @@ impl Engine {
             let services: Vec<_> = spec.services.iter().map(|_| None).collect();
             // The last one is that of slices which no selector finds.
             let watched = spec.slices.iter().map(|_| None);
-            let slices: Vec<_> = watched.chain([Some(Objects::default())]).collect();
-            let first = self.world.stands_for(&target.cluster);
+            let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
+            let first = self.state.services_with_objects(&target.cluster);
             let outbox = self.outbox.clone();
             let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
             state.rejected = None;

@@ -1,4 +1,4 @@
-//! Changes of the local cluster: into the world, and what they concern into the queue.
+//! Changes of the local cluster: into the state, and what they concern into the queue.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,9 +13,9 @@ use tokio::{
 use super::{
     absorb::absorb,
     link_state::LinkState,
+    local_event::{LocalEvent, Start},
     routes::watch_routes,
     state::Engine,
-    teller::{Local, Start},
 };
 use crate::{
     api::{
@@ -25,11 +25,11 @@ use crate::{
         wire::Wire,
     },
     controller::{
-        metrics::{Kind, Metrics},
+        metrics::{Metrics, ResourceKind},
         queue,
-        watch::{Change, Listener as _, Watched, watch},
+        watch::{Event, EventHandler as _, Watched, watch},
     },
-    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Objects, Selector},
+    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Selector, Store},
 };
 
 /// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
@@ -38,7 +38,7 @@ pub(in crate::controller) fn watch_local(
     client: &Client,
     config: &Config,
     metrics: &Metrics,
-    outbox: &mpsc::Sender<Local>,
+    outbox: &mpsc::Sender<LocalEvent>,
     mut needed: latest::Receiver<bool>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -50,48 +50,64 @@ pub(in crate::controller) fn watch_local(
     let ours = config.namespace.as_str();
     let all = || client.clone();
 
-    let namespaces = start.teller("Namespaces", Kind::Namespace, Local::Namespaces);
+    let namespaces = start.handler(
+        "Namespaces",
+        ResourceKind::Namespace,
+        LocalEvent::Namespaces,
+    );
     tasks.spawn(watch(
         Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())),
         namespaces,
     ));
-    let mirrors = start.teller("mirror Services", Kind::Service, Local::Mirrors);
+    let mirrors = start.handler(
+        "mirror Services",
+        ResourceKind::Service,
+        LocalEvent::Mirrors,
+    );
     tasks.spawn(watch(
         Watched::all(Api::<Wire<Service>>::all(all())).labels(&mirrored),
         mirrors,
     ));
-    let slices = start.teller("mirror EndpointSlices", Kind::EndpointSlice, Local::Slices);
+    let slices = start.handler(
+        "mirror EndpointSlices",
+        ResourceKind::EndpointSlice,
+        LocalEvent::Slices,
+    );
     tasks.spawn(watch(
         Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(&mirrored),
         slices,
     ));
-    let probes = start.teller("probe Services", Kind::Service, Local::Probes);
+    let probes = start.handler("probe Services", ResourceKind::Service, LocalEvent::Probes);
     tasks.spawn(watch(
         Watched::all(Api::<Wire<Service>>::namespaced(all(), ours)).labels(&gateways),
         probes,
     ));
-    let slices = start.teller(
+    let slices = start.handler(
         "probe EndpointSlices",
-        Kind::EndpointSlice,
-        Local::ProbeSlices,
+        ResourceKind::EndpointSlice,
+        LocalEvent::ProbeSlices,
     );
     tasks.spawn(watch(
         Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
             .labels(mirror::slices_of_probes()),
         slices,
     ));
-    let links = start.teller("Links", Kind::Link, Local::Links);
+    let links = start.handler("Links", ResourceKind::Link, LocalEvent::Links);
     tasks.spawn(watch(
         Watched::all(Api::<LinkObject>::namespaced(all(), ours)),
         links,
     ));
-    let secrets = start.teller("Secrets", Kind::Secret, Local::Secrets);
+    let secrets = start.handler("Secrets", ResourceKind::Secret, LocalEvent::Secrets);
     let credentials = format!("type={}", l::CREDENTIALS_TYPE);
     tasks.spawn(watch(
         Watched::all(Api::<Secret>::namespaced(all(), ours)).fields(credentials),
         secrets,
     ));
-    let mut members = start.teller("federated members", Kind::Service, Local::Members);
+    let mut members = start.handler(
+        "federated members",
+        ResourceKind::Service,
+        LocalEvent::Members,
+    );
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
@@ -99,10 +115,10 @@ pub(in crate::controller) fn watch_local(
                 members,
             ));
             // Kubernetes copies the labels of a Service to the slices that it makes for it.
-            let slices = start.teller(
+            let slices = start.handler(
                 "EndpointSlices of federated members",
-                Kind::EndpointSlice,
-                Local::MemberSlices,
+                ResourceKind::EndpointSlice,
+                LocalEvent::MemberSlices,
             );
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(selector);
             let begins = config.routes.is_some();
@@ -118,11 +134,11 @@ pub(in crate::controller) fn watch_local(
         }
         None => {
             tasks.spawn(async move {
-                let none = Change::List {
+                let none = Event::List {
                     objects: Vec::new(),
                     left_out: LeftOut::default(),
                 };
-                members.tell(none).await;
+                members.on_event(none).await;
                 std::future::pending::<()>().await;
             });
         }
@@ -135,14 +151,14 @@ pub(in crate::controller) fn watch_local(
 
 impl Engine {
     /// Takes in a change of the local cluster.
-    pub(super) fn local(&mut self, local: Local) {
-        let (was_complete, now) = (self.world.is_complete(), Instant::now());
-        let world = &mut self.world;
+    pub(super) fn on_local_event(&mut self, local: LocalEvent) {
+        let (was_complete, now) = (self.state.is_complete(), Instant::now());
+        let state = &mut self.state;
         let mut keys: Vec<Key> = Vec::new();
         match local {
-            Local::Mirrors(change) => {
-                let deletes = matches!(&change, Change::Delete(gone) if !gone.is_headless());
-                let touched = absorb(&mut world.mirrors, change, true);
+            LocalEvent::Mirrors(change) => {
+                let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
+                let touched = absorb(&mut state.mirrors, change, true);
                 for service in &touched {
                     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
                     self.lookups.changed(namespace, name, now);
@@ -150,81 +166,81 @@ impl Engine {
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|service| world.keys_of_local(service)),
+                        .flat_map(|service| state.keys_of_local(service)),
                 );
                 if deletes && !touched.is_empty() {
                     // It had an address.
                     keys.extend(self.addresses.release());
                 }
             }
-            Local::Probes(change) => {
-                let touched = absorb(&mut world.probes, change, true);
+            LocalEvent::Probes(change) => {
+                let touched = absorb(&mut state.probes, change, true);
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|service| world.keys_of_local(service)),
+                        .flat_map(|service| state.keys_of_local(service)),
                 );
                 self.follow_probes(&keys);
             }
-            Local::Slices(change) => {
-                let touched = absorb(&mut world.slices, change, true);
+            LocalEvent::Slices(change) => {
+                let touched = absorb(&mut state.slices, change, true);
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|slice| world.keys_of_local_slice(slice)),
+                        .flat_map(|slice| state.keys_of_local_slice(slice)),
                 );
             }
-            Local::ProbeSlices(change) => {
-                let touched = absorb(&mut world.probe_slices, change, true);
+            LocalEvent::ProbeSlices(change) => {
+                let touched = absorb(&mut state.probe_slices, change, true);
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|slice| world.keys_of_local_slice(slice)),
+                        .flat_map(|slice| state.keys_of_local_slice(slice)),
                 );
             }
-            Local::Members(change) => {
-                let touched = absorb(&mut world.members, change, false);
+            LocalEvent::Members(change) => {
+                let touched = absorb(&mut state.members, change, false);
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|service| world.keys_of_member(service)),
+                        .flat_map(|service| state.keys_of_member(service)),
                 );
             }
-            Local::MemberSlices(change) => {
-                let was_listed = world.member_slices.is_some();
-                let touched = absorb(&mut world.member_slices, change, false);
+            LocalEvent::MemberSlices(change) => {
+                let was_listed = state.member_slices.is_some();
+                let touched = absorb(&mut state.member_slices, change, false);
                 keys.extend(
                     touched
                         .iter()
-                        .flat_map(|slice| world.keys_of_member_slice(slice)),
+                        .flat_map(|slice| state.keys_of_member_slice(slice)),
                 );
                 if !was_listed {
-                    let members = world.members.iter().flat_map(Objects::iter);
-                    keys.extend(members.flat_map(|member| world.keys_of_member(member)));
+                    let members = state.members.iter().flat_map(Store::iter);
+                    keys.extend(members.flat_map(|member| state.keys_of_member(member)));
                 }
             }
-            Local::Routes(kind, change) => keys.extend(self.routes_changed(kind, change)),
-            Local::Namespaces(change) => {
-                for (name, namespace) in namespaces(&mut world.namespaces, change) {
-                    let Some(concerned) = world.change_namespace(&name, namespace) else {
+            LocalEvent::Routes(kind, change) => keys.extend(self.on_routes_event(kind, change)),
+            LocalEvent::Namespaces(change) => {
+                for (name, namespace) in namespaces(&mut state.namespaces, change) {
+                    let Some(concerned) = state.change_namespace(&name, namespace) else {
                         continue;
                     };
                     self.lookups.namespace_changed(&name, now);
                     keys.extend(concerned);
                 }
             }
-            Local::Links(change) => self.links_changed(change),
-            Local::Recovered => self.queue.hurry(),
-            Local::Networks(networks) => {
-                keys.extend(world.change_networks(networks));
+            LocalEvent::Links(change) => self.on_links_event(change),
+            LocalEvent::Recovered => self.queue.hurry(),
+            LocalEvent::Networks(networks) => {
+                keys.extend(state.change_networks(networks));
                 for state in self.links.values_mut() {
                     state.status.touch();
                 }
             }
-            Local::Secrets(change) => {
+            LocalEvent::Secrets(change) => {
                 let changed = match &change {
-                    Change::List { .. } => None,
-                    Change::Apply(secret) | Change::Delete(secret) => Some(secret.name_any()),
+                    Event::List { .. } => None,
+                    Event::Apply(secret) | Event::Delete(secret) => Some(secret.name_any()),
                 };
                 secrets(&mut self.secrets, change);
                 let uses = |state: &LinkState| {
@@ -236,12 +252,12 @@ impl Engine {
                 self.check_sessions(&links);
             }
         }
-        match (was_complete, self.world.is_complete()) {
-            (true, true) => self.mark_all(queue::LOCAL, keys),
+        match (was_complete, self.state.is_complete()) {
+            (true, true) => self.enqueue_all(queue::LOCAL, keys),
             (false, true) => {
-                self.mark_all(queue::LOCAL, self.world.keys());
+                self.enqueue_all(queue::LOCAL, self.state.keys());
                 // They stand for streams that began when the Service was made of them.
-                if self.world.has_federated_slices() {
+                if self.state.has_federated_slices() {
                     self.watch_members.send_replace(true);
                 }
             }
@@ -253,7 +269,7 @@ impl Engine {
 /// The namespaces that a change names, with what they are now.
 fn namespaces(
     known: &mut Option<Namespaces>,
-    change: Change<PartialObjectMeta<Namespace>>,
+    change: Event<PartialObjectMeta<Namespace>>,
 ) -> BTreeMap<String, Option<mirror::Namespace>> {
     let now = |object: &PartialObjectMeta<Namespace>| {
         let phase = match object.metadata.deletion_timestamp {
@@ -265,7 +281,7 @@ fn namespaces(
         Some(mirror::Namespace::new(phase, labels))
     };
     match change {
-        Change::List { objects, .. } => {
+        Event::List { objects, .. } => {
             let known = known.get_or_insert_default().names();
             let mut all: BTreeMap<_, _> = known.map(|name| (name.to_owned(), None)).collect();
             all.extend(
@@ -275,18 +291,18 @@ fn namespaces(
             );
             all
         }
-        Change::Apply(object) => [(object.name_any(), now(&object))].into(),
-        Change::Delete(object) => [(object.name_any(), None)].into(),
+        Event::Apply(object) => [(object.name_any(), now(&object))].into(),
+        Event::Delete(object) => [(object.name_any(), None)].into(),
     }
 }
 
-fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Change<Secret>) {
+fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Event<Secret>) {
     let kubeconfig = |secret: &Secret| {
         let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
         Some(Arc::from(data.0.as_slice()))
     };
     match change {
-        Change::List { objects, .. } => {
+        Event::List { objects, .. } => {
             *known = Some(
                 objects
                     .iter()
@@ -294,12 +310,12 @@ fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Chan
                     .collect(),
             );
         }
-        Change::Apply(secret) => {
+        Event::Apply(secret) => {
             known
                 .get_or_insert_default()
                 .insert(secret.name_any(), kubeconfig(&secret));
         }
-        Change::Delete(secret) => {
+        Event::Delete(secret) => {
             known.get_or_insert_default().remove(&secret.name_any());
         }
     }

@@ -20,7 +20,7 @@ impl Engine {
             return;
         };
         let taken = self
-            .world
+            .state
             .federated(namespace, service)
             .and_then(|service| {
                 let annotation = |key: &str| service.metadata.annotations.get(key);
@@ -36,7 +36,7 @@ impl Engine {
             // Only Links make series, so that no remote object can.
             if place
                 .cluster()
-                .is_none_or(|cluster| self.world.link(cluster).is_some())
+                .is_none_or(|cluster| self.state.link(cluster).is_some())
             {
                 self.metrics.preferred(&place.to_string(), active, left_out);
             }

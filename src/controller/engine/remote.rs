@@ -1,4 +1,4 @@
-//! Reports of sessions: into the world, and what they concern into the queue.
+//! Reports of sessions: into the state, and what they concern into the queue.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::{
     client::fingerprint,
     controller::{
         clock,
-        metrics::{Cache, Kind},
-        session::{HEARTBEAT_SOURCE, Report, Session},
-        watch::{Change, Contact},
+        metrics::{Cache, ResourceKind},
+        session::{HEARTBEAT_SOURCE, Session, SessionEvent},
+        watch::{ConnectionStatus, Event},
     },
-    mirror::{self, Key, LeftOut, LinkEntry, Names, Objects, Remote, Target, status::Exceeded},
+    mirror::{self, Key, LeftOut, LinkEntry, Names, RemoteState, Store, Target, status::Exceeded},
 };
 
 impl Engine {
     /// Takes in a report. Reports of sessions that were replaced are dropped.
-    pub(super) fn report(&mut self, link: &str, id: u64, report: Report) {
+    pub(super) fn on_session_event(&mut self, link: &str, id: u64, report: SessionEvent) {
         let Some(state) = self.links.get_mut(link) else {
             return;
         };
@@ -38,7 +38,7 @@ impl Engine {
             return;
         }
         match report {
-            Report::Client(client, expires, insecure) => {
+            SessionEvent::Client(client, expires, insecure) => {
                 if let Some(pending) = &mut state.pending {
                     pending.session.client = Some(client);
                     pending.session.expires = expires;
@@ -47,7 +47,7 @@ impl Engine {
                 state.set_credentials(Some(Ok(())));
                 state.note_credentials(&self.metrics);
             }
-            Report::Unusable(message) => {
+            SessionEvent::Unusable(message) => {
                 state.set_credentials(Some(Err(("CredentialsUnusable", message))));
                 state.rejected = state
                     .pending
@@ -55,41 +55,45 @@ impl Engine {
                     .map(|pending| pending.session.spec.clone());
                 state.note_credentials(&self.metrics);
             }
-            Report::Contact(source, contact) => {
+            SessionEvent::ConnectionStatus(source, connection) => {
                 let cluster = self.cluster(link);
                 let Some(state) = self.links.get_mut(link) else {
                     return;
                 };
-                match &contact {
-                    Contact::Alive => self.metrics.last_contact(&cluster, clock::now()),
-                    Contact::Lost(_) => {
+                match &connection {
+                    ConnectionStatus::Alive => self.metrics.last_contact(&cluster, clock::now()),
+                    ConnectionStatus::Lost(_) => {
                         if let Some(kind) = watched(state, source) {
                             self.metrics.watch_restarted(&cluster, kind);
                         }
                     }
                 }
                 if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
-                    note(&mut pending.troubles, source, contact.clone());
+                    note(&mut pending.troubles, source, connection.clone());
                 }
                 // While a new session is tried, what the present one meets counts.
                 if !pending || state.current.is_none() {
-                    if state.set_contact(source, contact) {
+                    if state.set_connection(source, connection) {
                         // What waited for the cluster to answer need not wait any longer.
-                        let keys = self.world.keys_of_cluster(&cluster);
-                        self.mark_all(&cluster, keys);
+                        let keys = self.state.keys_of_cluster(&cluster);
+                        self.enqueue_all(&cluster, keys);
                     }
-                } else if let Contact::Lost(message) = contact {
+                } else if let ConnectionStatus::Lost(message) = connection {
                     state.not_taken(&message);
                 }
             }
-            Report::Services(..) | Report::Slices(..) | Report::CustomSlices(..) if pending => {
-                self.listed(link, report);
+            SessionEvent::Services(..)
+            | SessionEvent::Slices(..)
+            | SessionEvent::CustomSlices(..)
+                if pending =>
+            {
+                self.on_pending_event(link, report);
             }
-            Report::Services(index, change) => self.services_changed(link, index, change),
-            Report::CustomSlices(chunk, change) => {
-                self.custom_slices_changed(link, &chunk, change);
+            SessionEvent::Services(index, change) => self.on_services_event(link, index, change),
+            SessionEvent::CustomSlices(chunk, change) => {
+                self.on_custom_slices_event(link, &chunk, change);
             }
-            Report::Slices(index, change) => {
+            SessionEvent::Slices(index, change) => {
                 let Some(remote) = self.remote(link) else {
                     return;
                 };
@@ -101,19 +105,19 @@ impl Engine {
                 let cluster = self.cluster(link);
                 let mut keys: Vec<_> = touched
                     .iter()
-                    .flat_map(|slice| self.world.keys_of_remote_slice(&cluster, slice))
+                    .flat_map(|slice| self.state.keys_of_remote_slice(&cluster, slice))
                     .collect();
                 if let Some((before, now)) = news {
-                    keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+                    keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
                     self.note_limit(link);
                 }
-                self.mark_changed(&cluster, keys);
+                self.enqueue_changed(&cluster, keys);
             }
         }
     }
 
     /// Takes in a list for a session that is not complete; completes it when it was the last one.
-    fn listed(&mut self, link: &str, report: Report) {
+    fn on_pending_event(&mut self, link: &str, report: SessionEvent) {
         let Some(pending) = self
             .links
             .get_mut(link)
@@ -122,21 +126,21 @@ impl Engine {
             return;
         };
         match report {
-            Report::Services(index, change) => {
+            SessionEvent::Services(index, change) => {
                 take_left_out(&mut pending.left_out, index, &change);
                 let Some(store) = pending.services.get_mut(index) else {
                     return;
                 };
                 let touched = absorb(store, change, false);
-                let links = self.world.links.as_ref();
+                let links = self.state.links.as_ref();
                 let target = links.and_then(|l| l.get(link)).map(|e| &e.target);
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
-                    pending.follow_custom(target, self.world.by_slices(), &touched);
+                    pending.follow_custom(target, self.state.by_slices(), &touched);
                 }
             }
-            Report::CustomSlices(chunk, change) => {
+            SessionEvent::CustomSlices(chunk, change) => {
                 let (Some(Some(store)), Some(cut)) =
                     (pending.slices.last_mut(), pending.cut.last_mut())
                 else {
@@ -145,24 +149,26 @@ impl Engine {
                 let followed = pending.session.followed_of(&chunk);
                 absorb_followed(store, &mut pending.unlisted, cut, &followed, change);
             }
-            Report::Slices(index, change) => {
+            SessionEvent::Slices(index, change) => {
                 take_left_out(&mut pending.cut, index, &change);
                 if let Some(store) = pending.slices.get_mut(index) {
                     absorb(store, change, false);
                 }
             }
-            Report::Client(..) | Report::Unusable(_) | Report::Contact(..) => return,
+            SessionEvent::Client(..)
+            | SessionEvent::Unusable(_)
+            | SessionEvent::ConnectionStatus(..) => return,
         }
         if let Some(remote) = complete(pending) {
-            self.synced(link, remote);
+            self.on_synced(link, remote);
         }
     }
 
-    /// A session has listed everything: its view becomes the world's.
-    fn synced(&mut self, link: &str, remote: Remote) {
+    /// A session has listed everything: its view becomes the state's.
+    fn on_synced(&mut self, link: &str, remote: RemoteState) {
         let cluster = self.cluster(link);
         let keys = self
-            .world
+            .state
             .change_link(link, |links| links.listed(link, remote));
         self.note_limit(link);
         let Some(state) = self.links.get_mut(link) else {
@@ -186,11 +192,11 @@ impl Engine {
         }
         state.status.touch();
         tracing::info!(link, cluster, keys = keys.len(), "listed");
-        self.mark_wave(&cluster, keys);
+        self.enqueue_gradually(&cluster, keys);
         self.measure_remote(link);
     }
 
-    fn services_changed(&mut self, link: &str, index: usize, change: Change<Service>) {
+    fn on_services_event(&mut self, link: &str, index: usize, change: Event<Service>) {
         let Some(remote) = self.remote(link) else {
             return;
         };
@@ -202,13 +208,13 @@ impl Engine {
         let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
         if let Some((before, now)) = news {
-            keys.extend(self.world.keys_of_limit(&cluster, &before, &now));
+            keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
             self.note_limit(link);
         }
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
             self.check_custom(link, namespace, name);
-            keys.extend(self.world.keys_of_remote(&cluster, service));
+            keys.extend(self.state.keys_of_remote(&cluster, service));
             for wanted in [
                 mirror::mirror_name(name, &cluster),
                 mirror::federated_name(name),
@@ -216,7 +222,7 @@ impl Engine {
                 self.lookups.changed(namespace, &wanted, now);
             }
         }
-        self.mark_changed(&cluster, keys);
+        self.enqueue_changed(&cluster, keys);
         self.measure_remote(link);
     }
 
@@ -238,7 +244,7 @@ impl Engine {
     pub(super) fn settle(&mut self, key: &Key) {
         // A mirror is waited for by the Link of its cluster, and all else by any.
         let only = match key {
-            Key::Mirror { cluster, .. } => self.world.link(cluster).map(|(t, _)| t.link.clone()),
+            Key::Mirror { cluster, .. } => self.state.link(cluster).map(|(t, _)| t.link.clone()),
             Key::Federated { .. } | Key::Probe { .. } => None,
         };
         let links: &mut dyn Iterator<Item = &mut LinkState> = match &only {
@@ -257,12 +263,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn remote(&mut self, link: &str) -> Option<&mut Remote> {
-        self.world.links.as_mut()?.get_mut(link)?.remote.as_mut()
+    pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
+        self.state.links.as_mut()?.get_mut(link)?.remote.as_mut()
     }
 
     pub(super) fn cluster(&self, link: &str) -> String {
-        let links = self.world.links.as_ref();
+        let links = self.state.links.as_ref();
         let entry = links.and_then(|links| links.get(link));
         let cluster = entry.and_then(LinkEntry::known_cluster);
         cluster.unwrap_or_default().to_owned()
@@ -271,8 +277,8 @@ impl Engine {
     fn measure_remote(&mut self, link: &str) {
         let cluster = self.cluster(link);
         let sizes = self.remote(link).map(|remote| {
-            let services: usize = remote.services.iter().map(Objects::len).sum();
-            let slices: usize = remote.slices.iter().map(Objects::len).sum();
+            let services: usize = remote.services.iter().map(Store::len).sum();
+            let slices: usize = remote.slices.iter().map(Store::len).sum();
             (services, slices)
         });
         if let Some((services, slices)) = sizes {
@@ -290,9 +296,9 @@ impl Engine {
 fn take_left_out<T>(
     known: &mut [LeftOut],
     index: usize,
-    change: &Change<T>,
+    change: &Event<T>,
 ) -> Option<(LeftOut, LeftOut)> {
-    let (Change::List { left_out, .. }, Some(known)) = (change, known.get_mut(index)) else {
+    let (Event::List { left_out, .. }, Some(known)) = (change, known.get_mut(index)) else {
         return None;
     };
     let before = std::mem::replace(known, left_out.clone());
@@ -300,18 +306,18 @@ fn take_left_out<T>(
 }
 
 /// What a source of a session watches; `None` for the heartbeat.
-fn watched(state: &LinkState, source: usize) -> Option<Kind> {
+fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     let pending = state.pending.as_ref().map(|pending| &pending.session);
     let selectors = pending.or(state.current.as_ref())?.spec.services.len();
     match source {
         HEARTBEAT_SOURCE => None,
-        services if services < selectors => Some(Kind::Service),
-        _ => Some(Kind::EndpointSlice),
+        services if services < selectors => Some(ResourceKind::Service),
+        _ => Some(ResourceKind::EndpointSlice),
     }
 }
 
 /// Runs `change` on a store that is there.
-fn with<T, R>(store: &mut Objects<T>, change: impl FnOnce(&mut Option<Objects<T>>) -> R) -> R {
+fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -> R) -> R {
     let mut some = Some(std::mem::take(store));
     let result = change(&mut some);
     *store = some.unwrap_or_default();
@@ -327,7 +333,7 @@ impl Pending {
             let found = stores.filter_map(|store| store.get(&id.0, &id.1));
             found.max_by_key(|service| service.metadata.version())
         };
-        let all = self.services.iter().flatten().flat_map(Objects::iter);
+        let all = self.services.iter().flatten().flat_map(Store::iter);
         let ids: Names = if self.follows_custom {
             touched
                 .iter()

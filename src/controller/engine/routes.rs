@@ -7,8 +7,8 @@ use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::{
     absorb::absorb,
+    local_event::{LocalEvent, LocalHandler, Start},
     state::Engine,
-    teller::{Local, Start, Teller},
 };
 use crate::{
     api::{
@@ -16,10 +16,10 @@ use crate::{
         routes::{Route, RouteKind, WireRoute},
     },
     controller::{
-        metrics::Kind,
-        watch::{Change, Contact, Listener, Watched, explain, watch},
+        metrics::ResourceKind,
+        watch::{ConnectionStatus, Event, EventHandler, Watched, explain, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, Objects, is_managed},
+    mirror::{FEDERATED_SUFFIX, Key, Store, is_managed},
 };
 
 /// How often it is looked whether the API server has a kind by now. CRDs are installed by people.
@@ -36,8 +36,8 @@ pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinS
 fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
     let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
-    let mut routes = RouteTeller(start.teller(&what, Kind::Route, |change| {
-        Local::Routes(RouteKind::ALL[KIND], Some(change))
+    let mut routes = RouteTeller(start.handler(&what, ResourceKind::Route, |change| {
+        LocalEvent::Routes(RouteKind::ALL[KIND], Some(change))
     }));
     let (client, outbox) = (client.clone(), start.outbox.clone());
     tasks.spawn(async move {
@@ -50,7 +50,7 @@ fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut
 async fn until_served(
     client: &Client,
     kind: RouteKind,
-    outbox: &mpsc::Sender<Local>,
+    outbox: &mpsc::Sender<LocalEvent>,
     routes: &mut RouteTeller,
 ) {
     let version = format!("{}/{}", kind.group(), kind.version());
@@ -63,33 +63,35 @@ async fn until_served(
             }
             Err(kube::Error::Api(status)) if status.code == 404 => false,
             Err(error) => {
-                routes.contact(Contact::Lost(explain(&error))).await;
+                routes
+                    .on_connection(ConnectionStatus::Lost(explain(&error)))
+                    .await;
                 sleep(LOOK).await;
                 continue;
             }
         };
-        routes.contact(Contact::Alive).await;
+        routes.on_connection(ConnectionStatus::Alive).await;
         if is_served {
             return;
         }
         if !std::mem::replace(&mut is_told, true) {
             // Nobody listening is found out by the next change.
-            let _ = outbox.send(Local::Routes(kind, None)).await;
+            let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
         }
         sleep(LOOK).await;
     }
 }
 
 /// Tells of the routes that have to do with federated Services.
-struct RouteTeller(Teller<Route>);
+struct RouteTeller(LocalHandler<Route>);
 
-impl Listener<Route> for RouteTeller {
-    async fn tell(&mut self, change: Change<Route>) -> bool {
-        self.0.tell(change).await
+impl EventHandler<Route> for RouteTeller {
+    async fn on_event(&mut self, change: Event<Route>) -> bool {
+        self.0.on_event(change).await
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        self.0.contact(contact).await;
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        self.0.on_connection(connection).await;
     }
 
     fn keeps(&self, route: &Route) -> bool {
@@ -112,25 +114,25 @@ impl Listener<Route> for RouteTeller {
 
 impl Engine {
     /// Takes in a change of routes; `None`: the API server has no such kind. Returns the keys that it concerns.
-    pub(super) fn routes_changed(
+    pub(super) fn on_routes_event(
         &mut self,
         kind: RouteKind,
-        change: Option<Change<Route>>,
+        change: Option<Event<Route>>,
     ) -> Vec<Key> {
-        let world = &mut self.world;
-        let known = world.routes.remove(&kind);
+        let state = &mut self.state;
+        let known = state.routes.remove(&kind);
         let (was_known, had_kind) = (known.is_some(), known.iter().any(Option::is_some));
         let has_kind = change.is_some();
         let mut store = known.flatten();
         let touched = change.map(|change| absorb(&mut store, change, true));
-        world.routes.insert(kind, store);
+        state.routes.insert(kind, store);
         let touched = touched.into_iter().flatten();
         let mut keys: Vec<Key> = touched
-            .flat_map(|route| world.keys_of_route(&route))
+            .flat_map(|route| state.keys_of_route(&route))
             .collect();
         if !was_known || had_kind != has_kind {
-            let services = world.mirrors.iter().flat_map(Objects::iter);
-            keys.extend(services.flat_map(|service| world.keys_of_routed(service)));
+            let services = state.mirrors.iter().flat_map(Store::iter);
+            keys.extend(services.flat_map(|service| state.keys_of_routed(service)));
         }
         keys
     }

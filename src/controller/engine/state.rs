@@ -1,4 +1,4 @@
-//! All that the engine knows, and how keys are marked.
+//! All that the engine knows, and how keys are enqueued.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,14 +11,14 @@ use tokio::{
 
 use super::{
     addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
-    gateways::Signal, link_state::LinkState, preferences::Preferences, problems::Problems,
+    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
     settings::Settings,
 };
 use crate::{
     controller::{
         apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, session,
     },
-    mirror::{Key, World},
+    mirror::{Key, State},
 };
 
 /// All state of the controller.
@@ -27,7 +27,7 @@ pub(super) struct Engine {
     pub(super) writer: Writer,
     pub(super) metrics: Metrics,
     pub(super) leading: bool,
-    pub(super) world: World,
+    pub(super) state: State,
     pub(super) queue: Queue,
     pub(super) pace: Pace,
     pub(super) confirmations: Confirmations,
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     pub(super) preferences: Preferences,
     pub(super) addresses: Addresses,
     /// Until then the API server wants to be left alone: nothing is written.
-    pub(super) left_alone: Instant,
+    pub(super) throttled_until: Instant,
     pub(super) sessions: u64,
     pub(super) shared: session::Shared,
     /// Whether federated Services are made of slices, as sessions know it.
@@ -52,14 +52,14 @@ pub(super) struct Engine {
     /// Has the slices of local members watched, from now on.
     pub(super) watch_members: latest::Sender<bool>,
     pub(super) outbox: session::Outbox,
-    pub(super) signals: mpsc::UnboundedSender<(String, u64, Signal)>,
+    pub(super) signals: mpsc::UnboundedSender<(String, u64, GatewayEvent)>,
     pub(super) news: mpsc::Sender<News>,
 }
 
 impl Engine {
     /// Whether the local cluster was listed whole.
     pub(super) fn is_complete(&self) -> bool {
-        self.world.is_complete() && self.secrets.is_some()
+        self.state.is_complete() && self.secrets.is_some()
     }
 
     /// Whether this replica works on keys: it leads, and knows its cluster.
@@ -67,29 +67,29 @@ impl Engine {
         self.leading && self.is_complete()
     }
 
-    /// Marks keys that a change in this target cluster concerns, and takes the time.
-    pub(super) fn mark_changed(&mut self, cluster: &str, keys: Vec<Key>) {
+    /// Enqueues keys that a change in this target cluster concerns, and takes the time.
+    pub(super) fn enqueue_changed(&mut self, cluster: &str, keys: Vec<Key>) {
         let now = Instant::now();
         for key in &keys {
             self.changed.entry(key.clone()).or_insert(now);
         }
-        self.mark_all(cluster, keys);
+        self.enqueue_all(cluster, keys);
     }
 
-    /// Marks all keys of a cluster that something here concerns, or its first list, and adds to its allowance what they may
+    /// Enqueues all keys of a cluster that something here concerns, or its first list, and adds to its allowance what they may
     /// take.
-    pub(super) fn mark_wave(&mut self, cluster: &str, keys: Vec<Key>) {
+    pub(super) fn enqueue_gradually(&mut self, cluster: &str, keys: Vec<Key>) {
         self.pace.adds(cluster, keys.len(), Instant::now());
-        self.mark_all(cluster, keys);
+        self.enqueue_all(cluster, keys);
     }
 
-    /// Marks keys. `by` is the target cluster that brought it about, or [`LOCAL`](crate::controller::queue::LOCAL). A replica that stands by
-    /// marks none: all there are then are marked when it is elected.
-    pub(super) fn mark_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
+    /// Enqueues keys. `by` is the target cluster that brought it about, or [`LOCAL`](crate::controller::queue::LOCAL). A replica that stands by
+    /// enqueues none: all keys are enqueued when it is elected.
+    pub(super) fn enqueue_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
         if !self.leading {
             return;
         }
-        keys.into_iter().for_each(|key| self.queue.mark(key, by));
+        keys.into_iter().for_each(|key| self.queue.enqueue(key, by));
     }
 
     /// The client of the local cluster.

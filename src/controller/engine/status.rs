@@ -18,9 +18,12 @@ use crate::{
     controller::{
         apply::{Answer, request},
         clock,
-        metrics::{Kind, LinkCounts, Outcome, Verb},
+        metrics::{LinkCounts, ResourceKind, Verb, WriteResult},
     },
-    mirror::{drain::until, expiry, status::status},
+    mirror::{
+        status::{expiry, status},
+        target::drain::until,
+    },
 };
 
 impl LinkState {
@@ -55,17 +58,17 @@ impl Engine {
         }
         let now = Instant::now();
         let client = self.client();
-        let namespace = self.world.config.namespace.clone();
+        let namespace = self.state.config.namespace.clone();
         for (name, state) in &mut self.links {
             if state.next_status().is_none_or(|due| due > now) {
                 continue;
             }
-            let entry = self.world.links.as_ref().and_then(|links| links.get(name));
+            let entry = self.state.links.as_ref().and_then(|links| links.get(name));
             state.facts.listed = entry.and_then(|entry| entry.listed.clone());
             if let Some(gateway) = &mut state.facts.gateway {
-                gateway.refused = self.world.refused(name);
+                gateway.refused = self.state.refused(name);
             }
-            let drain = self.world.drain_of(name);
+            let drain = self.state.drain_of(name);
             match (&state.facts.drain, &drain) {
                 (None, Some(drain)) => {
                     tracing::info!(link = name, "drained {}", until(drain.until));
@@ -78,7 +81,7 @@ impl Engine {
             let wall = clock::now();
             state.look(wall);
             let last = state.status.last();
-            let mut sent = status(last, &state.facts, &state.ledger, wall);
+            let mut sent = status(last, &state.facts, &state.outcomes, wall);
             if state.carried && !state.facts.settled {
                 carry(last, &mut sent);
             }
@@ -113,11 +116,11 @@ impl Engine {
                 let parameters = PatchParams::default();
                 let answer = request(api.patch_status(&link, &parameters, &patch)).await;
                 let outcome = if answer.is_ok() {
-                    Outcome::Ok
+                    WriteResult::Ok
                 } else {
-                    Outcome::Error
+                    WriteResult::Error
                 };
-                metrics.write(Verb::Patch, Kind::Link, outcome);
+                metrics.write(Verb::Patch, ResourceKind::Link, outcome);
                 let ended = match answer {
                     Ok(object) => Ok(object.link.status.unwrap_or_default()),
                     // The Link is gone, or its CRD has no status: either way there is nothing to write to.
@@ -136,7 +139,7 @@ impl Engine {
     }
 
     /// Takes in the end of a write.
-    pub(super) fn status_written(
+    pub(super) fn on_status_written(
         &mut self,
         link: &str,
         uid: Option<&str>,
@@ -217,7 +220,7 @@ mod tests {
     use super::*;
     use crate::{
         api::link::Link,
-        mirror::status::{Expiry, Ledger},
+        mirror::status::{Expiry, Outcomes},
     };
 
     #[tokio::test(start_paused = true)]
@@ -236,7 +239,12 @@ mod tests {
             assert!(looks.len() < 4, "{looks:?}");
             sleep_until(due).await;
             state.look(now());
-            let status = status(state.status.last(), &state.facts, &Ledger::default(), now());
+            let status = status(
+                state.status.last(),
+                &state.facts,
+                &Outcomes::default(),
+                now(),
+            );
             let expiring = status.conditions.into_iter().map(|c| (c.type_, c.reason));
             let expiring = expiring.filter(|(type_, _)| type_ == "CredentialsExpiring");
             let reasons: Vec<_> = expiring.map(|(_, reason)| reason).collect();

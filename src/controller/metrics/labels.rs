@@ -5,7 +5,7 @@ pub const LOCAL: &str = "local";
 
 /// A kind of object, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ResourceKind {
     /// A Service.
     Service,
     /// An EndpointSlice.
@@ -37,7 +37,7 @@ pub enum Verb {
 
 /// How a write ended, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteResult {
     /// The API server took it.
     Ok,
     /// The object had changed, or existed already: it is observed and planned again.
@@ -68,7 +68,7 @@ pub struct LinkCounts {
     pub unhealthy: usize,
 }
 
-impl Kind {
+impl ResourceKind {
     pub(super) const ALL: [Self; 8] = [
         Self::Service,
         Self::EndpointSlice,
@@ -105,7 +105,7 @@ impl Verb {
     }
 }
 
-impl Outcome {
+impl WriteResult {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",

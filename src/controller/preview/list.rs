@@ -6,14 +6,14 @@ use anyhow::Context as _;
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use crate::mirror::{Grouped, Objects};
+use crate::mirror::{Grouped, Store};
 
 /// Objects per page.
 const PAGE: u32 = 500;
 
 /// All of them, to be found by name.
-pub(super) fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Objects<T> {
-    let mut objects = Objects::default();
+pub(super) fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Store<T> {
+    let mut objects = Store::default();
     for item in items {
         objects.put(Arc::new(item));
     }

@@ -7,11 +7,11 @@ use kube::{Api, Client};
 use super::list::{filed, list};
 use crate::{
     api::routes::{Route, RouteKind, WireRoute},
-    mirror::Objects,
+    mirror::Store,
 };
 
 /// Routes by kind; `None` where the API server has no such kind.
-pub(super) type Routes = BTreeMap<RouteKind, Option<Objects<Route>>>;
+pub(super) type Routes = BTreeMap<RouteKind, Option<Store<Route>>>;
 
 /// Lists routes of all kinds.
 pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
@@ -23,7 +23,7 @@ pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
     ]))
 }
 
-async fn of_kind<const KIND: usize>(client: &Client) -> anyhow::Result<Option<Objects<Route>>> {
+async fn of_kind<const KIND: usize>(client: &Client) -> anyhow::Result<Option<Store<Route>>> {
     let api: Api<WireRoute<KIND>> = Api::all(client.clone());
     match list(&api, None).await {
         Ok(listed) => Ok(Some(filed(listed.into_iter().map(Route::from)))),

@@ -14,7 +14,7 @@ fn pop(queue: &mut Queue, now: Instant) -> Option<Key> {
 async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_not() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     for service in ["1", "2", "3", "4"] {
-        queue.mark(key("busy", service), LOCAL);
+        queue.enqueue(key("busy", service), LOCAL);
     }
     let next = |queue: &mut Queue, barred: &str| {
         let share = |lane: &str| match lane {
@@ -28,8 +28,8 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@busy"));
     assert_eq!(next(&mut queue, "busy"), None);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/2@busy"));
-    queue.mark(key("idle", "1"), LOCAL);
-    queue.mark(key("idle", "2"), LOCAL);
+    queue.enqueue(key("idle", "1"), LOCAL);
+    queue.enqueue(key("idle", "2"), LOCAL);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@idle"));
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/2@idle"));
     assert_eq!(
@@ -41,8 +41,8 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
     assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/4@busy"));
     assert_eq!(next(&mut queue, ""), None);
     // One that may have one has one, whoever waits.
-    queue.mark(key("few", "1"), LOCAL);
-    queue.mark(key("few", "2"), LOCAL);
+    queue.enqueue(key("few", "1"), LOCAL);
+    queue.enqueue(key("few", "2"), LOCAL);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@few"));
     assert_eq!(next(&mut queue, ""), None);
 }
@@ -51,15 +51,15 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
 async fn a_key_that_is_postponed_comes_then_or_when_it_is_marked() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let (a, at) = (key("east", "a"), now + Duration::from_secs(2));
-    queue.mark(a.clone(), LOCAL);
+    queue.enqueue(a.clone(), LOCAL);
     pop(&mut queue, now);
-    queue.mark(a.clone(), LOCAL);
+    queue.enqueue(a.clone(), LOCAL);
     queue.postponed(&a, at);
     assert_eq!(
         (pop(&mut queue, now), queue.next_due(), queue.len()),
         (None, Some(at), 1)
     );
-    queue.mark(a.clone(), LOCAL);
+    queue.enqueue(a.clone(), LOCAL);
     assert_eq!(pop(&mut queue, now), Some(a.clone()));
     queue.postponed(&a, at);
     assert_eq!(pop(&mut queue, at), Some(a));
@@ -69,11 +69,11 @@ async fn a_key_that_is_postponed_comes_then_or_when_it_is_marked() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_queued_once_and_never_worked_on_twice_at_once() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.mark(key("east", "a"), LOCAL);
-    queue.mark(key("east", "a"), LOCAL);
+    queue.enqueue(key("east", "a"), LOCAL);
+    queue.enqueue(key("east", "a"), LOCAL);
     assert_eq!(queue.len(), 1);
     assert_eq!(pop(&mut queue, now), Some(key("east", "a")));
-    queue.mark(key("east", "a"), LOCAL);
+    queue.enqueue(key("east", "a"), LOCAL);
     assert_eq!(pop(&mut queue, now), None);
     queue.done(&key("east", "a"));
     assert_eq!(pop(&mut queue, now), Some(key("east", "a")));
@@ -88,9 +88,9 @@ async fn a_key_is_queued_once_and_never_worked_on_twice_at_once() {
 async fn clusters_take_turns() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     for service in ["1", "2", "3"] {
-        queue.mark(key("busy", service), LOCAL);
+        queue.enqueue(key("busy", service), LOCAL);
     }
-    queue.mark(key("idle", "1"), LOCAL);
+    queue.enqueue(key("idle", "1"), LOCAL);
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, now))
         .map(|k| k.to_string())
         .collect();
@@ -101,7 +101,7 @@ async fn clusters_take_turns() {
 async fn delays_double_up_to_a_minute_and_end_with_success() {
     let (mut queue, mut now) = (Queue::default(), Instant::now());
     let mut delays = Vec::new();
-    queue.mark(key("east", "a"), LOCAL);
+    queue.enqueue(key("east", "a"), LOCAL);
     for _ in 0..14 {
         let key = pop(&mut queue, now).unwrap();
         queue.failed(&key, now, None);
@@ -115,7 +115,7 @@ async fn delays_double_up_to_a_minute_and_end_with_success() {
     assert!(delays[13] > Duration::from_secs(40), "{delays:?}");
     let key = pop(&mut queue, now).unwrap();
     queue.done(&key);
-    queue.mark(key.clone(), LOCAL);
+    queue.enqueue(key.clone(), LOCAL);
     pop(&mut queue, now);
     queue.failed(&key, now, None);
     assert!(queue.next_due().unwrap() - now < Duration::from_millis(200));
@@ -124,11 +124,11 @@ async fn delays_double_up_to_a_minute_and_end_with_success() {
 #[tokio::test(start_paused = true)]
 async fn news_end_a_delay_and_the_server_may_lengthen_it() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.mark(key("east", "a"), LOCAL);
+    queue.enqueue(key("east", "a"), LOCAL);
     let key = pop(&mut queue, now).unwrap();
     queue.failed(&key, now, Some(Duration::from_secs(5)));
     assert!(queue.next_due().unwrap() >= now + Duration::from_secs(5));
-    queue.mark(key.clone(), LOCAL);
+    queue.enqueue(key.clone(), LOCAL);
     assert_eq!(pop(&mut queue, now), Some(key.clone()));
     assert_eq!(queue.next_due(), None);
     queue.failed(&key, now, Some(Duration::from_secs(5)));
@@ -141,10 +141,10 @@ async fn news_end_a_delay_and_the_server_may_lengthen_it() {
 async fn keys_of_several_clusters_take_turns_by_who_marked_them() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     for number in 0..10_000 {
-        queue.mark(Key::federated("ns", &format!("busy-{number:05}")), "busy");
+        queue.enqueue(Key::federated("ns", &format!("busy-{number:05}")), "busy");
     }
-    queue.mark(Key::federated("ns", "idle"), "idle");
-    queue.mark(Key::probe("idle"), "idle");
+    queue.enqueue(Key::federated("ns", "idle"), "idle");
+    queue.enqueue(Key::probe("idle"), "idle");
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, now))
         .map(|key| key.to_string())
         .take(4)
@@ -165,11 +165,11 @@ async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let shared = Key::federated("ns", "shared");
     for service in ["1", "2", "3"] {
-        queue.mark(key("busy", service), LOCAL);
+        queue.enqueue(key("busy", service), LOCAL);
     }
-    queue.mark(shared.clone(), "busy");
-    queue.mark(shared.clone(), "idle");
-    queue.mark(shared.clone(), "idle");
+    queue.enqueue(shared.clone(), "busy");
+    queue.enqueue(shared.clone(), "idle");
+    queue.enqueue(shared.clone(), "idle");
     assert_eq!(queue.len(), 4);
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, now)).collect();
     let expected = [
@@ -182,11 +182,11 @@ async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
     assert!(queue.lanes.is_empty() && queue.turns.is_empty());
     // It keeps its lane while it fails, and while it is worked on again.
     queue.failed(&shared, now, None);
-    queue.mark(key("idle", "1"), LOCAL);
+    queue.enqueue(key("idle", "1"), LOCAL);
     queue.hurry();
     assert_eq!(pop(&mut queue, now), Some(key("idle", "1")));
     assert_eq!(pop(&mut queue, now), Some(shared.clone()));
-    queue.mark_again(&shared);
+    queue.enqueue_again(&shared);
     queue.done(&shared);
     assert_eq!(queue.queued[&shared][0].0.as_ref(), "idle");
 }
@@ -195,9 +195,9 @@ async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
 async fn a_released_key_comes_again_when_it_is_marked_or_after_a_delay() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let a = key("east", "a");
-    queue.mark(a.clone(), LOCAL);
+    queue.enqueue(a.clone(), LOCAL);
     pop(&mut queue, now);
-    queue.mark(a.clone(), LOCAL);
+    queue.enqueue(a.clone(), LOCAL);
     queue.release(&a);
     assert_eq!(pop(&mut queue, now), Some(a.clone()));
     queue.release(&a);

@@ -15,13 +15,13 @@ use tokio::{sync::watch as latest, task::JoinHandle, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
+    event::{Reporter, SessionEvent, Source},
     followed::{Chunk, Followed},
-    report::{Report, Reporter, Source},
     slices::{bare, service_of},
 };
 use crate::{
     api::{k8s::EndpointSlice, wire::Wire},
-    controller::watch::{Change, Contact, Listener, Watched, watch},
+    controller::watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
     mirror::{Limit, NAMES, Room, Weight, slices_of},
 };
 
@@ -29,7 +29,7 @@ use crate::{
 const SLICES: usize = 100;
 /// Changes of the set of Services restart watches once in this time.
 const GATHER: Duration = Duration::from_millis(300);
-/// The first of the numbers by which [`Report::Contact`] tells these watches apart; they go downwards.
+/// The first of the numbers by which [`SessionEvent::ConnectionStatus`] tells these watches apart; they go downwards.
 const SOURCE: usize = usize::MAX - 1;
 
 /// Watches the slices of the Services that `followed` says, for as long as anybody says so.
@@ -51,19 +51,19 @@ pub(super) async fn run(
             let (number, chunk) = (SOURCE - index, &chunks[index]);
             if chunk.is_empty() {
                 // Nothing is asked for, so nothing can be wrong with it.
-                let contact = Report::Contact(number, Contact::Alive);
-                reporter.tell(contact).await;
+                let connection = SessionEvent::ConnectionStatus(number, ConnectionStatus::Alive);
+                reporter.send(connection).await;
                 continue;
             }
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
                 .labels(selector(chunk))
                 .limit(Limit::of(chunk.len().saturating_mul(SLICES)).within(room.clone()))
                 .recovered(recovered.clone());
-            let listener = Following {
+            let handler = Following {
                 chunk: Arc::new(chunk.clone()),
                 source: Source::new(number, reporter),
             };
-            running[index] = Some(Running::start(watch(watched, listener)));
+            running[index] = Some(Running::start(watch(watched, handler)));
         }
         sleep(GATHER).await;
         if followed.changed().await.is_err() {
@@ -145,14 +145,14 @@ struct Following {
     source: Source,
 }
 
-impl Listener<EndpointSlice> for Following {
-    async fn tell(&mut self, change: Change<EndpointSlice>) -> bool {
-        let report = Report::CustomSlices(self.chunk.clone(), change);
-        self.source.reporter.tell(report).await
+impl EventHandler<EndpointSlice> for Following {
+    async fn on_event(&mut self, change: Event<EndpointSlice>) -> bool {
+        let report = SessionEvent::CustomSlices(self.chunk.clone(), change);
+        self.source.reporter.send(report).await
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        self.source.contact(contact).await;
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        self.source.on_connection(connection).await;
     }
 
     fn keeps(&self, slice: &EndpointSlice) -> bool {

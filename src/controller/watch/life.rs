@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::{
     backoff::Backoff,
-    listener::{Contact, Listener},
+    handler::{ConnectionStatus, EventHandler},
 };
 
 /// A watch that is silent for longer has outlived its request: its end was lost.
 const SILENT: Duration = Duration::from_secs(295);
-/// A watch that was open for so long counts as contact, also without an event.
+/// A watch that was open for so long counts as connected, also without an event.
 const SETTLED: Duration = Duration::from_secs(1);
 /// A watch that was open for so long has lived: after it the backoff starts anew.
 const LIVED: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const LIVED: Duration = Duration::from_secs(10);
 pub(super) struct Life {
     opened: Instant,
     last: Instant,
-    /// Whether it counts as contact.
+    /// Whether it counts as connected.
     pub(super) settled: bool,
     /// Whether it showed an event, or stayed for [`LIVED`].
     lived: bool,
@@ -59,23 +59,23 @@ impl Life {
     /// An event or a bookmark came.
     pub(super) async fn shown<T>(
         &mut self,
-        listener: &mut impl Listener<T>,
+        handler: &mut impl EventHandler<T>,
         backoff: &mut Backoff,
     ) {
         self.last = Instant::now();
         self.lived = true;
-        self.stayed(listener, backoff).await;
+        self.stayed(handler, backoff).await;
     }
 
     /// It is open, for as long as it is.
     pub(super) async fn stayed<T>(
         &mut self,
-        listener: &mut impl Listener<T>,
+        handler: &mut impl EventHandler<T>,
         backoff: &mut Backoff,
     ) {
         if !self.settled {
             self.settled = true;
-            listener.contact(Contact::Alive).await;
+            handler.on_connection(ConnectionStatus::Alive).await;
         }
         if self.was_long() {
             self.lived = true;

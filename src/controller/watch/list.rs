@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     backoff::{Backoff, Failure, explain},
-    listener::{Change, Contact, Listener},
+    handler::{ConnectionStatus, Event, EventHandler},
     object::{kept, number},
     watched::Watched,
 };
@@ -50,9 +50,9 @@ pub(super) async fn list<K, T>(
     watched: &Watched<K>,
     limit: &mut Limit,
     pages: &mut Pages,
-    listener: &mut impl Listener<T>,
+    handler: &mut impl EventHandler<T>,
     backoff: &mut Backoff,
-) -> Result<(Change<T>, String), Failure>
+) -> Result<(Event<T>, String), Failure>
 where
     T: From<K>,
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -78,17 +78,17 @@ where
         if !told && began.elapsed() >= LONG {
             told = true;
             let message = format!("a list has taken longer than {} s", LONG.as_secs());
-            listener.contact(Contact::Lost(message)).await;
+            handler.on_connection(ConnectionStatus::Lost(message)).await;
         }
         let Some(page) = page else { continue };
         backoff.answered();
         for object in page.items {
             seen += 1;
             let number = number(&object, |namespace, name| listing.number(namespace, name));
-            let object: Arc<T> = kept(object, listener);
-            if listener.keeps(&object) {
-                let weight = listener.weight(&object);
-                listing.put(number, weight, object, |object| listener.service(object));
+            let object: Arc<T> = kept(object, handler);
+            if handler.keeps(&object) {
+                let weight = handler.weight(&object);
+                listing.put(number, weight, object, |object| handler.service(object));
             }
         }
         if listing.is_over() && seen / ENDLESS > most {
@@ -97,8 +97,8 @@ where
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
             let version = page.metadata.resource_version.unwrap_or_default();
-            let (objects, left_out) = listing.end(|object| listener.service(object));
-            return Ok((Change::List { objects, left_out }, version));
+            let (objects, left_out) = listing.end(|object| handler.service(object));
+            return Ok((Event::List { objects, left_out }, version));
         }
     }
 }

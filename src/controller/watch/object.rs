@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use super::listener::Listener;
+use super::handler::EventHandler;
 use crate::api::metadata::NEVER_KEPT;
 
 /// The number by which a limit knows an object.
@@ -16,11 +16,14 @@ pub(super) fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> 
 
 /// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody
 /// here reads and what can be as large as all the rest: who set which field, and a copy of the whole object.
-pub(super) fn kept<K: Resource, T: From<K>>(mut object: K, listener: &impl Listener<T>) -> Arc<T> {
+pub(super) fn kept<K: Resource, T: From<K>>(
+    mut object: K,
+    handler: &impl EventHandler<T>,
+) -> Arc<T> {
     let metadata = object.meta_mut();
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|key, _| !NEVER_KEPT.contains(&key.as_str()));
     }
-    Arc::new(listener.trimmed(object.into()))
+    Arc::new(handler.trimmed(object.into()))
 }

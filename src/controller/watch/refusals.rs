@@ -39,20 +39,20 @@ impl Record {
     }
 }
 
-impl Listener<ConfigMap> for Record {
-    async fn tell(&mut self, change: Change<ConfigMap>) -> bool {
+impl EventHandler<ConfigMap> for Record {
+    async fn on_event(&mut self, change: Event<ConfigMap>) -> bool {
         let objects = match change {
-            Change::List { objects, .. } => objects.len(),
-            Change::Apply(_) | Change::Delete(_) => 1,
+            Event::List { objects, .. } => objects.len(),
+            Event::Apply(_) | Event::Delete(_) => 1,
         };
         self.note(|told, now| told.changes.push((now, objects)));
         true
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        let now = match contact {
-            Contact::Alive => None,
-            Contact::Lost(why) => Some(why),
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        let now = match connection {
+            ConnectionStatus::Alive => None,
+            ConnectionStatus::Lost(why) => Some(why),
         };
         self.note(|told, at| {
             if told.contacts.last().map(|(_, last)| last) != Some(&now) {

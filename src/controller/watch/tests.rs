@@ -13,18 +13,18 @@ use super::*;
 /// Notes what a watch tells.
 struct Notes(Arc<Mutex<Vec<String>>>);
 
-impl Listener<ConfigMap> for Notes {
-    async fn tell(&mut self, change: Change<ConfigMap>) -> bool {
+impl EventHandler<ConfigMap> for Notes {
+    async fn on_event(&mut self, change: Event<ConfigMap>) -> bool {
         let mut notes = self.0.lock().unwrap();
         notes.push(match change {
-            Change::List { objects, .. } => format!("{} objects", objects.len()),
-            Change::Apply(_) | Change::Delete(_) => "a change".to_owned(),
+            Event::List { objects, .. } => format!("{} objects", objects.len()),
+            Event::Apply(_) | Event::Delete(_) => "a change".to_owned(),
         });
         true
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        if let Contact::Lost(message) = contact {
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        if let ConnectionStatus::Lost(message) = connection {
             self.0.lock().unwrap().push(message);
         }
     }

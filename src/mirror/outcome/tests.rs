@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::{k8s::Service, labels as l},
-    mirror::write::{Kind, guarded},
+    mirror::write::{ObjectKind, guarded},
 };
 
 #[test]
@@ -51,7 +51,7 @@ fn labels_and_annotations_that_are_copied_are_not_urgent_and_all_else_is() {
     };
     let urgent = |labels: Value, annotations: Value, rest: Value| {
         let metadata = json!({ "labels": labels, "annotations": annotations });
-        let Write::Patch(patch) = guarded(Kind::Service, &actual, metadata, rest) else {
+        let Write::Patch(patch) = guarded(ObjectKind::Service, &actual, metadata, rest) else {
             unreachable!()
         };
         let plan = Plan {

@@ -23,21 +23,21 @@ use crate::{
     },
     mirror::{
         Grouped as _, Namespace, NamespacePhase, Patch,
-        endpoints::MAX_ENDPOINTS,
+        desired::endpoints::MAX_ENDPOINTS,
         fixtures::{GATEWAY, endpoint, slice},
         metadata::is_managed,
     },
 };
 
 /// An annotation that somebody adds.
-pub(super) const JUNK: &str = "example.io/junk";
+pub(crate) const JUNK: &str = "example.io/junk";
 
 /// Namespace and name.
-pub(super) type Id = (String, String);
+pub(crate) type Id = (String, String);
 
 /// Why the API server says no.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Exists,
     NotFound,
     Conflict,
@@ -46,7 +46,7 @@ pub(super) enum Refusal {
 
 /// A state before and after a change, for the watches.
 #[derive(Clone, Debug)]
-pub(super) enum Changed {
+pub(crate) enum Changed {
     Service(Option<Box<Service>>, Option<Box<Service>>),
     Slice(Option<Box<EndpointSlice>>, Option<Box<EndpointSlice>>),
     Route(Option<Box<Route>>, Option<Box<Route>>),
@@ -54,19 +54,19 @@ pub(super) enum Changed {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cluster {
-    pub(super) services: BTreeMap<Id, Service>,
-    pub(super) slices: BTreeMap<Id, EndpointSlice>,
-    pub(super) routes: BTreeMap<(RouteKind, Id), Route>,
+pub(crate) struct Cluster {
+    pub(crate) services: BTreeMap<Id, Service>,
+    pub(crate) slices: BTreeMap<Id, EndpointSlice>,
+    pub(crate) routes: BTreeMap<(RouteKind, Id), Route>,
     /// v1 Endpoints, with the cluster that their label names.
-    pub(super) endpoints: BTreeMap<Id, String>,
-    pub(super) namespaces: BTreeMap<String, Namespace>,
+    pub(crate) endpoints: BTreeMap<Id, String>,
+    pub(crate) namespaces: BTreeMap<String, Namespace>,
     /// UIDs of what people have made, which is never to be touched.
-    pub(super) strangers: BTreeSet<String>,
+    pub(crate) strangers: BTreeSet<String>,
     serial: u64,
 }
 
-pub(super) fn id(metadata: &Metadata) -> Id {
+pub(crate) fn id(metadata: &Metadata) -> Id {
     metadata.id()
 }
 
@@ -116,7 +116,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn create_namespace(&mut self, name: &str, labels: &Map) -> Vec<Changed> {
+    pub(crate) fn create_namespace(&mut self, name: &str, labels: &Map) -> Vec<Changed> {
         self.namespaces
             .entry(name.to_owned())
             .or_insert_with(|| Namespace::new(NamespacePhase::Active, labels.iter()));
@@ -124,7 +124,7 @@ impl Cluster {
     }
 
     /// Somebody sets a label of a namespace, or removes it.
-    pub(super) fn label_namespace(
+    pub(crate) fn label_namespace(
         &mut self,
         name: &str,
         key: &str,
@@ -140,7 +140,7 @@ impl Cluster {
         vec![Changed::Namespace(name.to_owned())]
     }
 
-    pub(super) fn create_service(
+    pub(crate) fn create_service(
         &mut self,
         mut service: Service,
     ) -> Result<(Service, Vec<Changed>), Refusal> {
@@ -160,7 +160,7 @@ impl Cluster {
         Ok((service, vec![changed]))
     }
 
-    pub(super) fn create_slice(
+    pub(crate) fn create_slice(
         &mut self,
         mut slice: EndpointSlice,
     ) -> Result<(EndpointSlice, Vec<Changed>), Refusal> {
@@ -175,7 +175,7 @@ impl Cluster {
         Ok((slice, vec![changed]))
     }
 
-    pub(super) fn patch_service(
+    pub(crate) fn patch_service(
         &mut self,
         patch: &Patch,
     ) -> Result<(Service, Vec<Changed>), Refusal> {
@@ -194,7 +194,7 @@ impl Cluster {
         Ok((after, vec![changed]))
     }
 
-    pub(super) fn patch_slice(
+    pub(crate) fn patch_slice(
         &mut self,
         patch: &Patch,
     ) -> Result<(EndpointSlice, Vec<Changed>), Refusal> {
@@ -210,7 +210,7 @@ impl Cluster {
         Ok((after, vec![changed]))
     }
 
-    pub(super) fn delete_service(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
+    pub(crate) fn delete_service(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
         let service = self.services.get(id).ok_or(Refusal::NotFound)?;
         if service.metadata.uid.as_deref() != Some(uid) {
             return Err(Refusal::Conflict);
@@ -219,7 +219,7 @@ impl Cluster {
         Ok(self.drop_service(id))
     }
 
-    pub(super) fn delete_slice(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
+    pub(crate) fn delete_slice(&mut self, id: &Id, uid: &str) -> Result<Vec<Changed>, Refusal> {
         let slice = self.slices.get(id).ok_or(Refusal::NotFound)?;
         if slice.metadata.uid.as_deref() != Some(uid) {
             return Err(Refusal::Conflict);
@@ -229,7 +229,7 @@ impl Cluster {
     }
 
     /// As if somebody else deleted it.
-    pub(super) fn drop_service(&mut self, id: &Id) -> Vec<Changed> {
+    pub(crate) fn drop_service(&mut self, id: &Id) -> Vec<Changed> {
         let Some(mut gone) = self.services.remove(id) else {
             return Vec::new();
         };
@@ -237,7 +237,7 @@ impl Cluster {
         vec![Changed::Service(Some(Box::new(gone)), None)]
     }
 
-    pub(super) fn drop_slice(&mut self, id: &Id) -> Vec<Changed> {
+    pub(crate) fn drop_slice(&mut self, id: &Id) -> Vec<Changed> {
         let Some(mut gone) = self.slices.remove(id) else {
             return Vec::new();
         };
@@ -246,7 +246,7 @@ impl Cluster {
     }
 
     /// As if somebody else changed it.
-    pub(super) fn edit_service(
+    pub(crate) fn edit_service(
         &mut self,
         id: &Id,
         edit: impl FnOnce(&mut Service),
@@ -264,7 +264,7 @@ impl Cluster {
         )]
     }
 
-    pub(super) fn edit_slice(
+    pub(crate) fn edit_slice(
         &mut self,
         id: &Id,
         edit: impl FnOnce(&mut EndpointSlice),
@@ -283,7 +283,7 @@ impl Cluster {
     }
 
     /// A namespace is gone, or on its way out, and all that was in it is gone.
-    pub(super) fn clear_namespace(
+    pub(crate) fn clear_namespace(
         &mut self,
         name: &str,
         phase: Option<NamespacePhase>,
@@ -308,7 +308,7 @@ impl Cluster {
     }
 
     /// Kubernetes makes a slice of the Endpoints that Linkerd's service mirror made for this mirror.
-    pub(super) fn mirror_endpoints(&mut self, service: &Service, cluster: &str) -> Vec<Changed> {
+    pub(crate) fn mirror_endpoints(&mut self, service: &Service, cluster: &str) -> Vec<Changed> {
         let mut made = slice(service.metadata.name(), "mirrored");
         made.metadata
             .namespace
@@ -329,7 +329,7 @@ impl Cluster {
     }
 
     /// Kubernetes removes what no owner is left of, and its slices of Endpoints that are gone.
-    pub(super) fn collect_garbage(&mut self) -> Vec<Changed> {
+    pub(crate) fn collect_garbage(&mut self) -> Vec<Changed> {
         let alive: BTreeSet<&str> = self
             .services
             .values()

@@ -5,22 +5,20 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::facts::{ALL_REFUSED, Exceeded, Expiry, Facts, GATEWAY_REFUSED};
+use super::facts::{ALL_REFUSED, Exceeded, Expiry, GATEWAY_REFUSED, StatusInputs};
 use crate::{
     api::link::CLUSTER_IPS_EXHAUSTED,
     hint::in_brief,
     mirror::{
         Liveness, Reason,
-        drain::DRAINED,
-        expiry::{self, Stage},
-        networks::refused_message,
-        tls::INSECURE_TLS,
+        status::expiry::{self, Stage},
+        target::{drain::DRAINED, networks::refused_message, tls::INSECURE_TLS},
     },
 };
 
-pub(super) fn conditions(
+pub(crate) fn conditions(
     previous: &[Condition],
-    facts: &Facts,
+    facts: &StatusInputs,
     without_cluster_ip: usize,
     now: Timestamp,
 ) -> Vec<Condition> {
@@ -143,7 +141,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         .join("; ")
 }
 
-pub(super) fn ready(facts: &Facts) -> (&'static str, &'static str, &'static str, String) {
+pub(crate) fn ready(facts: &StatusInputs) -> (&'static str, &'static str, &'static str, String) {
     let not = |reason, message: &str| ("Ready", "False", reason, message.to_owned());
     if let Some(message) = &facts.invalid {
         return not("InvalidLink", message);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::mirror::{
-    GatewayState, LeftOut, Limits, Refused, Remote, drain::Drain, tls::InsecureTls,
+    GatewayState, LeftOut, Limits, Refused, RemoteState,
+    target::{drain::Drain, tls::InsecureTls},
 };
 
 /// Type of the condition of a Link whose gateway has addresses that are not used.
@@ -15,7 +16,7 @@ pub const ALL_REFUSED: &str = "AllRefused";
 
 /// What is known of a Link itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct StatusInputs {
     /// Generation of the Link that is worked with.
     pub generation: Option<i64>,
     /// What is wrong with the Link's fields.
@@ -39,7 +40,7 @@ pub struct Facts {
     /// What is left out because of the limit, if anything is.
     pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
-    pub gateway: Option<GatewayFacts>,
+    pub gateway: Option<GatewayInputs>,
     /// The drain of the target cluster, while there is one.
     pub drain: Option<Drain>,
 }
@@ -70,7 +71,7 @@ pub struct Exceeded {
 
 impl Exceeded {
     /// What limits leave out of a target cluster; `None` for nothing.
-    pub fn of(remote: &Remote, limits: Limits) -> Option<Self> {
+    pub fn of(remote: &RemoteState, limits: Limits) -> Option<Self> {
         let (services, cut) = (count(&remote.left_out), count(&remote.cut));
         let all = || remote.left_out.iter().chain(&remote.cut);
         (services > 0 || cut > 0).then_some(Self {
@@ -91,7 +92,7 @@ fn count(left: &[LeftOut]) -> usize {
 
 /// What is known of a Link's gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GatewayFacts {
+pub struct GatewayInputs {
     /// Addresses and liveness.
     pub state: GatewayState,
     /// Latency to tell, milliseconds.

@@ -3,32 +3,33 @@
 use super::conditions::ready;
 use super::*;
 use crate::mirror::{
-    GatewayState, LeftOut, Limits, Problem, Refusal, Refused, Remote, RemoteRef, tls::InsecureTls,
+    GatewayState, LeftOut, Limits, Problem, Refusal, Refused, RemoteRef, RemoteState,
+    target::tls::InsecureTls,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-fn said(name: &str, federated: bool, report: Report) -> Reported {
+fn said(name: &str, federated: bool, report: Outcome) -> ServiceOutcome {
     let remote = RemoteRef {
         cluster: "east".into(),
         namespace: "ns".into(),
         service: name.into(),
     };
-    Reported {
+    ServiceOutcome {
         remote,
         federated,
         report,
     }
 }
 
-fn mirrored() -> Report {
-    Report::Mirrored {
+fn mirrored() -> Outcome {
+    Outcome::Mirrored {
         local: "web-east".into(),
         note: None,
     }
 }
 
-fn failed(message: &str) -> Report {
-    Report::Failed(Problem::new(Reason::NameConflict, message))
+fn failed(message: &str) -> Outcome {
+    Outcome::Failed(Problem::new(Reason::NameConflict, message))
 }
 
 fn at(second: i64) -> Timestamp {
@@ -37,55 +38,61 @@ fn at(second: i64) -> Timestamp {
 
 #[test]
 fn only_news_is_news() {
-    let mut ledger = Ledger::default();
-    let mut record = |report| ledger.record(&said("web", false, report));
-    assert_eq!(record(mirrored()), News::Change);
-    assert_eq!(record(mirrored()), News::None);
-    assert_eq!(record(Report::Unknown), News::None);
-    assert_eq!(ledger.record(&said("web", true, failed("x"))), News::Change);
-    assert_eq!(ledger.counts(), (1, 0, 1));
+    let mut outcomes = Outcomes::default();
+    let mut record = |report| outcomes.record(&said("web", false, report));
+    assert_eq!(record(mirrored()), StatusChange::Change);
+    assert_eq!(record(mirrored()), StatusChange::None);
+    assert_eq!(record(Outcome::Unknown), StatusChange::None);
     assert_eq!(
-        ledger.keys("east"),
+        outcomes.record(&said("web", true, failed("x"))),
+        StatusChange::Change
+    );
+    assert_eq!(outcomes.counts(), (1, 0, 1));
+    assert_eq!(
+        outcomes.keys("east"),
         [
             Key::mirror("east", "ns", "web"),
             Key::federated("ns", "web")
         ]
     );
-    let mut record = |report| ledger.record(&said("web", false, report));
-    assert_eq!(record(Report::Absent), News::Change);
-    assert_eq!(record(Report::Absent), News::None);
-    assert_eq!(ledger.counts(), (0, 0, 1));
+    let mut record = |report| outcomes.record(&said("web", false, report));
+    assert_eq!(record(Outcome::Absent), StatusChange::Change);
+    assert_eq!(record(Outcome::Absent), StatusChange::None);
+    assert_eq!(outcomes.counts(), (0, 0, 1));
 }
 
 #[test]
 fn other_words_of_the_same_problem_are_no_change() {
-    let mut ledger = Ledger::default();
-    let mut record = |report| ledger.record(&said("web", false, report));
-    assert_eq!(record(failed("one")), News::Change);
-    assert_eq!(record(failed("another")), News::Words);
-    assert_eq!(record(failed("another")), News::None);
+    let mut outcomes = Outcomes::default();
+    let mut record = |report| outcomes.record(&said("web", false, report));
+    assert_eq!(record(failed("one")), StatusChange::Change);
+    assert_eq!(record(failed("another")), StatusChange::Words);
+    assert_eq!(record(failed("another")), StatusChange::None);
     let other = Problem::new(Reason::Error, "another");
-    assert_eq!(record(Report::Failed(other)), News::Change);
-    let noted = |reason, message: &str| Report::Mirrored {
+    assert_eq!(record(Outcome::Failed(other)), StatusChange::Change);
+    let noted = |reason, message: &str| Outcome::Mirrored {
         local: "web-east".into(),
         note: Some(Problem::new(reason, message)),
     };
-    assert_eq!(record(noted(Reason::Error, "one")), News::Change);
-    assert_eq!(record(noted(Reason::Error, "another")), News::Words);
-    assert_eq!(record(noted(Reason::PortConflict, "one")), News::Change);
-    assert_eq!(record(mirrored()), News::Change);
+    assert_eq!(record(noted(Reason::Error, "one")), StatusChange::Change);
+    assert_eq!(record(noted(Reason::Error, "another")), StatusChange::Words);
+    assert_eq!(
+        record(noted(Reason::PortConflict, "one")),
+        StatusChange::Change
+    );
+    assert_eq!(record(mirrored()), StatusChange::Change);
 }
 
 #[test]
 fn a_status_computed_again_from_the_same_facts_is_the_same() {
-    let mut ledger = Ledger::default();
-    ledger.record(&said("web", false, mirrored()));
-    ledger.record(&said("db", false, failed("taken")));
-    let facts = Facts {
+    let mut outcomes = Outcomes::default();
+    outcomes.record(&said("web", false, mirrored()));
+    outcomes.record(&said("db", false, failed("taken")));
+    let facts = StatusInputs {
         credentials: Some(Ok(())),
         connected: Some(Ok(())),
         settled: true,
-        gateway: Some(GatewayFacts {
+        gateway: Some(GatewayInputs {
             state: GatewayState {
                 liveness: Liveness::Alive,
                 ..Default::default()
@@ -94,13 +101,13 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
         }),
         ..Default::default()
     };
-    let first = status(&LinkStatus::default(), &facts, &ledger, at(1));
-    assert_eq!(status(&first, &facts, &ledger, at(2)), first);
-    let lost = Facts {
+    let first = status(&LinkStatus::default(), &facts, &outcomes, at(1));
+    assert_eq!(status(&first, &facts, &outcomes, at(2)), first);
+    let lost = StatusInputs {
         connected: Some(Err("refused".into())),
         ..facts.clone()
     };
-    let second = status(&first, &lost, &ledger, at(3));
+    let second = status(&first, &lost, &outcomes, at(3));
     let time = |status: &LinkStatus, type_: &str| {
         let found = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
         found.last_transition_time.0
@@ -108,7 +115,7 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
     assert_eq!(time(&second, "Connected"), at(3));
     assert_eq!(time(&second, "GatewayAlive"), at(1));
     assert_eq!(second.mirror_services, first.mirror_services);
-    let third = status(&second, &facts, &ledger, at(4));
+    let third = status(&second, &facts, &outcomes, at(4));
     assert_eq!(time(&third, "Ready"), at(4), "not as long as the others");
     assert_eq!(time(&third, "CredentialsValid"), at(1));
 }
@@ -116,12 +123,12 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
 #[test]
 fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
     let (day, end) = (86_400, 100 * 86_400);
-    let facts = Facts {
+    let facts = StatusInputs {
         expiry: Some(Expiry {
             at: at(end),
             cluster: "east".into(),
         }),
-        ..Facts::default()
+        ..StatusInputs::default()
     };
     let mut before = LinkStatus::default();
     for (now, written, expected) in [
@@ -132,7 +139,7 @@ fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
         (end, true, Some(("Expired", "expired"))),
         (end + 7 * day, false, Some(("Expired", "expired"))),
     ] {
-        let after = status(&before, &facts, &Ledger::default(), at(now));
+        let after = status(&before, &facts, &Outcomes::default(), at(now));
         let of_type = |c: &&Condition| c.type_ == "CredentialsExpiring";
         let said = after.conditions.iter().find(of_type);
         let expected = expected.map(|(reason, verb)| {
@@ -152,22 +159,32 @@ fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
 
 #[test]
 fn beyond_the_limit_only_problems_are_listed_and_counts_stay_true() {
-    let mut ledger = Ledger::default();
+    let mut outcomes = Outcomes::default();
     for index in 0..LISTED {
-        ledger.record(&said(&format!("web-{index}"), false, mirrored()));
+        outcomes.record(&said(&format!("web-{index}"), false, mirrored()));
     }
-    let list = |ledger: &Ledger| {
-        status(&LinkStatus::default(), &Facts::default(), ledger, at(1))
-            .mirror_services
-            .len()
+    let list = |outcomes: &Outcomes| {
+        status(
+            &LinkStatus::default(),
+            &StatusInputs::default(),
+            outcomes,
+            at(1),
+        )
+        .mirror_services
+        .len()
     };
-    assert_eq!(list(&ledger), LISTED);
+    assert_eq!(list(&outcomes), LISTED);
     for index in 0..=LISTED_PROBLEMS {
-        ledger.record(&said(&format!("bad-{index}"), false, failed("taken")));
+        outcomes.record(&said(&format!("bad-{index}"), false, failed("taken")));
     }
-    assert_eq!(list(&ledger), LISTED_PROBLEMS);
-    assert_eq!(ledger.counts(), (LISTED, 0, LISTED_PROBLEMS + 1));
-    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    assert_eq!(list(&outcomes), LISTED_PROBLEMS);
+    assert_eq!(outcomes.counts(), (LISTED, 0, LISTED_PROBLEMS + 1));
+    let status = status(
+        &LinkStatus::default(),
+        &StatusInputs::default(),
+        &outcomes,
+        at(1),
+    );
     for listed in status.mirror_services {
         assert_eq!(listed.conditions[0].status, "False", "{listed:?}");
     }
@@ -175,16 +192,21 @@ fn beyond_the_limit_only_problems_are_listed_and_counts_stay_true() {
 
 #[test]
 fn members_count_towards_the_limit_of_the_list() {
-    let mut ledger = Ledger::default();
+    let mut outcomes = Outcomes::default();
     for index in 0..LISTED {
-        ledger.record(&said(&format!("web-{index}"), false, mirrored()));
+        outcomes.record(&said(&format!("web-{index}"), false, mirrored()));
     }
     for name in ["web-0", "web-1"] {
-        ledger.record(&said(name, true, mirrored()));
+        outcomes.record(&said(name, true, mirrored()));
     }
-    ledger.record(&said("web-2", true, failed("taken")));
-    assert_eq!(ledger.counts(), (LISTED, 2, 1));
-    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    outcomes.record(&said("web-2", true, failed("taken")));
+    assert_eq!(outcomes.counts(), (LISTED, 2, 1));
+    let status = status(
+        &LinkStatus::default(),
+        &StatusInputs::default(),
+        &outcomes,
+        at(1),
+    );
     assert_eq!(status.mirror_services.len(), 0);
     assert_eq!(status.federated_services.len(), 1);
     let counts = (status.mirrored, status.federated, status.unhealthy);
@@ -193,15 +215,20 @@ fn members_count_towards_the_limit_of_the_list() {
 
 #[test]
 fn a_service_is_listed_with_its_reference_and_its_condition() {
-    let mut ledger = Ledger::default();
-    ledger.record(&said("db", false, failed(&"x".repeat(600))));
-    ledger.record(&said("web", false, mirrored()));
-    let noted = Report::Mirrored {
+    let mut outcomes = Outcomes::default();
+    outcomes.record(&said("db", false, failed(&"x".repeat(600))));
+    outcomes.record(&said("web", false, mirrored()));
+    let noted = Outcome::Mirrored {
         local: "api-east".into(),
         note: Some(Problem::new(Reason::PortConflict, "ports differ")),
     };
-    ledger.record(&said("api", false, noted));
-    let status = status(&LinkStatus::default(), &Facts::default(), &ledger, at(1));
+    outcomes.record(&said("api", false, noted));
+    let status = status(
+        &LinkStatus::default(),
+        &StatusInputs::default(),
+        &outcomes,
+        at(1),
+    );
     let reference = |name: &str| ServiceRef {
         group: "core".into(),
         kind: "Service".into(),
@@ -278,10 +305,10 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
             Some(format!("{services}1; {slices}1")),
         ),
     ] {
-        let remote = Remote {
+        let remote = RemoteState {
             left_out,
             cut,
-            ..Remote::default()
+            ..RemoteState::default()
         };
         let limits = Limits {
             services: 3,
@@ -291,11 +318,11 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
         };
         let exceeded = Exceeded::of(&remote, limits);
         assert_eq!(exceeded.map(|e| (e.services, e.cut)), counts);
-        let facts = Facts {
+        let facts = StatusInputs {
             exceeded,
-            ..Facts::default()
+            ..StatusInputs::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
         let mut told = told.conditions.into_iter();
         let told = told.find(|condition| condition.type_ == "LimitExceeded");
         assert_eq!(told.map(|condition| condition.message), message);
@@ -312,11 +339,11 @@ fn connection_that_is_not_safe_is_told() {
             Some("CertificateNotVerified"),
         ),
     ] {
-        let facts = Facts {
+        let facts = StatusInputs {
             insecure,
-            ..Facts::default()
+            ..StatusInputs::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
         let mut told = told.conditions.into_iter();
         let told = told.find(|condition| condition.type_ == "InsecureTLS");
         assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
@@ -339,8 +366,8 @@ fn addresses_that_are_refused_are_told_and_not_shown() {
     ] {
         let ip = |text: &&str| text.parse().unwrap();
         let shown: Vec<&str> = addresses.iter().copied().filter(|a| *a == good).collect();
-        let facts = Facts {
-            gateway: Some(GatewayFacts {
+        let facts = StatusInputs {
+            gateway: Some(GatewayInputs {
                 state: GatewayState {
                     addresses: Some(addresses.iter().map(ip).collect()),
                     liveness: Liveness::Alive,
@@ -356,7 +383,7 @@ fn addresses_that_are_refused_are_told_and_not_shown() {
             }),
             ..Default::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Ledger::default(), at(1));
+        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
         assert_eq!(told.gateway.unwrap().addresses, shown, "{addresses:?}");
         let mut told = told.conditions.into_iter();
         let told = told.find(|condition| condition.type_ == GATEWAY_REFUSED);
@@ -370,8 +397,8 @@ fn addresses_that_are_refused_are_told_and_not_shown() {
 #[test]
 fn a_gateway_has_been_as_it_is_since_it_became_so() {
     let with = |previous: &LinkStatus, liveness, second| {
-        let facts = Facts {
-            gateway: Some(GatewayFacts {
+        let facts = StatusInputs {
+            gateway: Some(GatewayInputs {
                 state: GatewayState {
                     addresses: Some(vec!["192.0.2.1".parse().unwrap()]),
                     liveness,
@@ -381,7 +408,7 @@ fn a_gateway_has_been_as_it_is_since_it_became_so() {
             }),
             ..Default::default()
         };
-        status(previous, &facts, &Ledger::default(), at(second))
+        status(previous, &facts, &Outcomes::default(), at(second))
     };
     let gateway = |status: &LinkStatus| status.gateway.clone().unwrap();
     let expected = |alive: Option<bool>, since: Option<i64>| GatewayStatus {
@@ -402,46 +429,46 @@ fn a_gateway_has_been_as_it_is_since_it_became_so() {
 
 #[test]
 fn readiness_names_the_first_thing_in_its_way() {
-    let good = Facts {
+    let good = StatusInputs {
         credentials: Some(Ok(())),
         connected: Some(Ok(())),
         settled: true,
         ..Default::default()
     };
-    let reason = |facts: &Facts| (ready(facts).1, ready(facts).2);
+    let reason = |facts: &StatusInputs| (ready(facts).1, ready(facts).2);
     assert_eq!(reason(&good), ("True", "Mirroring"));
     assert_eq!(
-        reason(&Facts {
+        reason(&StatusInputs {
             settled: false,
             ..good.clone()
         }),
         ("False", "Syncing")
     );
-    assert_eq!(reason(&Facts::default()), ("False", "Syncing"));
+    assert_eq!(reason(&StatusInputs::default()), ("False", "Syncing"));
     let cases = [
         (
-            Facts {
+            StatusInputs {
                 invalid: Some("x".into()),
                 ..good.clone()
             },
             "InvalidLink",
         ),
         (
-            Facts {
+            StatusInputs {
                 duplicate_of: Some("x".into()),
                 ..good.clone()
             },
             "DuplicateCluster",
         ),
         (
-            Facts {
+            StatusInputs {
                 credentials: Some(Err(("Missing", "x".into()))),
                 ..good.clone()
             },
             "CredentialsInvalid",
         ),
         (
-            Facts {
+            StatusInputs {
                 connected: Some(Err("x".into())),
                 ..good
             },

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     draw::Draw,
-    worlds::{self, LINKS, NS},
+    states::{self, LINKS, NS},
 };
 
 const KEYS: [&str; 27] = [
@@ -99,20 +99,20 @@ pub fn exclusions(data: &[u8]) {
     labels.insert(l::FEDERATED.to_owned(), "member".into());
 
     let spec = json!({ "excludedLabels": excluded[0], "excludedAnnotations": excluded[1] });
-    let mut link = worlds::link("east", &spec);
+    let mut link = states::link("east", &spec);
     link["metadata"]["annotations"] = json!({
         l::COPIED_LABELS: allowed[0].join(","), l::COPIED_ANNOTATIONS: allowed[1].join(","),
     });
     let link = serde_json::from_value(link).unwrap();
     let target = Target::parse(&link, false).unwrap();
-    let mut world = worlds::empty();
-    let service = worlds::service(NS, "web", false, &labels, &annotations);
-    let slice = worlds::slice(NS, "web", None);
-    worlds::add(&mut world, target, vec![service], vec![slice]);
+    let mut state = states::empty();
+    let service = states::service(NS, "web", false, &labels, &annotations);
+    let slice = states::slice(NS, "web", None);
+    states::add(&mut state, target, vec![service], vec![slice]);
 
     let keys = [Key::mirror("east", NS, "web"), Key::federated(NS, "web")];
     for (federated, key) in [false, true].into_iter().zip(keys) {
-        let writes = plan(&world, &key).writes;
+        let writes = plan(&state, &key).writes;
         assert_eq!(writes.is_empty(), has_mark, "{key}");
         for write in writes {
             let (metadata, is_slice) = match write {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     draw::{Draw, is_one_line, put},
-    worlds,
+    states,
 };
 
 const FIELDS: [&str; 26] = [
@@ -88,7 +88,7 @@ pub fn link(data: &[u8]) {
     let text = if draw.flip() {
         draw.0.to_vec()
     } else {
-        let mut tree = worlds::link("east", &json!({}));
+        let mut tree = states::link("east", &json!({}));
         for _ in 0..draw.below(4) {
             let field = *draw.pick(&FIELDS);
             let value = draw.json(&WORDS, 3);
@@ -130,7 +130,7 @@ fn judge(link: &Link) {
             Ok(target) => target,
         };
         assert_eq!(Target::parse(&read, headless).as_ref(), Ok(&target));
-        assert!(worlds::is_dns_label(&target.cluster), "{}", target.cluster);
+        assert!(states::is_dns_label(&target.cluster), "{}", target.cluster);
         for selector in target.service_selectors() {
             assert!(!selector.query().is_empty());
         }

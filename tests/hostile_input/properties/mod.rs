@@ -18,8 +18,8 @@ mod link;
 mod names;
 mod networks;
 mod selector;
+mod states;
 mod values;
-mod worlds;
 
 pub use exclusions::exclusions;
 pub use kubeconfig::kubeconfig;

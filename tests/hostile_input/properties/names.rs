@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use linkerd_mc::mirror::{
-    Key, Report, Target, endpoint_mirror_name, federated_name, mirror_name, plan,
+    Key, Outcome, Target, endpoint_mirror_name, federated_name, mirror_name, plan,
 };
 use serde_json::{Map, json};
 
 use super::{
     draw::{Draw, is_one_line},
-    worlds::{self, LINKS, NS, is_dns_label},
+    states::{self, LINKS, NS, is_dns_label},
 };
 
 const LONG: &str = "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww";
@@ -45,13 +45,13 @@ const CLUSTERS: [&str; 8] = [
 /// What would be no name is refused in a line, no two things get one name, and a name leads back to what wants it.
 pub fn names(data: &[u8]) {
     let mut draw = Draw(data);
-    let mut world = worlds::empty();
-    world.config.max_namespaces = draw.below(4);
+    let mut state = states::empty();
+    state.config.max_namespaces = draw.below(4);
     let mut keys = BTreeSet::new();
     let mut mirrors = Vec::new();
     for _ in 0..=draw.below(3) {
         let cluster = draw.text(&CLUSTERS);
-        let link = serde_json::from_value(worlds::link(&cluster, &json!({}))).unwrap();
+        let link = serde_json::from_value(states::link(&cluster, &json!({}))).unwrap();
         let Ok(target) = Target::parse(&link, draw.flip()) else {
             assert!(!is_dns_label(&cluster));
             continue;
@@ -71,8 +71,8 @@ pub fn names(data: &[u8]) {
                 labels.insert("mirror.linkerd.io/federated".into(), "member".into());
             }
             let host = draw.flip().then(|| draw.text(&NAMES));
-            slices.push(worlds::slice(&namespace, &name, host.as_deref()));
-            services.push(worlds::service(
+            slices.push(states::slice(&namespace, &name, host.as_deref()));
+            services.push(states::service(
                 &namespace,
                 &name,
                 headless,
@@ -84,12 +84,12 @@ pub fn names(data: &[u8]) {
             mirrors.push((cluster.clone(), namespace, name, host));
         }
         keys.insert(Key::probe(&target.link));
-        worlds::add(&mut world, target, services, slices);
+        states::add(&mut state, target, services, slices);
     }
 
     let mut made = BTreeSet::new();
     for key in &keys {
-        let plan = plan(&world, key);
+        let plan = plan(&state, key);
         for write in &plan.writes {
             let (verb, kind, namespace, name) = write.describe();
             assert_eq!(verb, "create", "nothing stands");
@@ -106,16 +106,16 @@ pub fn names(data: &[u8]) {
         }
         for said in plan.report {
             match said.report {
-                Report::Mirrored { local, .. } => assert!(is_dns_label(&local), "{local:?}"),
-                Report::Failed(problem) => is_one_line(&problem.message),
-                Report::Absent | Report::Unknown => {}
+                Outcome::Mirrored { local, .. } => assert!(is_dns_label(&local), "{local:?}"),
+                Outcome::Failed(problem) => is_one_line(&problem.message),
+                Outcome::Absent | Outcome::Unknown => {}
             }
         }
     }
     for (cluster, namespace, name, host) in mirrors {
         let back = |slot: &str, key: Key| {
             assert!(
-                name.is_empty() || world.claimants(&namespace, slot).contains(&key),
+                name.is_empty() || state.keys_for_name(&namespace, slot).contains(&key),
                 "{slot:?} does not lead to {key}"
             );
         };
@@ -124,14 +124,14 @@ pub fn names(data: &[u8]) {
             Key::mirror(&cluster, &namespace, &name),
         );
         back(&federated_name(&name), Key::federated(&namespace, &name));
-        let headless = world
+        let headless = state
             .link(&cluster)
             .is_some_and(|(target, _)| target.headless);
         if let Some(host) = host.filter(|host| headless && !host.is_empty()) {
             let key = Key::mirror(&cluster, &namespace, &name);
             // Another Service of this name, seen later, may have taken the place of this one.
             let slot = endpoint_mirror_name(&host, &cluster);
-            let _ = world.claimants(&namespace, &slot).contains(&key);
+            let _ = state.keys_for_name(&namespace, &slot).contains(&key);
         }
     }
 }

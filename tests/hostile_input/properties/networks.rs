@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 
 use super::{
     draw::{Draw, is_one_line},
-    worlds::{self, NS},
+    states::{self, NS},
 };
 
 const ADDRESSES: [&str; 17] = [
@@ -63,7 +63,7 @@ pub fn networks(data: &[u8]) {
         api_servers: [IpAddr::from([10, 96, 0, 1])].into(),
         services: read("10.96.0.0/12").unwrap(),
     };
-    let mut link = worlds::link("east", &json!({}));
+    let mut link = states::link("east", &json!({}));
     link["metadata"]["annotations"] = json!({ l::GATEWAY_NETWORKS: allowed.join(",") });
     let target = match Target::parse(&serde_json::from_value(link).unwrap(), false) {
         Ok(target) => target,
@@ -75,23 +75,23 @@ pub fn networks(data: &[u8]) {
     };
     let allows = target.gateway.as_ref().unwrap().networks.is_some();
 
-    let mut world = worlds::empty();
-    world.networks = Some(cluster);
+    let mut state = states::empty();
+    state.networks = Some(cluster);
     let labels = Map::from_iter([(l::EXPORTED.to_owned(), "true".into())]);
-    let service = worlds::service(NS, "web", false, &labels, &Map::new());
-    worlds::add(
-        &mut world,
+    let service = states::service(NS, "web", false, &labels, &Map::new());
+    states::add(
+        &mut state,
         target,
         vec![service],
-        vec![worlds::slice(NS, "web", None)],
+        vec![states::slice(NS, "web", None)],
     );
-    let links = world.links.as_mut().unwrap();
+    let links = state.links.as_mut().unwrap();
     links.get_mut("east").unwrap().gateway.addresses = Some(known.clone());
 
-    let refused = world.refused("east");
+    let refused = state.refused("east");
     for key in [Key::mirror("east", NS, "web"), Key::probe("east")] {
         let mut used = Vec::new();
-        for write in plan(&world, &key).writes {
+        for write in plan(&state, &key).writes {
             if let Write::Create(Object::EndpointSlice(slice)) = write {
                 let endpoints = slice.endpoints.iter().flat_map(|e| &e.addresses);
                 used.extend(endpoints.map(|text| text.parse::<IpAddr>().unwrap()));

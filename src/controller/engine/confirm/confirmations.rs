@@ -42,7 +42,7 @@ pub(in crate::controller::engine) enum Said {
 }
 
 #[derive(Debug)]
-enum State<B> {
+enum Stage<B> {
     /// It waits for its turn, by this number.
     Waiting(u64, RemoteRef),
     /// The cluster is being asked.
@@ -54,7 +54,7 @@ enum State<B> {
 /// All confirmations that keys need: those that wait, are under way, or have come. `B` is what they rest on.
 #[derive(Debug)]
 pub(in crate::controller::engine) struct Confirmations<B = Basis> {
-    keys: BTreeMap<Key, BTreeMap<String, State<B>>>,
+    keys: BTreeMap<Key, BTreeMap<String, Stage<B>>>,
     clusters: BTreeMap<String, Turns>,
     /// Clusters that something waits for and that may be asked more.
     ready: BTreeSet<String>,
@@ -99,7 +99,7 @@ impl<B: PartialEq> Confirmations<B> {
                 self.drop_turn(&cluster, &state);
                 continue;
             }
-            if let State::Confirmed(at, on) = &state {
+            if let Stage::Confirmed(at, on) = &state {
                 if now.duration_since(*at) > RECENT || basis(&cluster) != Some(on) {
                     continue;
                 }
@@ -122,7 +122,7 @@ impl<B: PartialEq> Confirmations<B> {
                 continue;
             }
             self.number += 1;
-            let state = State::Waiting(self.number, remote.clone());
+            let state = Stage::Waiting(self.number, remote.clone());
             states.insert(remote.cluster.clone(), state);
             let turns = self.clusters.entry(remote.cluster.clone()).or_default();
             turns.waiting.insert(self.number, key.clone());
@@ -146,7 +146,7 @@ impl<B: PartialEq> Confirmations<B> {
         let (_, key) = turns.waiting.pop_first()?;
         turns.asked += 1;
         let state = self.keys.get_mut(&key)?.get_mut(&cluster)?;
-        let State::Waiting(_, remote) = std::mem::replace(state, State::Asked) else {
+        let Stage::Waiting(_, remote) = std::mem::replace(state, Stage::Asked) else {
             return None;
         };
         self.sort(&cluster);
@@ -169,7 +169,7 @@ impl<B: PartialEq> Confirmations<B> {
         let Some(states) = self.keys.get_mut(key) else {
             return false;
         };
-        if !matches!(states.get(&remote.cluster), Some(State::Asked)) {
+        if !matches!(states.get(&remote.cluster), Some(Stage::Asked)) {
             return false;
         }
         let Some((at, basis)) = confirmed else {
@@ -179,9 +179,9 @@ impl<B: PartialEq> Confirmations<B> {
             }
             return false;
         };
-        let state = State::Confirmed(at, basis);
+        let state = Stage::Confirmed(at, basis);
         states.insert(remote.cluster.clone(), state);
-        let is_confirmed = |state: &State<B>| matches!(state, State::Confirmed(..));
+        let is_confirmed = |state: &Stage<B>| matches!(state, Stage::Confirmed(..));
         states.values().all(is_confirmed)
     }
 
@@ -190,8 +190,8 @@ impl<B: PartialEq> Confirmations<B> {
         self.keys.len()
     }
 
-    fn drop_turn(&mut self, cluster: &str, state: &State<B>) {
-        if let (State::Waiting(number, _), Some(turns)) = (state, self.clusters.get_mut(cluster)) {
+    fn drop_turn(&mut self, cluster: &str, state: &Stage<B>) {
+        if let (Stage::Waiting(number, _), Some(turns)) = (state, self.clusters.get_mut(cluster)) {
             turns.waiting.remove(number);
             self.sort(cluster);
         }

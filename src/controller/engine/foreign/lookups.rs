@@ -99,7 +99,7 @@ impl Lookups {
         Some(*at)
     }
 
-    /// The next name to look up. It has to be given back with [`Self::looked_up`].
+    /// The next name to look up. It has to be given back with [`Self::on_looked_up`].
     pub(in crate::controller::engine) fn next(&mut self, now: Instant) -> Option<Name> {
         self.next_due().filter(|at| *at <= now)?;
         let (_, name) = self.due.pop_first()?;

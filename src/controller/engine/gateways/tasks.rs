@@ -10,7 +10,7 @@ use crate::{
 
 /// Something that a gateway's tasks report.
 #[derive(Clone, Debug)]
-pub(in crate::controller::engine) enum Signal {
+pub(in crate::controller::engine) enum GatewayEvent {
     /// Addresses were resolved, or not.
     Resolved(gateway::Resolution),
     /// A probe has news.

@@ -19,13 +19,13 @@ use crate::client::{TestBody, of_test_server};
 #[derive(Default)]
 struct Told(Vec<String>);
 
-impl Listener<ConfigMap> for Told {
-    async fn tell(&mut self, _: Change<ConfigMap>) -> bool {
+impl EventHandler<ConfigMap> for Told {
+    async fn on_event(&mut self, _: Event<ConfigMap>) -> bool {
         true
     }
 
-    async fn contact(&mut self, contact: Contact) {
-        if let Contact::Lost(message) = contact {
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        if let ConnectionStatus::Lost(message) = connection {
             self.0.push(message);
         }
     }
@@ -91,8 +91,8 @@ async fn listed(good: u32, otherwise: Page) -> (Result<usize, String>, Vec<u32>,
     let (mut limit, mut pages) = (Limit::default(), Pages::default());
     let mut backoff = Backoff::default();
     let ended = list(&watched, &mut limit, &mut pages, &mut told, &mut backoff).await;
-    let count = |change: Change<ConfigMap>| match change {
-        Change::List { objects, .. } => objects.len(),
+    let count = |change: Event<ConfigMap>| match change {
+        Event::List { objects, .. } => objects.len(),
         _ => 0,
     };
     let ended = ended.map(|(change, _)| count(change));

@@ -12,7 +12,7 @@ use crate::{
 
 impl Cluster {
     /// All that stands, without what differs from one run to the next: UIDs, versions, addresses given out.
-    pub(in crate::mirror::properties) fn canonical(&self) -> BTreeMap<String, Value> {
+    pub(crate) fn canonical(&self) -> BTreeMap<String, Value> {
         let uids: BTreeMap<&str, &str> = self
             .services
             .values()
@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Whether Linkerd discovers the endpoints of a Service.
-    pub(in crate::mirror::properties) fn is_discovered(&self, id: &Id) -> bool {
+    pub(crate) fn is_discovered(&self, id: &Id) -> bool {
         self.services.get(id).is_some_and(|service| {
             let Metadata {
                 labels,
@@ -100,7 +100,7 @@ impl Cluster {
     }
 
     /// UIDs of Services, by what they are: a mirror, an endpoint mirror, a federated Service, headless or not.
-    pub(in crate::mirror::properties) fn identities(&self) -> BTreeMap<String, String> {
+    pub(crate) fn identities(&self) -> BTreeMap<String, String> {
         self.services
             .iter()
             .filter(|(_, service)| is_managed(&service.metadata))

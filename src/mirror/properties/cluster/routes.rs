@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Cluster {
-    pub(in crate::mirror::properties) fn create_route(
+    pub(crate) fn create_route(
         &mut self,
         mut route: Route,
     ) -> Result<(Route, Vec<Changed>), Refusal> {
@@ -28,7 +28,7 @@ impl Cluster {
         Ok((route, vec![changed]))
     }
 
-    pub(in crate::mirror::properties) fn patch_route(
+    pub(crate) fn patch_route(
         &mut self,
         kind: RouteKind,
         patch: &Patch,
@@ -44,7 +44,7 @@ impl Cluster {
         Ok((after, vec![changed]))
     }
 
-    pub(in crate::mirror::properties) fn delete_route(
+    pub(crate) fn delete_route(
         &mut self,
         kind: RouteKind,
         id: &Id,
@@ -60,10 +60,7 @@ impl Cluster {
     }
 
     /// As if somebody else deleted them.
-    pub(in crate::mirror::properties) fn drop_routes(
-        &mut self,
-        which: impl Fn(&Route) -> bool,
-    ) -> Vec<Changed> {
+    pub(crate) fn drop_routes(&mut self, which: impl Fn(&Route) -> bool) -> Vec<Changed> {
         let gone = self.routes.values().filter(|route| which(route));
         let gone: Vec<Route> = gone.cloned().collect();
         let drop = |mut route: Route| {
@@ -75,7 +72,7 @@ impl Cluster {
     }
 
     /// Somebody makes a route of a federated Service, or deletes it.
-    pub(in crate::mirror::properties) fn stranger_route(
+    pub(crate) fn stranger_route(
         &mut self,
         namespace: &str,
         service: &str,
@@ -113,10 +110,7 @@ impl Cluster {
     }
 
     /// The routes of ours that send requests to a Service; not those of a Service that is gone.
-    pub(in crate::mirror::properties) fn routes_to<'a>(
-        &'a self,
-        id: &'a Id,
-    ) -> impl Iterator<Item = &'a Route> {
+    pub(crate) fn routes_to<'a>(&'a self, id: &'a Id) -> impl Iterator<Item = &'a Route> {
         let routes = self.routes.values();
         routes.filter(|route| {
             let ours = is_managed(&route.metadata)

@@ -1,0 +1,147 @@
+//! EndpointSlices of mirrors: what they should be, and the writes that make them so.
+
+mod gateway;
+mod hosts;
+mod slice;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::json;
+
+#[cfg(test)]
+pub(crate) use self::slice::MAX_ENDPOINTS;
+pub(crate) use self::{
+    gateway::{Through, through_gateway},
+    hosts::{Host, by_host},
+    slice::{DesiredSlice, SlicePort},
+};
+use crate::{
+    api::{k8s::EndpointSlice, labels as l},
+    mirror::{
+        metadata::{DesiredMetadata, is_our_slice},
+        state::State,
+        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+    },
+};
+
+/// Ends the hash of the desired state of a slice while another one has some of its addresses.
+const SHARED: &str = "-shared";
+
+/// Names of slices by address.
+type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+
+/// Who has which address.
+fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
+    let mut holders = Holders::new();
+    for slice in slices {
+        for address in slice.endpoints.iter().flat_map(|e| &e.addresses) {
+            let of = holders.entry(address).or_default();
+            of.push(slice.metadata.name());
+        }
+    }
+    holders
+}
+
+impl DesiredSlice<'_> {
+    /// Whether another slice of its Service has any of its addresses.
+    fn shares(&self, holders: &Holders<'_>) -> bool {
+        let addresses = self.endpoints.iter().flat_map(|e| &e.addresses);
+        addresses.into_iter().any(|address| {
+            let of = holders.get(&**address);
+            of.is_some_and(|of| of.iter().any(|slice| *slice != self.name))
+        })
+    }
+
+    /// Says so in the hash of its desired state, so that it is written once more when no other slice has them any more.
+    fn mark_shared(&mut self) {
+        let DesiredMetadata { annotations, .. } = &mut self.metadata;
+        let state = annotations.get(l::DESIRED_STATE).unwrap_or_default();
+        let shared = format!("{state}{SHARED}");
+        annotations.insert(l::DESIRED_STATE, shared.into());
+    }
+}
+
+/// The writes that make `actual` what is desired. Slices that are not ours, or another installation's, are not touched.
+///
+/// Linkerd's destination controller forgets an address when any slice of the Service loses it, though another one has it
+/// too, until that one changes (`deleteEndpointSlice` in its `port_publisher.go`). So a slice of ours that shares an
+/// address, with the one that Kubernetes made of the original's Endpoints or with another one of ours, is written once
+/// more when it does not any longer.
+pub(crate) fn reconcile(
+    state: &State,
+    desired: Vec<DesiredSlice<'_>>,
+    actual: &[Arc<EndpointSlice>],
+    writes: &mut Vec<Write>,
+) {
+    let mut ours: Vec<&EndpointSlice> = actual
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|slice| is_our_slice(slice) && !state.is_theirs(&slice.metadata))
+        .collect();
+    let alone = |slice: &DesiredSlice<'_>| {
+        let mut others = actual
+            .iter()
+            .filter(|other| other.metadata.name() != slice.name);
+        others.next().is_none()
+    };
+    let holders = if desired.iter().all(alone) {
+        Holders::new()
+    } else {
+        holders(actual)
+    };
+    for mut slice in desired {
+        if slice.shares(&holders) {
+            slice.mark_shared();
+        }
+        let found = ours
+            .iter()
+            .position(|actual| actual.metadata.name() == slice.name);
+        match found.map(|index| ours.swap_remove(index)) {
+            None => writes.push(Write::Create(Object::EndpointSlice(Box::new(
+                slice.slice(),
+            )))),
+            Some(actual) if *actual.address_type != *slice.address_type => {
+                // Immutable. It is made anew once the deletion is seen.
+                writes.push(Write::delete_slice(actual));
+            }
+            Some(actual) => writes.extend(patch(&slice, actual)),
+        }
+    }
+    ours.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    writes.extend(ours.into_iter().map(Write::delete_slice));
+}
+
+fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
+    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
+    let mut owners = actual.metadata.owner_references.iter();
+    let owned = owners.any(|known| *known.uid == *desired.owner.1);
+    let same_ports = desired.ports.len() == actual.ports.len()
+        && desired
+            .ports
+            .iter()
+            .zip(&actual.ports)
+            .all(|(port, actual)| port.is(actual));
+    let same = *desired.endpoints == *actual.endpoints && same_ports;
+    if metadata.is_none() && owned && same {
+        return None;
+    }
+    let mut metadata =
+        metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
+    if !owned {
+        metadata["ownerReferences"] = json!(desired.owners());
+    }
+    let rest = if same {
+        json!({})
+    } else {
+        json!({ "endpoints": desired.endpoints, "ports": desired.ports() })
+    };
+    Some(guarded(
+        ObjectKind::EndpointSlice,
+        &actual.metadata,
+        metadata,
+        rest,
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Slices whose endpoints are the addresses of a gateway.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use super::{
+    super::{reach::Reach, service::Desired},
+    slice::{DesiredSlice, SlicePort, endpoint, families, slice_metadata},
+};
+use crate::{
+    api::k8s::Endpoint,
+    mirror::{
+        outcome::{Problem, Reason},
+        state::{
+            State,
+            remote::{GatewayState, Liveness},
+        },
+        target::{
+            Target,
+            networks::{Refused, refused_message},
+        },
+    },
+};
+
+/// What stands behind a gateway-mode mirror.
+pub(crate) struct Through<'a> {
+    /// Port of its endpoints.
+    pub(crate) port: u16,
+    /// Identity that its proxies have; may be empty.
+    pub(crate) identity: &'a str,
+    /// May be none, where all are refused.
+    pub(crate) addresses: Cow<'a, [IpAddr]>,
+    /// Those that are not used.
+    pub(crate) refused: Vec<Refused>,
+    /// Whether the gateway takes traffic.
+    pub(crate) ready: bool,
+    /// Whether the remote Service has anything behind it: if not, neither has the mirror.
+    pub(crate) backed: bool,
+}
+
+impl<'a> Through<'a> {
+    /// How the gateway of a Link is reached. `present` are the endpoints that lead to it now: while it is not known whether
+    /// it lives, they stay as ready as they are. `Err` says why none of its addresses is known.
+    pub(crate) fn of<'e>(
+        state: &State,
+        target: &'a Target,
+        gateway_state: &'a GatewayState,
+        mut present: impl Iterator<Item = &'e Endpoint>,
+        backed: bool,
+    ) -> Result<Self, Problem> {
+        let error = |why: &str| {
+            let message = format!("Failed to get gateway address: {why}");
+            Err(Problem::new(Reason::Error, message))
+        };
+        let Some(gateway) = &target.gateway else {
+            return error("the Link has no gateway");
+        };
+        let Some(Reach { addresses, refused }) = state.reach(gateway, gateway_state) else {
+            return error("no address of the gateway is known");
+        };
+        let ready = match gateway_state.liveness {
+            Liveness::Alive => true,
+            Liveness::Dead => false,
+            Liveness::Unknown => present.next().is_none_or(Endpoint::is_ready),
+        };
+        Ok(Self {
+            port: gateway.port,
+            identity: &gateway.identity,
+            ready: ready && !addresses.is_empty(),
+            addresses,
+            refused,
+            backed,
+        })
+    }
+
+    /// What is wrong where no address is left.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        self.addresses.is_empty().then(|| {
+            let refused = refused_message(&self.refused);
+            let message = format!("Failed to get gateway address: {refused}");
+            Problem::new(Reason::Error, message)
+        })
+    }
+}
+
+/// The slices of a Service behind a gateway, one per address family of the gateway. The suffixes of their names begin with
+/// `prefix`.
+///
+/// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
+/// The gateway carries TCP, so ports of other protocols have no endpoint.
+pub(crate) fn through_gateway<'a>(
+    service: &'a Desired<'_>,
+    through: &Through<'a>,
+    prefix: &str,
+) -> Vec<DesiredSlice<'a>> {
+    let metadata = slice_metadata(service, through.identity);
+    let ports: Vec<SlicePort<'_>> = service
+        .ports
+        .iter()
+        .filter(|port| port.protocol() == "TCP")
+        .map(|port| SlicePort {
+            name: port.name.as_deref().unwrap_or_default(),
+            protocol: "TCP",
+            port: i32::from(through.port),
+            app_protocol: port.app_protocol.as_deref(),
+        })
+        .collect();
+    let backed = through.backed && !ports.is_empty();
+    families(&through.addresses)
+        .map(|(suffix, address_type, addresses)| {
+            let endpoints = if backed {
+                addresses
+                    .iter()
+                    .map(|address| endpoint(*address, None, through.ready))
+                    .collect()
+            } else {
+                Vec::new()
+            };
+            DesiredSlice::new(
+                service,
+                &metadata,
+                &format!("{prefix}{suffix}"),
+                address_type,
+                endpoints,
+                ports.clone(),
+            )
+        })
+        .collect()
+}

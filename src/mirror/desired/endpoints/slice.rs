@@ -1,0 +1,190 @@
+//! A slice that should stand, and its parts.
+
+use std::net::IpAddr;
+
+use super::super::service::Desired;
+use crate::{
+    api::{
+        k8s::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+        labels as l,
+        metadata::{Metadata, OwnerReference},
+    },
+    mirror::metadata::{DesiredMetadata, desired::DesiredEntries, sign},
+};
+
+/// An EndpointSlice that should stand.
+#[derive(Clone, Debug)]
+pub(crate) struct DesiredSlice<'a> {
+    pub(crate) name: String,
+    pub(crate) namespace: &'a str,
+    pub(crate) metadata: DesiredMetadata<'a>,
+    /// Name and UID of the Service that it belongs to. Without a UID the Service does not stand yet; `apply`
+    /// fills in what the Service's answer brings.
+    pub(crate) owner: (&'a str, &'a str),
+    pub(crate) address_type: &'static str,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) ports: Vec<SlicePort<'a>>,
+}
+
+/// A port of such a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlicePort<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) protocol: &'a str,
+    pub(crate) port: i32,
+    pub(crate) app_protocol: Option<&'a str>,
+}
+
+impl SlicePort<'_> {
+    pub(crate) fn is(&self, actual: &EndpointPort) -> bool {
+        actual.name.as_deref() == Some(self.name)
+            && actual.protocol.as_deref() == Some(self.protocol)
+            && actual.port == Some(self.port)
+            && actual.app_protocol.as_deref() == self.app_protocol
+    }
+
+    fn object(&self) -> EndpointPort {
+        EndpointPort {
+            name: Some(self.name.into()),
+            protocol: Some(self.protocol.into()),
+            port: Some(self.port),
+            app_protocol: self.app_protocol.map(Into::into),
+        }
+    }
+}
+
+impl<'a> DesiredSlice<'a> {
+    pub(crate) fn new(
+        service: &'a Desired<'_>,
+        metadata: &DesiredMetadata<'a>,
+        suffix: &str,
+        address_type: &'static str,
+        endpoints: Vec<Endpoint>,
+        ports: Vec<SlicePort<'a>>,
+    ) -> Self {
+        let mut metadata = metadata.clone();
+        metadata
+            .labels
+            .insert(l::SLICE_SERVICE, service.name.into());
+        metadata
+            .labels
+            .insert(l::SLICE_MANAGED_BY, l::MANAGER.into());
+        sign(&mut metadata, service.installation, |feed| {
+            feed(address_type.as_bytes());
+            for endpoint in &endpoints {
+                for address in &endpoint.addresses {
+                    feed(address.as_bytes());
+                }
+                feed(endpoint.hostname.as_deref().unwrap_or_default().as_bytes());
+                feed(&[u8::from(endpoint.is_ready())]);
+                feed_place(endpoint, feed);
+            }
+            for port in &ports {
+                feed(port.name.as_bytes());
+                feed(port.protocol.as_bytes());
+                feed(port.app_protocol.unwrap_or_default().as_bytes());
+                feed(&port.port.to_be_bytes());
+            }
+        });
+        Self {
+            name: format!("{}-{suffix}", service.name),
+            namespace: service.namespace,
+            metadata,
+            owner: (service.name, service.uid.unwrap_or_default()),
+            address_type,
+            endpoints,
+            ports,
+        }
+    }
+
+    pub(crate) fn owners(&self) -> [OwnerReference; 1] {
+        let (name, uid) = self.owner;
+        [OwnerReference::to_service(name, uid)]
+    }
+
+    pub(crate) fn ports(&self) -> Box<[EndpointPort]> {
+        self.ports.iter().map(SlicePort::object).collect()
+    }
+
+    /// The object to create.
+    pub(crate) fn slice(self) -> EndpointSlice {
+        EndpointSlice {
+            ports: self.ports(),
+            metadata: Metadata {
+                owner_references: self.owners().into(),
+                ..self.metadata.object_metadata(self.namespace, &self.name)
+            },
+            address_type: self.address_type.into(),
+            endpoints: self.endpoints.into(),
+        }
+    }
+}
+
+/// What else there is to know of an endpoint that is a Pod.
+fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
+    let Some(place) = &endpoint.place else { return };
+    let conditions = [endpoint.conditions.serving, endpoint.conditions.terminating];
+    feed(&conditions.map(|condition| condition.map_or(2, u8::from)));
+    let target = place.target.iter();
+    let target = target.flat_map(|of| [&of.kind, &of.namespace, &of.name, &of.uid]);
+    for text in target.chain([&place.node, &place.zone]) {
+        feed(text.as_deref().unwrap_or_default().as_bytes());
+    }
+}
+
+/// Labels and annotations of a Service's slices, before its name is added: the Service's labels, what Linkerd's
+/// destination controller reads.
+pub(crate) fn slice_metadata<'a>(
+    service: &'a Desired<'_>,
+    identity: &'a str,
+) -> DesiredMetadata<'a> {
+    let mut annotations = DesiredEntries::default();
+    if let Some(fq_name) = service.metadata.annotations.get(l::REMOTE_FQ_NAME) {
+        annotations.insert(l::REMOTE_FQ_NAME, fq_name.into());
+    }
+    if !identity.is_empty() {
+        annotations.insert(l::REMOTE_GATEWAY_IDENTITY, identity.into());
+    }
+    DesiredMetadata {
+        labels: service.metadata.labels.clone(),
+        annotations,
+    }
+}
+
+/// Endpoints of one slice, at most: the API server refuses more.
+pub(crate) const MAX_ENDPOINTS: usize = 1000;
+
+pub(crate) fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: [address.to_string().into()].into(),
+        conditions: EndpointConditions {
+            ready: Some(ready),
+            ..EndpointConditions::default()
+        },
+        hostname: hostname.map(Into::into),
+        place: None,
+    }
+}
+
+pub(crate) fn family(address: IpAddr) -> (&'static str, &'static str) {
+    match address {
+        IpAddr::V4(_) => ("ipv4", "IPv4"),
+        IpAddr::V6(_) => ("ipv6", "IPv6"),
+    }
+}
+
+/// Addresses by family, in the order given: suffix of the slice's name, address type, addresses.
+pub(crate) fn families(
+    addresses: &[IpAddr],
+) -> impl Iterator<Item = (&'static str, &'static str, Vec<IpAddr>)> {
+    [("ipv4", "IPv4"), ("ipv6", "IPv6")]
+        .into_iter()
+        .filter_map(|(suffix, address_type)| {
+            let own: Vec<IpAddr> = addresses
+                .iter()
+                .copied()
+                .filter(|a| family(*a).1 == address_type)
+                .collect();
+            (!own.is_empty()).then_some((suffix, address_type, own))
+        })
+}

@@ -1,0 +1,187 @@
+//! Labels or annotations that should be, and whether they are: made and compared in every plan, so in few
+//! allocations and one pass.
+
+use std::{borrow::Cow, cmp::Ordering, ops::Index};
+
+use crate::api::{labels as l, map::Map};
+
+/// Keys and values, sorted by key. Borrowed where they can be: most plans find that nothing has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DesiredEntries<'a>(Vec<(&'a str, Cow<'a, str>)>);
+
+/// Room for what is added to copied ones.
+const ROOM: usize = 8;
+
+impl<'a> DesiredEntries<'a> {
+    /// All that is not excluded.
+    pub(crate) fn copy(from: &'a Map, excluded: impl Fn(&str) -> bool) -> Self {
+        let mut wanted = Vec::with_capacity(from.len() + ROOM);
+        let copied = from
+            .iter()
+            .filter(|(key, _)| !excluded(key))
+            .map(|(key, value)| (key, value.into()));
+        wanted.extend(copied);
+        Self(wanted)
+    }
+
+    /// Adds a key, or replaces its value.
+    pub(crate) fn insert(&mut self, key: &'a str, value: Cow<'a, str>) {
+        match self.find(key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (key, value)),
+        }
+    }
+
+    /// Removes a key, if it is there.
+    pub(crate) fn remove(&mut self, key: &str) {
+        if let Ok(at) = self.find(key) {
+            self.0.remove(at);
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.find(key).ok().map(|at| self.0[at].1.as_ref())
+    }
+
+    /// Keys and values, by key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a str, &str)> {
+        self.0.iter().map(|(key, value)| (*key, value.as_ref()))
+    }
+
+    /// As a Kubernetes object has them.
+    pub(crate) fn to_map(&self) -> Map {
+        self.iter().collect()
+    }
+
+    /// Whether `actual` has all of these. Keys that others have added do not matter, unless they are of those
+    /// that say what an object is. The remote resource version may be behind.
+    pub(crate) fn holds(&self, actual: &Map) -> bool {
+        let mut actual = actual.iter().peekable();
+        let mut wanted = self.iter().peekable();
+        loop {
+            let order = match (wanted.peek(), actual.peek()) {
+                (None, None) => return true,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((wanted, _)), Some((found, _))) => (*wanted).cmp(found),
+            };
+            let missing = (order != Ordering::Greater)
+                .then(|| wanted.next())
+                .flatten();
+            let extra = (order != Ordering::Less).then(|| actual.next()).flatten();
+            let well = match (missing, extra) {
+                (Some((key, value)), found) => {
+                    key == l::REMOTE_RESOURCE_VERSION
+                        || found.is_some_and(|(_, found)| found == value)
+                }
+                (None, Some((key, _))) => {
+                    !key.starts_with(l::MIRROR_PREFIX) && !key.starts_with(l::MULTICLUSTER_PREFIX)
+                }
+                (None, None) => true,
+            };
+            if !well {
+                return false;
+            }
+        }
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(own, _)| (*own).cmp(key))
+    }
+}
+
+impl<'a> Extend<(&'a str, Cow<'a, str>)> for DesiredEntries<'a> {
+    fn extend<I: IntoIterator<Item = (&'a str, Cow<'a, str>)>>(&mut self, pairs: I) {
+        for (key, value) in pairs {
+            self.insert(key, value);
+        }
+    }
+}
+
+impl<'a> IntoIterator for DesiredEntries<'a> {
+    type Item = (&'a str, Cow<'a, str>);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, const N: usize> From<[(&'a str, Cow<'a, str>); N]> for DesiredEntries<'a> {
+    fn from(pairs: [(&'a str, Cow<'a, str>); N]) -> Self {
+        let mut wanted = Self(Vec::with_capacity(N + ROOM));
+        wanted.extend(pairs);
+        wanted
+    }
+}
+
+impl Index<&str> for DesiredEntries<'_> {
+    type Output = str;
+
+    fn index(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn map(pairs: Pairs) -> Map {
+        pairs.iter().copied().collect()
+    }
+
+    #[test]
+    fn what_is_there_is_compared_with_what_is_wanted() {
+        let wanted = DesiredEntries::from([
+            ("b", "1".into()),
+            (l::REMOTE_RESOURCE_VERSION, "7".into()),
+            ("d", "2".into()),
+        ]);
+        let cases: [(Pairs, bool, &str); 8] = [
+            (
+                &[("b", "1"), ("d", "2"), (l::REMOTE_RESOURCE_VERSION, "7")],
+                true,
+                "the same",
+            ),
+            (&[("b", "1"), ("d", "2")], true, "no version"),
+            (
+                &[("b", "1"), ("d", "2"), (l::REMOTE_RESOURCE_VERSION, "5")],
+                true,
+                "an old version",
+            ),
+            (
+                &[("a", "x"), ("b", "1"), ("c", "x"), ("d", "2"), ("e", "x")],
+                true,
+                "others' keys",
+            ),
+            (&[("b", "1"), ("d", "x")], false, "another value"),
+            (&[("d", "2")], false, "the first is missing"),
+            (&[("b", "1")], false, "the last is missing"),
+            (
+                &[("b", "1"), ("d", "2"), (l::REMOTE_SERVICE, "x")],
+                false,
+                "a key that says what it is",
+            ),
+        ];
+        for (actual, expected, what) in cases {
+            assert_eq!(wanted.holds(&map(actual)), expected, "{what}");
+        }
+        assert!(!wanted.holds(&Map::default()));
+        assert!(DesiredEntries::default().holds(&Map::default()));
+    }
+
+    #[test]
+    fn keys_are_unique_and_sorted_whatever_the_order_of_arrival() {
+        let from = map(&[("a", "1"), ("c", "3")]);
+        let mut wanted = DesiredEntries::copy(&from, |key| key == "c");
+        wanted.extend([("z", "9".into()), ("b", "2".into()), ("a", "0".into())]);
+        assert_eq!(wanted.to_map(), map(&[("a", "0"), ("b", "2"), ("z", "9")]));
+        wanted.remove("b");
+        wanted.remove("b");
+        assert_eq!((wanted.get("b"), wanted.get("z")), (None, Some("9")));
+    }
+}

@@ -1,0 +1,195 @@
+//! Names: who holds one, and who may take a free one.
+//!
+//! Different things can want one name: `a` of cluster `b-c` and `a-b` of cluster `c` both map to `a-b-c`, host
+//! names of two headless Services may be equal, a cluster may be named `federated`. Who has the name keeps it,
+//! so that no ClusterIP changes hands. A free name goes to the first in line, by a rule that does not depend
+//! on who asks first: federated Services, probe Services, mirrors (the oldest Link first), then hosts (the
+//! oldest Link first, then by name of the headless Service).
+
+use super::membership::has_member;
+use crate::{
+    api::k8s::{EndpointSlice, Service},
+    mirror::{
+        desired::service::mirrorable,
+        key::Key,
+        metadata::{Installation, is_managed, member_clusters},
+        name_owner::{NameOwner, Purpose, labelled},
+        names::{PROBE_PREFIX, member_name},
+        outcome::{Problem, Reason},
+        state::{State, store::Grouped as _},
+        target::export::Mode,
+    },
+};
+
+/// All ways to read a name as `<rest>-<cluster>`, as rest and cluster.
+fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
+    name.match_indices('-')
+        .map(|(at, _)| (&name[..at], &name[at + 1..]))
+        .filter(|(rest, _)| !rest.is_empty())
+}
+
+impl State {
+    /// Says whose a local Service is.
+    pub(crate) fn name_owner<'a>(&self, service: &'a Service) -> NameOwner<'a> {
+        let metadata = &service.metadata;
+        match (labelled(service), self.installation_of(metadata)) {
+            (NameOwner::Foreign, _) => NameOwner::Foreign,
+            (_, Installation::Theirs(namespace)) => NameOwner::Theirs(namespace),
+            (NameOwner::Purpose(Purpose::Federated(_)), Installation::Unclaimed)
+                if is_managed(metadata) && !self.names_any(member_clusters(metadata)) =>
+            {
+                NameOwner::Unnamed
+            }
+            (known, _) => known,
+        }
+    }
+
+    /// Whether a Link names, or may have named, one of these clusters; or there are none.
+    fn names_any<'a>(&self, clusters: impl Iterator<Item = &'a str>) -> bool {
+        let mut clusters = clusters.peekable();
+        clusters.peek().is_none()
+            || clusters.any(|cluster| self.link(cluster).is_some() || self.may_keep(cluster))
+    }
+
+    /// Whether `own` may have this name, whose Service is `actual`. `Err` says who has it, or comes first.
+    pub(crate) fn grants(
+        &self,
+        own: Purpose<'_>,
+        namespace: &str,
+        name: &str,
+        actual: Option<&Service>,
+    ) -> Result<(), String> {
+        match actual.map(|actual| self.name_owner(actual)) {
+            Some(NameOwner::Purpose(claim)) if claim == own => return Ok(()),
+            Some(NameOwner::Stray) => {}
+            Some(other) => return Err(other.to_string()),
+            None => {
+                let slot = (namespace.to_owned(), name.to_owned());
+                if let Some(who) = self.foreign.get(&slot) {
+                    return Err(who.clone());
+                }
+            }
+        }
+        match self.first_claim(namespace, name) {
+            Some(first) if first != own => Err(first.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether anything wants this name.
+    pub fn is_wanted(&self, namespace: &str, name: &str) -> bool {
+        self.first_claim(namespace, name).is_some()
+    }
+
+    /// Who comes first among those who want this name, all that is known considered.
+    pub(crate) fn first_claim<'a>(&'a self, namespace: &str, name: &'a str) -> Option<Purpose<'a>> {
+        if let Some(service) = member_name(name)
+            && has_member(self, namespace, service)
+        {
+            return Some(Purpose::Federated(service));
+        }
+        if namespace == self.config.namespace
+            && let Some(link) = name.strip_prefix(PROBE_PREFIX)
+            && let Some((target, _)) = self.probe_link(link)
+            && target.probed().is_some()
+        {
+            return Some(Purpose::Probe(link));
+        }
+        let mirrors = splits(name).filter_map(|(service, cluster)| {
+            let (target, entry) = self.link(cluster)?;
+            let seen = entry.remote.as_ref()?.service(namespace, service)?;
+            self.mode(target, seen)?;
+            if self.forbids(target, namespace).is_some() {
+                return None;
+            }
+            mirrorable(seen).ok()?;
+            Some((target.age(), Purpose::Mirror { cluster, service }))
+        });
+        if let Some((_, claim)) = mirrors.min_by_key(|(age, _)| *age) {
+            return Some(claim);
+        }
+        let hosts = splits(name).filter_map(|(host, cluster)| {
+            let service = self.first_with_host(namespace, host, cluster)?;
+            let (target, _) = self.link(cluster)?;
+            Some((
+                target.age(),
+                Purpose::Host {
+                    cluster,
+                    service,
+                    host,
+                },
+            ))
+        });
+        hosts.min_by_key(|(age, _)| *age).map(|(_, claim)| claim)
+    }
+
+    /// The headless Service of a cluster that comes first among those with a ready host of this name.
+    fn first_with_host(&self, namespace: &str, host: &str, cluster: &str) -> Option<&str> {
+        let (target, entry) = self.link(cluster)?;
+        let remote = entry.remote.as_ref()?;
+        let may_have = target.headless && target.gateway.is_some();
+        if !may_have || self.forbids(target, namespace).is_some() {
+            return None;
+        }
+        remote
+            .slices
+            .iter()
+            .flat_map(|store| store.with_host(namespace, host))
+            .filter(|slice| has_ready_host(slice, host))
+            .filter_map(|slice| service_of(slice))
+            .filter(|service| {
+                remote.service(namespace, service).is_some_and(|seen| {
+                    seen.is_headless()
+                        && self.mode(target, seen) == Some(Mode::Gateway)
+                        && mirrorable(seen).is_ok()
+                })
+            })
+            .min()
+    }
+
+    /// Keys of all that could want this name.
+    pub fn keys_for_name(&self, namespace: &str, name: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
+        if namespace == self.config.namespace {
+            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe));
+        }
+        for (rest, cluster) in splits(name) {
+            let Some((target, entry)) = self.link(cluster) else {
+                continue;
+            };
+            keys.push(Key::mirror(cluster, namespace, rest));
+            let remote = entry.remote.as_ref().filter(|_| target.headless);
+            let slices = remote
+                .into_iter()
+                .flat_map(|remote| &remote.slices)
+                .flat_map(|store| store.with_host(namespace, rest));
+            let services = slices.filter_map(|slice| service_of(slice));
+            keys.extend(services.map(|service| Key::mirror(cluster, namespace, service)));
+        }
+        keys
+    }
+}
+
+/// The name belongs to somebody else.
+pub(crate) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
+    Problem::new(
+        Reason::NameConflict,
+        format!("{namespace}/{name} belongs to {who}"),
+    )
+}
+
+/// Name of the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    slice.group()
+}
+
+fn has_ready_host(slice: &EndpointSlice, host: &str) -> bool {
+    slice
+        .endpoints
+        .iter()
+        .any(|endpoint| endpoint.is_ready() && endpoint.hostname.as_deref() == Some(host))
+}
+
+#[cfg(test)]
+mod tests;

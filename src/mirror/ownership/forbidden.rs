@@ -1,0 +1,102 @@
+//! What the import policy forbids: in which local namespaces nothing of a target cluster may stand, and which federated
+//! Services it may not join.
+//!
+//! It is this cluster's own decision, so what stands against it is removed without asking the target cluster.
+
+use crate::{
+    api::labels as l,
+    mirror::{
+        outcome::{Problem, Reason},
+        state::State,
+        target::{Target, policy::Federation},
+    },
+};
+
+/// Why nothing of a target cluster may stand somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    /// The namespace is protected from all target clusters.
+    Protected,
+    /// The Link does not allow the namespace.
+    Namespace,
+    /// The federated Service has no member in the local cluster.
+    NoLocalMember,
+    /// The Link lets its cluster join none.
+    Federation,
+}
+
+impl Forbidden {
+    /// What is said of a Service.
+    pub(crate) fn problem(self, namespace: &str, service: &str) -> Problem {
+        let (reason, message) = match self {
+            Self::Protected => (
+                Reason::NamespaceNotAllowed,
+                format!("namespace {namespace} is protected from all target clusters"),
+            ),
+            Self::Namespace => (
+                Reason::NamespaceNotAllowed,
+                format!(
+                    "the Link does not allow namespace {namespace} (annotation {})",
+                    l::ALLOWED_NAMESPACES
+                ),
+            ),
+            Self::NoLocalMember => (
+                Reason::FederationNotAllowed,
+                format!(
+                    "the Link lets its cluster join only members of this cluster, and {namespace}/{service} is none \
+                     (annotation {})",
+                    l::FEDERATION
+                ),
+            ),
+            Self::Federation => (
+                Reason::FederationNotAllowed,
+                format!(
+                    "the Link lets its cluster join no federated Service (annotation {})",
+                    l::FEDERATION
+                ),
+            ),
+        };
+        Problem::new(reason, message)
+    }
+}
+
+impl State {
+    /// Whether a namespace is protected: nothing stands there but probe Services, in that of the Links.
+    pub(crate) fn protects(&self, namespace: &str) -> bool {
+        let config = &self.config;
+        namespace == config.namespace || config.protected_namespaces.contains(namespace)
+    }
+
+    /// Why a target cluster may not mirror into a namespace; `None` if it may.
+    pub(crate) fn forbids(&self, target: &Target, namespace: &str) -> Option<Forbidden> {
+        if self.protects(namespace) {
+            return Some(Forbidden::Protected);
+        }
+        let allowed = target.allowed_namespaces.as_ref()?;
+        // One that does not exist yet has no label but its name.
+        let known = self.namespace(namespace);
+        let label = |key: &str| match key {
+            l::NAMESPACE_NAME => Some(namespace),
+            key => known.and_then(|known| known.labels.get(key)),
+        };
+        (!allowed.selects(label)).then_some(Forbidden::Namespace)
+    }
+
+    /// Why a target cluster may not join a federated Service, which has a member in the local cluster or not; `None` if
+    /// it may.
+    pub(crate) fn forbids_joining(
+        &self,
+        target: &Target,
+        namespace: &str,
+        has_local_member: bool,
+    ) -> Option<Forbidden> {
+        self.forbids(target, namespace).or(match target.federation {
+            Federation::None => Some(Forbidden::Federation),
+            Federation::LocalMembers if !has_local_member => Some(Forbidden::NoLocalMember),
+            Federation::LocalMembers | Federation::Any => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Membership in federated Services: which clusters are seen to have a member, and which may have one.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    api::{k8s::Service, members::MEMBERS},
+    mirror::{
+        desired::service::mirrorable,
+        outcome::{Outcome, Problem, Reason},
+        state::{State, links::LinkEntry},
+        target::{
+            Target,
+            export::{member, selects},
+        },
+    },
+};
+
+/// What is known of one target cluster's part in a federated Service.
+pub(crate) enum Part<'a> {
+    /// It cannot be seen: it keeps the place it has.
+    Unseen,
+    /// It has a member.
+    Member(&'a Service),
+    /// It has one that takes no part, because the cluster is drained.
+    Drained(&'a Service),
+    /// It may have none, whatever it has. What is to be said of its Service.
+    Refused(Outcome),
+    /// It has none.
+    None,
+}
+
+/// Parts by cluster.
+pub(crate) type Parts<'a> = BTreeMap<&'a str, Linked<'a>>;
+
+/// A target cluster with its part.
+pub(crate) struct Linked<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) entry: &'a LinkEntry,
+    pub(crate) part: Part<'a>,
+}
+
+impl Linked<'_> {
+    /// Whether its member has endpoints that take traffic, if that is known.
+    pub(crate) fn is_backed(&self, member: &Service) -> Option<bool> {
+        self.entry.remote.as_ref()?.is_backed(member)
+    }
+
+    /// Without a gateway it cannot take part.
+    pub(crate) fn needs_gateway(&mut self) {
+        if self.target.gateway.is_some() {
+            return;
+        }
+        let report = match &self.part {
+            Part::Member(_) => {
+                let message =
+                    "members of other clusters come through gateways, and the Link has none";
+                Outcome::Failed(Problem::new(Reason::NoGateway, message))
+            }
+            Part::Unseen => Outcome::Unknown,
+            Part::Drained(_) | Part::Refused(_) | Part::None => return,
+        };
+        self.part = Part::Refused(report);
+    }
+}
+
+/// Whether any cluster is seen to have a member.
+pub(crate) fn has_member(state: &State, namespace: &str, service: &str) -> bool {
+    local_member(state, namespace, service).is_some()
+        || state.active().any(|link| {
+            let part = part(state, link, namespace, service, false);
+            matches!(part, Part::Member(_)) && !link.0.lacks_gateway()
+        })
+}
+
+/// What is known of a target cluster's part, and whether it may have one.
+pub(crate) fn part<'a>(
+    state: &State,
+    (target, entry): (&'a Target, &'a LinkEntry),
+    namespace: &str,
+    service: &str,
+    has_local_member: bool,
+) -> Part<'a> {
+    let seen = seen_part(target, entry, namespace, service);
+    let Some(forbidden) = state.forbids_joining(target, namespace, has_local_member) else {
+        return seen;
+    };
+    Part::Refused(match seen {
+        Part::Unseen => Outcome::Unknown,
+        Part::None => Outcome::Absent,
+        Part::Member(_) | Part::Drained(_) | Part::Refused(_) => {
+            Outcome::Failed(forbidden.problem(namespace, service))
+        }
+    })
+}
+
+fn seen_part<'a>(
+    target: &Target,
+    entry: &'a LinkEntry,
+    namespace: &str,
+    service: &str,
+) -> Part<'a> {
+    let Some(remote) = &entry.remote else {
+        return Part::Unseen;
+    };
+    match remote.service(namespace, service) {
+        Some(seen) if member(target, seen) => match joinable(seen) {
+            Ok(()) => Part::Member(seen),
+            Err(problem) => Part::Refused(Outcome::Failed(problem)),
+        },
+        None if remote.may_leave_out(namespace, service) => Part::Unseen,
+        _ => Part::None,
+    }
+}
+
+/// Linkerd: a headless Service cannot be a member. The message is Linkerd's.
+pub(crate) fn joinable(service: &Service) -> Result<(), Problem> {
+    if service.is_headless() {
+        let message = "Headless service cannot join federated service";
+        return Err(Problem::new(Reason::InvalidService, message));
+    }
+    mirrorable(service)
+}
+
+/// The member of the local cluster. Protected namespaces have none: only it could be a member there.
+pub(crate) fn local_member<'a>(
+    state: &'a State,
+    namespace: &str,
+    service: &str,
+) -> Option<&'a Service> {
+    if state.protects(namespace) {
+        return None;
+    }
+    let seen = state.members.as_ref()?.get(namespace, service)?;
+    (selects(state.config.local_members.as_ref(), seen) && joinable(seen).is_ok())
+        .then_some(seen.as_ref())
+}
+
+/// How the members of a federated Service are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Linkerd reads the annotations that name them.
+    Discovery,
+    /// By its `EndpointSlices`.
+    Slices,
+}
+
+impl Form {
+    /// The annotations that name the members: of other clusters, and of the local one.
+    pub(crate) fn keys(self) -> [&'static str; 2] {
+        match self {
+            Self::Discovery => MEMBERS[0],
+            Self::Slices => MEMBERS[1],
+        }
+    }
+
+    /// The form of a Service that stands.
+    pub(crate) fn of(actual: &Service) -> Self {
+        let annotations = &actual.metadata.annotations;
+        let is_flat = MEMBERS[0].iter().any(|key| annotations.contains_key(key));
+        if is_flat {
+            Self::Discovery
+        } else {
+            Self::Slices
+        }
+    }
+}

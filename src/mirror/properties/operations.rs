@@ -1,0 +1,350 @@
+//! What happens to clusters: a small language of changes.
+//!
+//! Names are chosen to collide: `a-b` of cluster `c` and `a` of `b-c`, `a` of cluster `federated`, hosts named like
+//! Services, a Service `probe` in the namespace of probe Services.
+
+mod generators;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+pub(crate) use self::generators::{crowd, drains, history, limited, plain_history, preferences};
+use crate::{
+    api::{
+        k8s::{EndpointPort, EndpointSlice, Service, ServicePort},
+        labels as l,
+        link::{Link, LinkObject, LinkStatus},
+        time::rfc3339,
+    },
+    mirror::{
+        FederatedThrough, Federation, Liveness, NamespacePhase,
+        fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc},
+    },
+};
+
+pub(crate) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
+pub(crate) const CLUSTERS: [&str; 3] = ["c", "b-c", "federated"];
+const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
+const HOSTS: [&str; 3] = ["h", "a", "i"];
+/// A namespace that is protected.
+pub(crate) const PROTECTED: &str = "kube-system";
+const NAMESPACES: [&str; 4] = [NS, LINKS, "new", PROTECTED];
+/// When drains end; the states begin before.
+pub(crate) const DRAINED_UNTIL: i64 = 1_000;
+/// Values of the label `team` of namespaces.
+pub(crate) const TEAMS: [&str; 2] = ["a", "b"];
+
+/// What happens, in order. Prints one act a line.
+#[derive(Clone)]
+pub(crate) struct History(pub(crate) Vec<Operation>);
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|act| write!(f, "\n  {act:?}"))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    /// A Link is applied, or deleted.
+    Link(usize, Option<LinkMade>),
+    /// A gateway resolves, or answers, or not.
+    Gateway(usize, Addresses, Liveness),
+    /// The usual gateway comes to be in the Service range of the cluster, or not any more.
+    Networks(bool),
+    /// Drains end, or the clock is put back to before their end.
+    Clock(bool),
+    /// The limit leaves Services out, or some of their slices, or neither any more.
+    Limit(usize, Limited),
+    /// The watches of a target cluster are refused for a while; then they list.
+    Refused(usize),
+    /// A Service of a target cluster comes, changes or goes.
+    Remote(usize, usize, usize, Option<ServiceMade>),
+    /// A slice of a target cluster comes, changes or goes: hosts, and whether they are ready.
+    Slice(usize, usize, usize, usize, Option<Vec<(usize, bool)>>),
+    /// A Service of the local cluster comes, changes or goes.
+    Member(usize, usize, Option<ServiceMade>),
+    /// A slice of such a Service comes, changes or goes: hosts, and whether they are ready.
+    MemberSlice(usize, usize, usize, Option<Vec<(usize, bool)>>),
+    /// Somebody else makes a route of a federated Service, or deletes it.
+    Route(bool),
+    /// Somebody deletes routes of ours.
+    DropRoutes,
+    /// A namespace comes or goes.
+    Namespace(usize, Option<NamespacePhase>),
+    /// A namespace gets the label of a team, or has none any more.
+    Label(usize, Option<usize>),
+    /// Somebody makes a Service of a name that we may want, or deletes it.
+    Stranger(usize, String, bool),
+    /// Linkerd's own service mirror made this.
+    Legacy(usize, usize, usize, bool),
+    /// Another installation made this.
+    Theirs(usize, usize, usize, bool),
+    /// Somebody edits something of ours.
+    Edit(usize, Edit),
+    /// Somebody deletes something of ours.
+    Delete(usize),
+    /// The controller ends, and starts again.
+    Restart,
+    /// Kubernetes collects garbage.
+    Collect,
+}
+
+impl Operation {
+    /// Whether somebody lays hands on what is in the local cluster.
+    pub(crate) fn is_meddling(&self) -> bool {
+        matches!(
+            self,
+            Self::Namespace(..)
+                | Self::Stranger(..)
+                | Self::Legacy(..)
+                | Self::Theirs(..)
+                | Self::Edit(..)
+                | Self::Delete(..)
+        )
+    }
+}
+
+/// What a Link's limit leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limited {
+    /// Nothing.
+    No,
+    /// All Services but those of one name.
+    Services,
+    /// As much, and it is not known which.
+    Unnamed,
+    /// All slices but the first of one Service.
+    Slices,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Addresses {
+    Unresolved,
+    Empty,
+    V4,
+    Dual,
+    /// One that is refused, and one that may be.
+    Mixed,
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Edit {
+    StripCluster,
+    MoveCluster(usize),
+    StripMirrored,
+    StripHeadless,
+    Unmanage,
+    /// As an earlier version has written it.
+    Disown,
+    Junk,
+    Relabel,
+    Ports,
+    Tokens,
+    SliceEndpoints,
+    SliceLabels,
+    SliceOwner,
+}
+
+/// Whether a Link can be worked with, and if not, what can still be told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Valid,
+    /// Its gateway's port is none.
+    BadPort,
+    /// Its cluster's name cannot be part of a Service's name.
+    BadName,
+    /// It cannot be decoded; its cluster's name can.
+    Unreadable,
+    /// Nor can that.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
+pub(crate) struct LinkMade {
+    pub(crate) cluster: usize,
+    pub(crate) created: i64,
+    pub(crate) form: Form,
+    pub(crate) gateway: bool,
+    pub(crate) probe: bool,
+    pub(crate) headless: bool,
+    pub(crate) allowed: Allowed,
+    pub(crate) federation: Federation,
+    pub(crate) through: FederatedThrough,
+    /// Until [`DRAINED_UNTIL`].
+    pub(crate) drained: bool,
+}
+
+/// Into which namespaces a target cluster may mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    /// All that are not protected.
+    All,
+    /// Those of one team.
+    Team,
+    /// Those of no team.
+    NoTeam,
+    /// One, by name.
+    Name,
+}
+
+impl Allowed {
+    fn selector(self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::Team => Some(format!("team={}", TEAMS[0])),
+            Self::NoTeam => Some("!team".to_owned()),
+            Self::Name => Some(format!("{}={NS}", l::NAMESPACE_NAME)),
+        }
+    }
+}
+
+impl LinkMade {
+    pub(crate) fn link(&self, name: &str) -> Link {
+        let mut made = link(name);
+        made.metadata.creation_timestamp = Some(Time(at(self.created)));
+        CLUSTERS[self.cluster].clone_into(&mut made.spec.target_cluster_name);
+        if !self.gateway {
+            made.spec.gateway_address.clear();
+        }
+        match self.form {
+            Form::Valid | Form::Unreadable => {}
+            Form::BadPort => {
+                // Invalid with a gateway and without one.
+                "none".clone_into(&mut made.spec.gateway_port);
+                "192.0.2.1".clone_into(&mut made.spec.gateway_address);
+            }
+            Form::BadName => "East".clone_into(&mut made.spec.target_cluster_name),
+            Form::Unknown => made.spec.target_cluster_name.clear(),
+        }
+        if !self.probe {
+            made.spec.probe_spec.path.clear();
+        }
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        if let Some(selector) = self.allowed.selector() {
+            annotations.insert(l::ALLOWED_NAMESPACES.to_owned(), selector);
+        }
+        let federation = self.federation.as_str().to_owned();
+        annotations.insert(l::FEDERATION.to_owned(), federation);
+        let through = self.through.as_str().to_owned();
+        annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
+        if self.drained {
+            let until = rfc3339(at(DRAINED_UNTIL));
+            annotations.insert(l::DRAINED_UNTIL.to_owned(), until);
+        }
+        made
+    }
+
+    /// The Link as the API server has it. `listed`: what its status says of the cluster that was listed last.
+    pub(crate) fn object(&self, name: &str, listed: Option<&str>) -> LinkObject {
+        let mut link = self.link(name);
+        link.status = Some(LinkStatus {
+            target_cluster_name: listed.map(str::to_owned),
+            ..LinkStatus::default()
+        });
+        let unreadable = matches!(self.form, Form::Unreadable | Form::Unknown);
+        LinkObject {
+            link,
+            unreadable: unreadable.then(|| "not a Link".to_owned()),
+        }
+    }
+
+    /// The cluster that it names, if that can be told.
+    pub(crate) fn named(&self) -> Option<&'static str> {
+        let hidden = matches!(self.form, Form::BadName | Form::Unknown);
+        (!hidden).then(|| CLUSTERS[self.cluster])
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceMade {
+    pub(crate) export: usize,
+    pub(crate) member: bool,
+    pub(crate) form: usize,
+    pub(crate) ports: usize,
+    pub(crate) label: usize,
+    /// Which of [`PREFERENCES`] it has.
+    pub(crate) prefers: usize,
+}
+
+/// What members prefer; the first stands for nothing.
+const PREFERENCES: [&str; 7] = ["", "local", "c", "local,b-c", "b-c,c", "c=3,local=1", "c,c"];
+
+impl ServiceMade {
+    pub(crate) fn service(&self, namespace: &str, name: &str) -> Service {
+        let mut made = svc(name).within(namespace);
+        made = match self.export {
+            0 => made,
+            1 => made.exported(),
+            _ => made.discovered(),
+        };
+        if self.member {
+            made = made.member();
+        }
+        if self.prefers > 0 {
+            made = made.annotation(l::PREFER, PREFERENCES[self.prefers]);
+        }
+        if self.label > 0 {
+            made = made.label("team", &self.label.to_string());
+        }
+        let udp = ServicePort {
+            protocol: Some("UDP".into()),
+            ..port("dns", 53)
+        };
+        made = made.ports(match self.ports {
+            0 => vec![port("http", 80)],
+            1 => vec![port("http", 80), udp],
+            _ => vec![udp],
+        });
+        match self.form {
+            1 => made = made.headless(),
+            2 => made = made.ports(Vec::new()).headless(),
+            3 => {
+                made.0.spec.type_ = Some("ExternalName".into());
+                made.0.spec.cluster_ip = None;
+            }
+            _ => {}
+        }
+        made.0
+    }
+}
+
+pub(crate) fn namespace(index: usize) -> &'static str {
+    NAMESPACES[index]
+}
+
+pub(crate) fn name(index: usize) -> &'static str {
+    NAMES[index]
+}
+
+pub(crate) fn remote_slice(
+    namespace: &str,
+    service: &str,
+    index: usize,
+    hosts: &[(usize, bool)],
+) -> EndpointSlice {
+    let mut made = slice(service, &index.to_string());
+    made.metadata.namespace = Some(namespace.into());
+    if index > 0 {
+        // Hosts of another template, with a port more.
+        let mut ports = made.ports.into_vec();
+        ports.extend(ports.last().cloned().map(|port| EndpointPort {
+            name: Some("more".into()),
+            port: Some(9090),
+            ..port
+        }));
+        made.ports = ports.into();
+    }
+    made.endpoints = hosts
+        .iter()
+        .map(|(host, ready)| {
+            // The last one stands for an endpoint without a host name.
+            endpoint("192.0.2.50", HOSTS.get(*host).copied(), *ready)
+        })
+        .collect();
+    made
+}

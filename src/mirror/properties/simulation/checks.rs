@@ -1,0 +1,286 @@
+//! What must hold, of each write and at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::{cluster::Cluster, operations::Form},
+    LOOPBACK, Simulation, linkerd,
+    policy::is_protected,
+    watches::{is_mirror, is_probe},
+};
+use crate::{
+    api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
+    mirror::{
+        FederatedThrough, Grouped as _, Key, Outcome, Owner, ServiceOutcome, Write,
+        desired::service::mirrorable,
+        federated_name,
+        fixtures::LINKS,
+        member,
+        metadata::{installation, is_managed, remote_members},
+        name_owner::NameOwner,
+        names::without_suffix,
+        owner, plan,
+    },
+};
+
+impl Simulation {
+    /// A federated Service loses no cluster that cannot be seen, and none that has a member.
+    pub(crate) fn names_stay(&self, before: &Metadata, after: Option<&Metadata>) {
+        if owner(before) != Owner::Federated {
+            return;
+        }
+        let tokens = |metadata: &Metadata| -> BTreeSet<(String, String)> {
+            let owned = |(service, cluster): (&str, &str)| (service.to_owned(), cluster.to_owned());
+            remote_members(metadata).map(owned).collect()
+        };
+        let names = after.map(tokens).unwrap_or_default();
+        for (service, cluster) in tokens(before).difference(&names) {
+            let name = before.name.as_deref().unwrap_or_default();
+            if name != federated_name(service) {
+                continue;
+            }
+            let namespace = before.namespace.as_deref().unwrap_or_default();
+            let Some((target, entry)) = self.state.link(cluster) else {
+                self.may_be_collected(cluster, before);
+                continue;
+            };
+            if !self.may_join(cluster, namespace, service) {
+                continue; // whatever is known of the cluster
+            }
+            if self.may_be_drained(cluster, namespace, service) {
+                continue; // likewise
+            }
+            // A Service that is made of gateways has no place for one without.
+            let is_flat =
+                after.is_some_and(|after| after.annotations.contains_key(l::REMOTE_DISCOVERY));
+            if target.gateway.is_none() && !is_flat {
+                continue;
+            }
+            if target.gateway.is_none() && target.federated_through == FederatedThrough::Gateway {
+                continue;
+            }
+            let token = format!("{service}@{cluster}");
+            let Some(remote) = &entry.remote else {
+                panic!("{token} lost, its cluster cannot be seen");
+            };
+            let known = remote.service(namespace, service);
+            assert!(
+                known.is_some() || !remote.may_leave_out(namespace, service),
+                "{token} lost to a limit"
+            );
+            let id = (namespace.to_owned(), service.clone());
+            let far = self.far.get(cluster).and_then(|far| far.services.get(&id));
+            let joins = far.is_some_and(|s| {
+                // One that is seen as unfit may have changed since.
+                member(target, s)
+                    && !s.is_headless()
+                    && mirrorable(s).is_ok()
+                    && known.is_none_or(|known| known.metadata.version() == s.metadata.version())
+            });
+            assert!(!joins, "{token} lost, and it is a member");
+        }
+    }
+
+    /// What stands for a cluster of which no Link is in charge is removed only when it is known to be no Link's.
+    pub(crate) fn may_be_collected(&self, cluster: &str, what: &Metadata) {
+        if is_protected(what.namespace()) {
+            return; // whoever's it is
+        }
+        for (name, linked) in &self.links {
+            let listed = linked.listed.as_deref();
+            let named = linked.made.named();
+            let waits = |to: &str| {
+                let in_charge = self.state.link(to);
+                in_charge.is_none_or(|(_, entry)| entry.remote.is_none())
+            };
+            let kept = match (linked.made.form, named) {
+                (Form::Valid, Some(to)) => listed == Some(cluster) && to != cluster && waits(to),
+                (_, None) if listed.is_none() => true,
+                _ => named == Some(cluster) || listed == Some(cluster),
+            };
+            assert!(!kept, "{name} may be the Link of {cluster}: {what:?}");
+        }
+    }
+
+    /// A mirror, an endpoint mirror or a federated Service is deleted.
+    pub(crate) fn may_go(&self, before: &Metadata) {
+        if let Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) = owner(before)
+            && self.state.link(cluster).is_none()
+        {
+            // A name that no mirror of that cluster has says that somebody has changed the label: it stands for nothing.
+            if without_suffix(before.name(), cluster).is_some() {
+                self.may_be_collected(cluster, before);
+            }
+            // Somebody may have taken its mark off since it was seen last.
+            let known = self.state.existing(before.namespace(), before.name());
+            let installation = known.and_then(|known| installation(&known.metadata));
+            assert_eq!(
+                installation,
+                Some(LINKS),
+                "not of this installation: {before:?}"
+            );
+        }
+        self.names_stay(before, None);
+    }
+
+    /// The same target clusters and the same people's objects, and nothing of ours.
+    pub(crate) fn emptied(&self) -> Self {
+        let mut anew = self.clone();
+        let Cluster {
+            strangers,
+            services,
+            ..
+        } = &mut anew.cluster;
+        services.retain(|_, service| {
+            strangers.contains(service.metadata.uid.as_deref().unwrap_or_default())
+        });
+        anew.cluster.slices.clear();
+        anew.cluster.endpoints.clear();
+        anew.linkerd.clear();
+        anew.restart();
+        anew
+    }
+
+    /// Whether all that stands stands where it would have come first, however it came there. What we have
+    /// written and cannot see any more, because it lost its label, does not; nor does what nobody could tell
+    /// to be ours, because it lost what says so.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.cluster
+            .services
+            .iter()
+            .all(|((namespace, name), service)| {
+                let first = self.state.first_claim(namespace, name);
+                match self.state.name_owner(service) {
+                    NameOwner::Purpose(claim) => first == Some(claim),
+                    NameOwner::Stray | NameOwner::Unnamed => false,
+                    NameOwner::Theirs(_) | NameOwner::Foreign => self
+                        .cluster
+                        .strangers
+                        .contains(service.metadata.uid.as_deref().unwrap_or_default()),
+                }
+            })
+    }
+
+    /// What stands of ours, or looks like it, and is seen.
+    pub(crate) fn ours(&self) -> Vec<String> {
+        let services = self
+            .cluster
+            .services
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        let ours =
+            |metadata: &Metadata| is_managed(metadata) && installation(metadata) == Some(LINKS);
+        let services = services
+            .filter(|(_, s)| ours(&s.metadata))
+            .map(|(id, _)| id);
+        let slices = self
+            .cluster
+            .slices
+            .iter()
+            .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
+        // Those of a Service that does not say any more whose it is stay with it.
+        let left = |slice: &EndpointSlice| {
+            let service = slice.group().unwrap_or_default().to_owned();
+            let id = (slice.metadata.namespace().to_owned(), service);
+            let service = self.cluster.services.get(&id);
+            service.is_some_and(|s| is_managed(&s.metadata) && installation(&s.metadata).is_none())
+        };
+        let slices = slices
+            .filter(|(_, slice)| ours(&slice.metadata) && !left(slice))
+            .map(|(id, _)| id);
+        let routes = self.cluster.routes.iter();
+        let routes = routes
+            .filter(|(_, route)| ours(&route.metadata))
+            .map(|((_, id), _)| id);
+        services
+            .chain(slices)
+            .chain(routes)
+            .map(|(namespace, name)| format!("{namespace}/{name}"))
+            .collect()
+    }
+
+    /// At rest, no key there is has anything to write, in the eyes of this controller or of a new one, and
+    /// what was said of each Service still holds.
+    pub(crate) fn is_settled(&self) {
+        self.nothing_stands_where_it_may_not();
+        let mut keys: BTreeSet<Key> = self.state.keys().into_iter().collect();
+        for (cluster, far) in &self.far {
+            for id in far.services.keys().chain(far.slices.keys()) {
+                keys.insert(Key::mirror(cluster, &id.0, &id.1));
+                keys.insert(Key::federated(&id.0, &id.1));
+            }
+        }
+        let mut fresh = self.fresh_world();
+        fresh.foreign.clone_from(&self.state.foreign);
+        keys.extend(fresh.keys());
+        let mut said = BTreeMap::new();
+        for key in &keys {
+            let again = plan(&self.state, key);
+            assert_eq!(again.writes, [], "{key} was not worked on");
+            let anew = plan(&fresh, key);
+            let stripped = |write: &Write| {
+                // What lost the label that we watch is invisible until its name is asked for.
+                let (verb, _, namespace, name) = write.describe();
+                let id = (namespace.to_owned(), name.to_owned());
+                let hidden = self
+                    .cluster
+                    .services
+                    .get(&id)
+                    .is_some_and(|s| !is_mirror(s))
+                    || self.cluster.slices.get(&id).is_some_and(|s| !is_mirror(s));
+                verb == "create" && hidden
+            };
+            if !anew.writes.iter().any(stripped) {
+                assert_eq!(
+                    anew.writes,
+                    [],
+                    "{key} would be written by a new controller"
+                );
+            }
+            for ServiceOutcome {
+                remote,
+                federated,
+                report,
+            } in again.report
+            {
+                if !matches!(report, Outcome::Absent | Outcome::Unknown) {
+                    said.insert((remote, federated), report);
+                } else if report == Outcome::Absent {
+                    let about = (remote, federated);
+                    assert_eq!(self.said.get(&about), None, "{about:?} is absent");
+                }
+            }
+        }
+        for (about, report) in said {
+            assert_eq!(self.said.get(&about), Some(&report), "of {about:?}");
+        }
+        for slice in self.cluster.slices.values() {
+            let mut addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);
+            assert!(addresses.all(|a| **a != *LOOPBACK), "{slice:?}");
+        }
+        for route in self.cluster.routes.values() {
+            if !is_managed(&route.metadata) {
+                continue;
+            }
+            for backend in route.backends() {
+                let id = (route.metadata.namespace().to_owned(), backend.to_owned());
+                let is_there =
+                    self.cluster.services.contains_key(&id) || self.members.contains_key(&id);
+                assert!(
+                    is_there,
+                    "requests go to {id:?}, which is not there: {route:?}"
+                );
+            }
+        }
+        let (mut known, mut said) = (
+            self.linkerd.clone(),
+            linkerd::said(self.cluster.slices.values()),
+        );
+        known.retain(|_, endpoints| !endpoints.is_empty());
+        // It looks at no slice of a Service whose members it discovers.
+        for endpoints in [&mut known, &mut said] {
+            endpoints.retain(|id, _| !self.cluster.is_discovered(id));
+        }
+        assert_eq!(known, said, "in the eyes of Linkerd");
+    }
+}

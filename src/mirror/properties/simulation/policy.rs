@@ -1,0 +1,175 @@
+//! What the import policy allows, told without the core: by what a Link was made with, and the namespaces as the
+//! controller sees them.
+
+use super::{
+    super::operations::{Allowed, CLUSTERS, DRAINED_UNTIL, LinkMade, PROTECTED, TEAMS},
+    Simulation,
+};
+use crate::{
+    api::{k8s::Service, labels as l, map::Map},
+    mirror::{
+        FederatedThrough, Federation, Owner,
+        fixtures::{LINKS, NS, at},
+        member,
+        metadata::remote_members,
+        name_owner::{NameOwner, Purpose},
+        owner,
+    },
+};
+
+/// Label of namespaces.
+const TEAM: &str = "team";
+
+/// Whether nothing but probe Services may stand in a namespace.
+pub(crate) fn is_protected(namespace: &str) -> bool {
+    namespace == LINKS || namespace == PROTECTED
+}
+
+/// Whether a Service is of a kind that can be a member.
+fn can_be_member(service: &Service) -> bool {
+    let spec = &service.spec;
+    let external = spec.type_.as_deref() == Some("ExternalName");
+    !service.is_headless() && !spec.ports.is_empty() && !external
+}
+
+impl Simulation {
+    /// Somebody gives a namespace to a team, or to none.
+    pub(crate) fn label(&mut self, namespace: &str, team: Option<usize>) {
+        let team = team.map(|team| TEAMS[team]);
+        let changed = self.cluster.label_namespace(namespace, TEAM, team);
+        self.watched(changed);
+    }
+
+    /// Whether a target cluster, of which a Link is in charge, may mirror into a namespace.
+    fn may_mirror(&self, cluster: &str, namespace: &str) -> bool {
+        let known = self.state.namespaces.as_ref();
+        let known = known.and_then(|known| known.get(namespace));
+        let team = known.and_then(|known| known.labels.get(TEAM));
+        let Some((target, _)) = self.state.link(cluster) else {
+            return true;
+        };
+        let allows = match self.links[&target.link].made.allowed {
+            Allowed::All => true,
+            Allowed::Team => team == Some(TEAMS[0]),
+            Allowed::NoTeam => team.is_none(),
+            Allowed::Name => namespace == NS,
+        };
+        allows && !is_protected(namespace)
+    }
+
+    fn has_local_member(&self, namespace: &str, service: &str) -> bool {
+        let members = self.state.members.as_ref();
+        let local = members.and_then(|members| members.get(namespace, service));
+        local.is_some_and(|local| can_be_member(local))
+    }
+
+    /// Whether it may join this federated Service.
+    pub(crate) fn may_join(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let Some((target, _)) = self.state.link(cluster) else {
+            return true;
+        };
+        let joins = match self.links[&target.link].made.federation {
+            Federation::Any => true,
+            Federation::LocalMembers => self.has_local_member(namespace, service),
+            Federation::None => false,
+        };
+        joins && self.may_mirror(cluster, namespace)
+    }
+
+    /// Whether a target cluster is drained, and may leave a federated Service without being asked: somebody else takes
+    /// part.
+    pub(crate) fn may_be_drained(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let is_drained = |cluster: &str| {
+            let before_its_end = self.state.now < at(DRAINED_UNTIL);
+            let link = self.state.link(cluster);
+            link.is_some_and(|(target, _)| self.links[&target.link].made.drained && before_its_end)
+        };
+        let made = |cluster: &str| {
+            let link = self.state.link(cluster);
+            link.map(|(target, _)| &self.links[&target.link].made)
+        };
+        let has_member = |other: &str| {
+            let seen = self.state.link(other).and_then(|(target, entry)| {
+                let seen = entry.remote.as_ref()?.service(namespace, service)?;
+                member(target, seen).then_some(seen)
+            });
+            let may = self.may_join(other, namespace, service);
+            may && seen.is_some_and(|seen| can_be_member(seen))
+        };
+        // Where one member comes through a gateway, all others need one.
+        let is_behind_gateway = |other: &str| {
+            let through =
+                |made: &LinkMade| made.gateway && made.through == FederatedThrough::Gateway;
+            made(other).is_some_and(through) && has_member(other)
+        };
+        let by_gateways = CLUSTERS.iter().any(|other| is_behind_gateway(other));
+        let takes_part = |other: &str| {
+            let has_gateway = made(other).is_some_and(|made| made.gateway);
+            let needs_gateway =
+                by_gateways || made(other).is_some_and(|m| m.through == FederatedThrough::Gateway);
+            !is_drained(other) && has_member(other) && (has_gateway || !needs_gateway)
+        };
+        is_drained(cluster)
+            && (self.has_local_member(namespace, service)
+                || CLUSTERS.iter().any(|other| takes_part(other)))
+    }
+
+    fn any_lacks_gateway(&self) -> bool {
+        let mut links = self.links.values().map(|linked| &linked.made);
+        links.any(|made| !made.gateway && made.through == FederatedThrough::Gateway)
+    }
+
+    /// A Service is created.
+    pub(crate) fn may_stand(&self, service: &Service) {
+        let metadata = &service.metadata;
+        let namespace = metadata.namespace();
+        match owner(metadata) {
+            Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) => {
+                assert!(self.may_mirror(cluster, namespace), "{metadata:?}");
+            }
+            Owner::Federated => {
+                assert!(!is_protected(namespace), "{metadata:?}");
+                for (member, cluster) in remote_members(metadata) {
+                    assert!(self.may_join(cluster, namespace, member), "{metadata:?}");
+                }
+            }
+            Owner::Probe(_) | Owner::Foreign => {}
+        }
+    }
+
+    /// A namespace is created.
+    pub(crate) fn may_be_created(&self, name: &str, labels: &Map) {
+        let cluster = labels.get(l::CLUSTER_NAME).unwrap_or_default();
+        assert!(self.may_mirror(cluster, name), "{name} for {cluster}");
+        let namespaces = self.cluster.namespaces.values();
+        let created = namespaces.filter(|known| known.labels.get(l::CLUSTER_NAME) == Some(cluster));
+        let most = self.state.config.max_namespaces;
+        assert!(created.count() < most, "more than {most} for {cluster}");
+    }
+
+    /// At rest, what stands for a target cluster stands where its Link allows it, and joins what it may join.
+    pub(crate) fn nothing_stands_where_it_may_not(&self) {
+        for ((namespace, name), service) in &self.cluster.services {
+            let NameOwner::Purpose(claim) = self.state.name_owner(service) else {
+                continue;
+            };
+            match claim {
+                Purpose::Mirror { cluster, .. } | Purpose::Host { cluster, .. } => {
+                    assert!(self.may_mirror(cluster, namespace), "{namespace}/{name}");
+                }
+                Purpose::Federated(own) => {
+                    for (member, cluster) in remote_members(&service.metadata) {
+                        let joins = member == own && self.state.link(cluster).is_some();
+                        let may = !joins || self.may_join(cluster, namespace, member);
+                        // Who has lost a gateway keeps its endpoints, and the Service its form: then nobody can
+                        // take part who has none, and a drained cluster stays.
+                        let drained = self.may_be_drained(cluster, namespace, member);
+                        let may = may && (!drained || self.any_lacks_gateway());
+                        assert!(may, "{namespace}/{name}: {member}@{cluster}");
+                    }
+                }
+                Purpose::Probe(_) => {}
+            }
+        }
+    }
+}

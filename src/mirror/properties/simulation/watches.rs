@@ -1,0 +1,292 @@
+//! Watches: what they say of a change, and what the controller's state and its queued keys make of it.
+
+use std::sync::Arc;
+
+use super::{
+    super::{cluster::Changed, operations::CLUSTERS},
+    Event, Seen, Simulation, linkerd,
+};
+use crate::{
+    api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
+    mirror::{
+        Grouped, Inserted, Key, Links, RemoteState, State, Store,
+        fixtures::{LINKS, state},
+    },
+};
+
+impl Simulation {
+    pub(crate) fn push(&mut self, lane: &'static str, event: Event) {
+        self.lanes.entry(lane).or_default().push_back(event);
+    }
+
+    /// What the watches of the local cluster make of changes.
+    pub(crate) fn watched(&mut self, changes: Vec<Changed>) {
+        for change in changes {
+            match change {
+                Changed::Namespace(name) => self.push("namespaces", Event::Namespace(name)),
+                Changed::Service(before, after) => {
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    if let Some(seen) = seen(before, after, is_mirror, |o| &mut o.metadata) {
+                        self.push("mirrors", Event::Mirror(seen));
+                    }
+                    if let Some(seen) = seen(before, after, is_probe, |o| &mut o.metadata) {
+                        self.push("probes", Event::Probe(seen));
+                    }
+                }
+                Changed::Route(before, after) => {
+                    let kind = before
+                        .as_deref()
+                        .or(after.as_deref())
+                        .map(|route| route.kind);
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    let seen = seen(before, after, |_| true, |o| &mut o.metadata);
+                    let seen = seen.filter(|_| self.state.config.routes.is_some());
+                    if let Some((kind, seen)) = kind.zip(seen) {
+                        self.push("routes", Event::Route(kind, seen));
+                    }
+                }
+                Changed::Slice(before, after) => {
+                    let (before, after) = (before.as_deref(), after.as_deref());
+                    linkerd::saw(&mut self.linkerd, before, after);
+                    if let Some(seen) = seen(before, after, is_mirror, |o| &mut o.metadata) {
+                        self.push("slices", Event::Slice(seen));
+                    }
+                    if let Some(seen) = seen(before, after, is_probe, |o| &mut o.metadata) {
+                        self.push("probe slices", Event::ProbeSlice(seen));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, event: Event) {
+        match event {
+            Event::Mirror(seen) => {
+                let touched = absorb(&mut self.state.mirrors, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_local(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Probe(seen) => {
+                let touched = absorb(&mut self.state.probes, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_local(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Slice(seen) => {
+                let touched = absorb(&mut self.state.slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_local_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::ProbeSlice(seen) => {
+                let touched = absorb(&mut self.state.probe_slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_local_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Member(seen) => {
+                let touched = absorb(&mut self.state.members, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_member(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::MemberSlice(seen) => {
+                let touched = absorb(&mut self.state.member_slices, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|s| self.state.keys_of_member_slice(s))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Routes => {
+                self.state.routes = self.fresh_world().routes;
+                let services = self.state.mirrors.iter().flat_map(Store::iter);
+                let keys: Vec<Key> = services
+                    .flat_map(|service| self.state.keys_of_routed(service))
+                    .collect();
+                self.mark(keys);
+            }
+            // The list comes first, and tells as much.
+            Event::Route(..) if self.state.routes.is_empty() => {}
+            Event::Route(kind, seen) => {
+                let store = self.state.routes.entry(kind).or_default();
+                let touched = absorb(store, seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|route| self.state.keys_of_route(route))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::Namespace(name) => {
+                let now = self.cluster.namespaces.get(&name).cloned();
+                let keys = self.state.change_namespace(&name, now);
+                self.mark(keys.unwrap_or_default());
+            }
+            Event::Synced(link) => self.synced(&link),
+            Event::Listed(link) => self.listed(&link),
+            Event::ListedSlices(link) => self.listed_slices(&link),
+            Event::Remote(link, seen) => {
+                let limited = self.limited(&link);
+                let Some((cluster, remote)) = self.remote_of(&link) else {
+                    return;
+                };
+                let name = match &seen {
+                    Seen::Apply(object) | Seen::Delete(object) => object.metadata.name(),
+                };
+                if limited.leaves_out(name) {
+                    self.push("remote", Event::Listed(link)); // only a list tells
+                    return;
+                }
+                // Before and after the change: what kept others from a name may be gone.
+                let touched = store(&mut remote.services[0], seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|service| self.state.keys_of_remote(&cluster, service))
+                    .collect();
+                self.mark(keys);
+            }
+            Event::RemoteSlice(link, seen) => {
+                let limited = self.limited(&link);
+                let Some((cluster, remote)) = self.remote_of(&link) else {
+                    return;
+                };
+                let name = match &seen {
+                    Seen::Apply(object) | Seen::Delete(object) => object.metadata.name(),
+                };
+                if limited.cuts(name) {
+                    self.push("remote slices", Event::ListedSlices(link));
+                    return;
+                }
+                let touched = store(&mut remote.slices[0], seen);
+                let keys: Vec<Key> = touched
+                    .iter()
+                    .flat_map(|slice| self.state.keys_of_remote_slice(&cluster, slice))
+                    .collect();
+                self.mark(keys);
+            }
+        }
+    }
+
+    /// The controller has yet to list routes.
+    pub(crate) fn unlist_routes(&mut self) {
+        if self.state.config.routes.is_some() {
+            self.state.routes.clear();
+            self.push("routes", Event::Routes);
+        }
+    }
+
+    pub(crate) fn remote_of(&mut self, link: &str) -> Option<(String, &mut RemoteState)> {
+        let links = self.state.links.as_mut()?;
+        let cluster = links.get(link)?.known_cluster()?.to_owned();
+        let remote = links.get_mut(link)?.remote.as_mut()?;
+        Some((cluster, remote))
+    }
+
+    /// What a controller that starts now would know.
+    pub(crate) fn fresh_world(&self) -> State {
+        let mut fresh = state();
+        fresh.config = self.state.config.clone();
+        fresh.now = self.state.now;
+        fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
+        fresh.networks.clone_from(&self.state.networks);
+        for service in self.cluster.services.values() {
+            if is_mirror(service) {
+                put(&mut fresh.mirrors, service);
+            }
+            if is_probe(service) {
+                put(&mut fresh.probes, service);
+            }
+        }
+        for slice in self.cluster.slices.values() {
+            if is_mirror(slice) {
+                put(&mut fresh.slices, slice);
+            }
+            if is_probe(slice) {
+                put(&mut fresh.probe_slices, slice);
+            }
+        }
+        if fresh.config.routes.is_some() {
+            let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
+            fresh.routes = listed.into();
+            for route in self.cluster.routes.values() {
+                put(fresh.routes.entry(route.kind).or_default(), route);
+            }
+        }
+        for member in self.members.values() {
+            put(&mut fresh.members, member);
+        }
+        for slice in self.member_slices.values() {
+            put(&mut fresh.member_slices, slice);
+        }
+        let entries = self.links.iter().map(|(link, linked)| {
+            let far = self.far.get(CLUSTERS[linked.made.cluster]);
+            (
+                link.clone(),
+                linked.entry(link, Some(linked.list(link, far))),
+            )
+        });
+        fresh.links = Some(entries.collect::<Links>());
+        fresh
+    }
+}
+
+pub(crate) fn is_mirror(object: &impl Kept) -> bool {
+    object.metadata().labels.get(l::MIRRORED_SERVICE) == Some("true")
+}
+
+pub(crate) fn is_probe(object: &impl Kept) -> bool {
+    object.metadata().labels.get(l::MIRRORED_GATEWAY) == Some("true")
+        && object.metadata().namespace.as_deref() == Some(LINKS)
+}
+
+/// What a watch with a label selector says of a change.
+fn seen<T: Kept>(
+    before: Option<&T>,
+    after: Option<&T>,
+    watched: fn(&T) -> bool,
+    metadata: fn(&mut T) -> &mut Metadata,
+) -> Option<Seen<T>> {
+    let was = before.filter(|before| watched(before));
+    match (was, after) {
+        (_, Some(after)) if watched(after) => Some(Seen::Apply(Arc::new(after.clone()))),
+        (Some(was), after) => {
+            // Kubernetes sends the last state that matched, with the version of the change.
+            let mut gone = was.clone();
+            if let Some(after) = after {
+                let version = &after.metadata().resource_version;
+                metadata(&mut gone).resource_version.clone_from(version);
+            }
+            Some(Seen::Delete(Arc::new(gone)))
+        }
+        (None, _) => None,
+    }
+}
+
+fn put<T: Grouped + Clone>(store: &mut Option<Store<T>>, object: &T) {
+    store.get_or_insert_default().put(Arc::new(object.clone()));
+}
+
+fn absorb<T: Grouped>(known: &mut Option<Store<T>>, seen: Seen<T>) -> Vec<Arc<T>> {
+    store(known.get_or_insert_default(), seen)
+}
+
+fn store<T: Grouped>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {
+    match seen {
+        Seen::Apply(object) => match known.insert(object.clone()) {
+            Inserted::Stale => Vec::new(),
+            Inserted::Taken(before) => before.into_iter().chain([object]).collect(),
+        },
+        Seen::Delete(object) => known.remove(&object).into_iter().collect(),
+    }
+}

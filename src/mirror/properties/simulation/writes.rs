@@ -1,0 +1,378 @@
+//! Work on a key: its plan, the writes, and what becomes of those that are refused. As `controller::apply` does.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    super::cluster::{Id, Refusal, id},
+    Simulation,
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        metadata::{Metadata, OwnerReference},
+        routes::{Route, RouteKind},
+    },
+    mirror::{
+        Inserted, Key, Object, ObjectKind, Outcome, Owner, Patch, Plan, RemoteRef, ServiceOutcome,
+        Write, member, metadata::is_managed, owner, plan,
+    },
+};
+
+impl Simulation {
+    /// Names that belonged to others are looked at from time to time.
+    pub(crate) fn look_again(&mut self) {
+        let slots: Vec<Id> = self.state.foreign.keys().cloned().collect();
+        for slot in slots {
+            let live = self.cluster.services.get(&slot).cloned();
+            if live
+                .as_ref()
+                .is_some_and(|live| owner(&live.metadata) == Owner::Foreign)
+            {
+                continue;
+            }
+            let mut keys = self.state.keys_for_name(&slot.0, &slot.1);
+            keys.extend(self.state.keys_of_namespace(&slot.0));
+            self.state.foreign.remove(&slot);
+            if let Some(live) = live {
+                self.absorb_service(live);
+            }
+            self.mark(keys);
+        }
+    }
+
+    pub(crate) fn work(&mut self, key: &Key) {
+        let Plan {
+            writes,
+            confirm,
+            report,
+        } = plan(&self.state, key);
+        if writes.is_empty() {
+            self.told(&report);
+            return;
+        }
+        if confirm.iter().any(|remote| self.is_exported(remote, key)) {
+            self.failed.insert(key.clone());
+            return;
+        }
+        let mut uids = BTreeMap::new();
+        for write in writes {
+            if self.ends_after == Some(self.writes) {
+                self.ends_after = None;
+                self.restart();
+                return;
+            }
+            self.writes += 1;
+            if let Err(refusal) = self.write(write.clone(), &mut uids) {
+                self.refused(key, &write, &refusal);
+                return;
+            }
+        }
+        self.told(&report);
+        self.queued.insert(key.clone());
+    }
+
+    fn told(&mut self, report: &[ServiceOutcome]) {
+        for said in report {
+            let about = (said.remote.clone(), said.federated);
+            match &said.report {
+                Outcome::Unknown => {}
+                Outcome::Absent => {
+                    self.said.remove(&about);
+                }
+                report => {
+                    self.said.insert(about, report.clone());
+                }
+            }
+        }
+    }
+
+    /// Asks a target cluster itself.
+    fn is_exported(&self, remote: &RemoteRef, key: &Key) -> bool {
+        let id = (remote.namespace.clone(), remote.service.clone());
+        let far = self.far.get(&remote.cluster);
+        let (Some(service), Some((target, _))) = (
+            far.and_then(|far| far.services.get(&id)),
+            self.state.link(&remote.cluster),
+        ) else {
+            return false;
+        };
+        match key {
+            Key::Federated { .. } => member(target, service),
+            _ => self.state.mode(target, service).is_some(),
+        }
+    }
+
+    fn write(&mut self, write: Write, uids: &mut BTreeMap<String, String>) -> Result<(), Refusal> {
+        match write {
+            Write::Create(Object::Namespace { name, labels }) => {
+                self.may_be_created(&name, &labels);
+                let changed = self.cluster.create_namespace(&name, &labels);
+                let keys = self.state.created_namespace(&name, labels);
+                self.mark(keys);
+                self.watched(changed);
+            }
+            Write::Create(Object::Service(service)) => {
+                self.may_stand(&service);
+                let name = service.metadata.name().to_owned();
+                let (service, changed) = self.cluster.create_service(*service)?;
+                uids.insert(
+                    name,
+                    service.metadata.uid.clone().unwrap_or_default().into(),
+                );
+                self.watched(changed);
+                self.absorb_service(service);
+            }
+            Write::Create(Object::EndpointSlice(mut slice)) => {
+                own(&mut slice.metadata, uids)?;
+                let (slice, changed) = self.cluster.create_slice(*slice)?;
+                self.watched(changed);
+                self.absorb_slice(slice);
+            }
+            Write::Create(Object::Route(mut route)) => {
+                own(&mut route.metadata, uids)?;
+                let (route, changed) = self.cluster.create_route(*route)?;
+                self.watched(changed);
+                self.absorb_route(route);
+            }
+            Write::Patch(mut patch) => {
+                if let Some(owners) = patch.body.pointer_mut("/metadata/ownerReferences") {
+                    for owner in owners.as_array_mut().into_iter().flatten() {
+                        if owner["uid"] == "" {
+                            let name = owner["name"].as_str().unwrap_or_default();
+                            let uid = uids.get(name).ok_or(Refusal::Conflict)?.clone();
+                            owner["uid"] = uid.into();
+                        }
+                    }
+                }
+                self.patch(&patch)?;
+            }
+            Write::Delete {
+                kind,
+                namespace,
+                name,
+                uid,
+            } => {
+                let id = (namespace, name);
+                match kind {
+                    ObjectKind::EndpointSlice => self.delete_slice(&id, &uid)?,
+                    ObjectKind::Route(kind) => self.delete_route(kind, &id, &uid)?,
+                    ObjectKind::Service | ObjectKind::Namespace => {
+                        self.delete_service(&id, &uid)?;
+                    }
+                }
+            }
+            Write::RetireEndpoints {
+                namespace,
+                name,
+                cluster,
+            } => {
+                let id = (namespace, name);
+                if self.cluster.endpoints.get(&id) == Some(&cluster) {
+                    self.cluster.endpoints.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_slice(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
+        match self.cluster.delete_slice(id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => self.watched(other?),
+        }
+        for store in [&mut self.state.slices, &mut self.state.probe_slices] {
+            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
+        }
+        Ok(())
+    }
+
+    fn delete_route(&mut self, kind: RouteKind, id: &Id, uid: &str) -> Result<(), Refusal> {
+        match self.cluster.delete_route(kind, id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => self.watched(other?),
+        }
+        let store = self.state.routes.entry(kind).or_default().as_mut();
+        let gone = store.and_then(|store| store.forget(&id.0, &id.1));
+        let keys = gone.map(|gone| self.state.keys_of_route(&gone));
+        self.mark(keys.into_iter().flatten());
+        Ok(())
+    }
+
+    fn absorb_route(&mut self, route: Route) {
+        let route = Arc::new(route);
+        let store = self.state.routes.entry(route.kind).or_default().as_mut();
+        let before = store.and_then(|store| match store.insert(route.clone()) {
+            Inserted::Stale => None,
+            Inserted::Taken(before) => before,
+        });
+        for state in before.into_iter().chain([route]) {
+            let keys = self.state.keys_of_route(&state);
+            self.mark(keys);
+        }
+    }
+
+    fn delete_service(&mut self, id: &Id, uid: &str) -> Result<(), Refusal> {
+        let before = self.cluster.services.get(id).cloned();
+        match self.cluster.delete_service(id, uid) {
+            Err(Refusal::NotFound) => {}
+            other => {
+                let changed = other?;
+                if let Some(before) = before {
+                    self.may_go(&before.metadata);
+                }
+                let routes: Vec<_> = self.cluster.routes_to(id).collect();
+                assert!(routes.is_empty(), "requests still go to {id:?}: {routes:?}");
+                self.watched(changed);
+                // Kubernetes' endpoints controller.
+                self.cluster.endpoints.remove(id);
+            }
+        }
+        self.drop_service(id);
+        Ok(())
+    }
+
+    /// A Service is known to be gone.
+    fn drop_service(&mut self, id: &Id) {
+        let [gone, probe] = self.forget_service(id);
+        let keys = gone.or(probe).map(|gone| self.state.keys_of_local(&gone));
+        self.mark(keys.into_iter().flatten());
+    }
+
+    /// What was known under this name as a mirror, and as a probe Service.
+    fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
+        [&mut self.state.mirrors, &mut self.state.probes]
+            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
+    }
+
+    fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
+        if let ObjectKind::Route(kind) = patch.kind {
+            let (route, changed) = self.cluster.patch_route(kind, patch)?;
+            self.watched(changed);
+            self.absorb_route(route);
+        } else if patch.kind == ObjectKind::EndpointSlice {
+            let (slice, changed) = self.cluster.patch_slice(patch)?;
+            self.watched(changed);
+            self.absorb_slice(slice);
+        } else {
+            let id = (patch.namespace.clone(), patch.name.clone());
+            let before = self.cluster.services.get(&id).cloned();
+            let (service, changed) = self.cluster.patch_service(patch)?;
+            if let Some(before) = before {
+                self.names_stay(&before.metadata, Some(&service.metadata));
+            }
+            self.watched(changed);
+            self.absorb_service(service);
+        }
+        Ok(())
+    }
+
+    /// What became of a key whose write was refused.
+    fn refused(&mut self, key: &Key, write: &Write, refusal: &Refusal) {
+        let (_, kind, namespace, name) = write.describe();
+        let id = (namespace.to_owned(), name.to_owned());
+        if let (Refusal::Exists, Write::Create(Object::Service(wanted))) = (refusal, write) {
+            self.name_taken(key, wanted, id);
+            return;
+        }
+        // Look again, at what is really there.
+        let route = RouteKind::ALL
+            .into_iter()
+            .find(|known| known.kind() == kind);
+        if let Some(kind) = route {
+            if let Some(live) = self.cluster.routes.get(&(kind, id.clone())).cloned() {
+                self.absorb_route(live);
+            } else {
+                let store = self.state.routes.entry(kind).or_default().as_mut();
+                store.and_then(|s| s.forget(&id.0, &id.1));
+            }
+        } else if kind == "EndpointSlice" {
+            match self.cluster.slices.get(&id).cloned() {
+                Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
+                Some(_) => {}
+                None => {
+                    let store = self.state.slices.as_mut();
+                    store.and_then(|s| s.forget(&id.0, &id.1));
+                }
+            }
+        } else if kind == "Service" {
+            let ours = |live: &Service| {
+                owner(&live.metadata) != Owner::Foreign || is_managed(&live.metadata)
+            };
+            match self.cluster.services.get(&id).cloned() {
+                Some(live) if ours(&live) => self.look_at(live),
+                // As with what we delete ourselves.
+                _ => self.drop_service(&id),
+            }
+        }
+        self.failed.insert(key.clone());
+    }
+
+    /// A Service that we did not know of has the name.
+    fn name_taken(&mut self, key: &Key, wanted: &Service, id: Id) {
+        let live = self.cluster.services[&id].clone();
+        let (found, wanted) = (&live.metadata, &wanted.metadata);
+        let same_origin = is_managed(found)
+            && found.annotations.get(l::REMOTE_FQ_NAME)
+                == wanted.annotations.get(l::REMOTE_FQ_NAME);
+        if owner(&live.metadata) != Owner::Foreign || same_origin {
+            self.look_at(live);
+            self.failed.insert(key.clone());
+        } else {
+            // All that want the name are told who has it.
+            let keys = self.state.keys_for_name(&id.0, &id.1);
+            self.state.foreign.insert(id, "somebody".to_owned());
+            self.mark(keys);
+            self.queued.insert(key.clone());
+        }
+    }
+
+    fn absorb_service(&mut self, service: Service) {
+        let store = match owner(&service.metadata) {
+            Owner::Probe(_) => &mut self.state.probes,
+            _ => &mut self.state.mirrors,
+        };
+        let service = Arc::new(service);
+        let taken = store.as_mut().map(|store| store.insert(service.clone()));
+        if let Some(Inserted::Taken(before)) = taken {
+            let states = before.into_iter().chain([service]);
+            let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
+            let keys: Vec<Key> = keys.collect();
+            self.mark(keys);
+        }
+    }
+
+    /// What a live look found is news: the watch's own event of it will be an old one.
+    fn look_at(&mut self, live: Service) {
+        let mut keys = self.state.keys_of_local(&live);
+        let (namespace, name) = id(&live.metadata);
+        let stores = [&self.state.mirrors, &self.state.probes]
+            .into_iter()
+            .flatten();
+        for known in stores.filter_map(|store| store.get(&namespace, &name)) {
+            keys.extend(self.state.keys_of_local(known));
+        }
+        self.absorb_service(live);
+        self.mark(keys);
+    }
+
+    fn absorb_slice(&mut self, slice: EndpointSlice) {
+        let probe = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
+        let store = if probe {
+            &mut self.state.probe_slices
+        } else {
+            &mut self.state.slices
+        };
+        store.as_mut().map(|store| store.insert(Arc::new(slice)));
+    }
+}
+
+/// Fills in the owner UIDs that the plan could not know.
+fn own(metadata: &mut Metadata, uids: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let unknown = |owner: &&mut OwnerReference| owner.uid.is_empty();
+    for owner in metadata.owner_references.iter_mut().filter(unknown) {
+        let uid = uids.get(&*owner.name).ok_or(Refusal::Conflict)?;
+        owner.uid = uid.as_str().into();
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Federated Services: one Service that spans the clusters in which it has members.
+//!
+//! It has one of two forms. Linkerd discovers its members, whom annotations name; or, as soon as one of them takes part
+//! through its cluster's gateway, it is made of `EndpointSlices`.
+
+mod drained;
+mod failover;
+mod form;
+mod leaving;
+mod members;
+mod parts;
+mod removal;
+mod routes;
+mod slices;
+
+use std::collections::BTreeSet;
+
+use self::{
+    members::{Members, Written},
+    parts::{is_ours, parts, tokens},
+    removal::remove,
+};
+use super::service::ensure_namespace;
+use crate::mirror::{
+    desired::service,
+    name_owner::Purpose,
+    names::{federated_name, fits},
+    outcome::{Outcome, Plan, Problem, Reason, RemoteRef},
+    ownership::{
+        claims::name_conflict,
+        membership::{Part, Parts, local_member},
+    },
+    state::State,
+};
+
+/// The plan for one federated Service.
+pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
+    let name = federated_name(service);
+    let actual = state.existing(namespace, &name);
+    let own = Purpose::Federated(service);
+    let ours = actual.filter(|actual| is_ours(state, namespace, service, actual));
+    let tokens = tokens(ours, service);
+    let local = local_member(state, namespace, service);
+    let (form, parts) = parts(state, (namespace, service), ours, &tokens, local.is_some());
+
+    let mut plan = Plan::default();
+    let outcome = (|| {
+        // Those that may not be members leave at once; who has to be asked whether it has left does so after them.
+        let refused = |cluster: &String| {
+            let part = parts.get(cluster.as_str());
+            part.is_some_and(|linked| matches!(linked.part, Part::Refused(_) | Part::Drained(_)))
+        };
+        let others_first = tokens.iter().any(refused);
+        let stays = |cluster: &str, part: &Part<'_>| match part {
+            Part::Member(_) => true,
+            Part::Unseen => tokens.contains(cluster),
+            Part::None => others_first && tokens.contains(cluster),
+            Part::Refused(_) | Part::Drained(_) => false,
+        };
+        let mut clusters: BTreeSet<&str> = parts
+            .iter()
+            .filter(|(cluster, linked)| stays(cluster, &linked.part))
+            .map(|(cluster, _)| *cluster)
+            .collect();
+        // A Link that cannot be read now, or whose new cluster is not listed yet, is no reason to leave.
+        clusters.extend(
+            tokens
+                .iter()
+                .map(String::as_str)
+                .filter(|cluster| !parts.contains_key(cluster) && state.may_keep(cluster))
+                .filter(|_| !state.protects(namespace)),
+        );
+        if clusters.is_empty() && local.is_none() {
+            remove(state, ours, &parts, &tokens, &mut plan);
+            confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+            return Ok(None);
+        }
+        let name = fits(name.clone())?;
+        state
+            .grants(own, namespace, &name, actual)
+            .map_err(|who| name_conflict(namespace, &name, &who))?;
+        ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
+        let members = Members {
+            namespace,
+            service,
+            name: &name,
+            local,
+            clusters: &clusters,
+            form,
+        };
+        let written = members.write(state, &parts, ours, &mut plan.writes);
+        confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+        Ok(Some((name, written)))
+    })();
+    report(state, (namespace, service), &parts, &outcome, &mut plan);
+    plan
+}
+
+/// A cluster loses its place only after it was asked again.
+fn confirm_leaving(
+    namespace: &str,
+    service: &str,
+    parts: &Parts<'_>,
+    tokens: &BTreeSet<String>,
+    clusters: &BTreeSet<&str>,
+    plan: &mut Plan,
+) {
+    if plan.writes.is_empty() {
+        return;
+    }
+    let leaving = tokens.iter().filter(|cluster| {
+        !clusters.contains(cluster.as_str())
+            && matches!(parts.get(cluster.as_str()), Some(linked) if matches!(linked.part, Part::None))
+    });
+    plan.confirm.extend(leaving.map(|cluster| RemoteRef {
+        cluster: cluster.clone(),
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+    }));
+}
+
+/// Says of each cluster's Service what became of it.
+fn report(
+    state: &State,
+    (namespace, service): (&str, &str),
+    parts: &Parts<'_>,
+    outcome: &Result<Option<(String, Written<'_>)>, Problem>,
+    plan: &mut Plan,
+) {
+    let mut said = Vec::new();
+    for (cluster, linked) in parts {
+        let target = linked.target;
+        let report = match (&linked.part, outcome) {
+            (Part::Drained(_), _) => Outcome::Failed(drained::left(target)),
+            (Part::Unseen, _) => Outcome::Unknown,
+            (Part::None, _) | (Part::Member(_), Ok(None)) => Outcome::Absent,
+            (Part::Refused(report), _) => report.clone(),
+            (Part::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
+            (Part::Member(_), Ok(Some((_, written))))
+                if written.problems.contains_key(*cluster) =>
+            {
+                Outcome::Failed(written.problems[*cluster].clone())
+            }
+            (Part::Member(seen), Ok(Some((local, written)))) => {
+                let source = written.source;
+                let differ = source
+                    .as_ref()
+                    .filter(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports));
+                let note = differ.map(|_| {
+                    let message = format!("ports differ from those of {namespace}/{local}");
+                    Problem::new(Reason::PortConflict, message)
+                });
+                let stays = state
+                    .is_drained(target)
+                    .then(|| drained::stays_as_the_last(target));
+                let note = stays.or(note).or_else(|| written.preference.clone());
+                let note = note.or_else(|| service::not_copied(seen));
+                Outcome::Mirrored {
+                    local: local.clone(),
+                    note,
+                }
+            }
+        };
+        let remote = RemoteRef {
+            cluster: (*cluster).to_owned(),
+            namespace: namespace.to_owned(),
+            service: service.to_owned(),
+        };
+        said.push((remote, report));
+    }
+    for (remote, report) in said {
+        *plan = std::mem::take(plan).with_outcome(remote, true, report);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! Preferences: which clusters take the requests to a federated Service first, and which of them are left out for a while.
+//!
+//! Proxies leave a cluster by themselves, as soon as none of its endpoints is ready: the route says whom they ask then. What
+//! is decided here is that a cluster which was away takes no requests before it has been back for a while, so that one that
+//! comes and goes does not take the requests along.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{
+        k8s::Service,
+        labels as l,
+        preference::{FailedOver, Out, Place, Preference},
+    },
+    mirror::{
+        outcome::{Problem, Reason},
+        ownership::membership::{Form, Linked, Part, Parts},
+        state::{
+            State,
+            remote::{Liveness, any_ready},
+        },
+    },
+};
+
+/// The preference of a federated Service, and what has become of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Preferred {
+    /// What its source asks for, if this installation heeds it.
+    pub(crate) preference: Option<Preference>,
+    /// The clusters that it names and that take no requests.
+    pub(crate) failed_over: FailedOver,
+    /// Preferred clusters that have a member.
+    pub(crate) members: Vec<Place>,
+    /// What is wrong with it.
+    pub(crate) problem: Option<Problem>,
+}
+
+impl Preferred {
+    /// Whether a cluster is left out.
+    pub(crate) fn leaves_out(&self, place: &Place) -> bool {
+        self.failed_over.0.contains_key(place)
+    }
+
+    /// Whether a cluster is left out though it can take requests.
+    pub(crate) fn waits(&self, place: &Place) -> bool {
+        let out = self.failed_over.0.get(place);
+        out.is_some_and(|out| out.until.is_some())
+    }
+}
+
+/// Whether a cluster that has a member can take requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Able {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl From<Option<bool>> for Able {
+    fn from(able: Option<bool>) -> Self {
+        match able {
+            Some(true) => Self::Yes,
+            Some(false) => Self::No,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// What is known of the members of a federated Service.
+pub(crate) struct Known<'a, 'p> {
+    pub(crate) state: &'a State,
+    pub(crate) namespace: &'a str,
+    pub(crate) service: &'a str,
+    pub(crate) local: Option<&'a Service>,
+    pub(crate) form: Form,
+    pub(crate) parts: &'a Parts<'p>,
+}
+
+impl Known<'_, '_> {
+    /// The preference that `source` asks for, a Service with its annotation; `actual` is the federated Service that stands.
+    pub(crate) fn preferred(&self, source: &Service, actual: Option<&Service>) -> Preferred {
+        if self.state.config.routes.is_some() && !self.state.knows_routes() {
+            // What stands says which mirrors routes may lead to. It stays until these are known.
+            return actual.map(existing).unwrap_or_default();
+        }
+        let Some(text) = source.metadata.annotations.get(l::PREFER) else {
+            return Preferred::default();
+        };
+        let wrong = |problem| Preferred {
+            problem: Some(problem),
+            ..Preferred::default()
+        };
+        let preference: Preference = match text.parse() {
+            Ok(preference) => preference,
+            Err(error) => {
+                let message = format!("no cluster is preferred: {error} ({})", l::PREFER);
+                return wrong(Problem::new(Reason::InvalidPreference, message));
+            }
+        };
+        let Some(hold_down) = self.state.config.routes else {
+            let message = "no cluster is preferred: this installation writes no routes";
+            return wrong(Problem::new(Reason::NoRoutes, message));
+        };
+        let unknown = preference.places().filter_map(Place::cluster);
+        let unknown = unknown
+            .filter(|cluster| self.state.link(cluster).is_none() && !self.state.may_keep(cluster));
+        let unknown: Vec<&str> = unknown.collect();
+        let problem = (!unknown.is_empty()).then(|| {
+            let message = format!("no Link names a preferred cluster: {}", unknown.join(", "));
+            Problem::new(Reason::InvalidPreference, message)
+        });
+        let before = actual.and_then(|actual| actual.metadata.annotations.get(l::FAILED_OVER));
+        let before = before.map(FailedOver::read).unwrap_or_default();
+        let able = preference.places();
+        let able = able.filter_map(|place| Some((place.clone(), self.is_able(place)?)));
+        let able: BTreeMap<Place, Able> = able.collect();
+        let others = self.others_can(&preference);
+        let failed_over = next(&before, &able, others, self.state.now, hold_down);
+        let members = preference.places().filter(|place| able.contains_key(place));
+        Preferred {
+            members: members.cloned().collect(),
+            preference: Some(preference),
+            failed_over,
+            problem,
+        }
+    }
+
+    /// Whether a preferred cluster can take requests; `None` if it has no member.
+    fn is_able(&self, place: &Place) -> Option<Able> {
+        match place {
+            Place::Local => {
+                self.local?;
+                let slices = self.state.member_slices.as_ref();
+                let any_ready = slices.map(|slices| {
+                    let own = slices.in_group(self.namespace, self.service);
+                    any_ready(own.iter().map(AsRef::as_ref))
+                });
+                Some(any_ready.into())
+            }
+            Place::Cluster(cluster) => {
+                let linked = self.parts.get(&**cluster)?;
+                self.is_linked_able(linked)
+            }
+        }
+    }
+
+    fn is_linked_able(&self, linked: &Linked<'_>) -> Option<Able> {
+        let backed = match linked.part {
+            Part::Member(seen) => linked.is_backed(seen),
+            Part::Unseen => None,
+            Part::Drained(_) | Part::Refused(_) | Part::None => return None,
+        };
+        // Of clusters without a gateway Linkerd knows more: their endpoints are not watched here.
+        Some(match (self.form, linked.entry.gateway.liveness) {
+            (Form::Discovery, _) => Able::Unknown,
+            (Form::Slices, Liveness::Dead) => Able::No,
+            (Form::Slices, Liveness::Alive | Liveness::Unknown) => backed.into(),
+        })
+    }
+
+    /// Whether a member may take requests that the preference does not name.
+    fn others_can(&self, preference: &Preference) -> bool {
+        let named = |place: &Place| preference.places().any(|named| named == place);
+        let can = |place: &Place| {
+            !named(place) && self.is_able(place).is_some_and(|able| able != Able::No)
+        };
+        let clusters = self
+            .parts
+            .keys()
+            .map(|cluster| Place::Cluster((*cluster).into()));
+        can(&Place::Local) || clusters.into_iter().any(|place| can(&place))
+    }
+}
+
+/// The preference that a federated Service has.
+fn existing(actual: &Service) -> Preferred {
+    let annotation = |key| actual.metadata.annotations.get(key);
+    let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
+    Preferred {
+        preference: annotation(l::PREFER).and_then(|text| text.parse().ok()),
+        failed_over: failed_over.unwrap_or_default(),
+        ..Preferred::default()
+    }
+}
+
+/// The preferred clusters that take no requests from now on. `able` says of those that have a member whether they can, as
+/// far as that is known; `others`: whether anybody else may.
+///
+/// Nobody is left out for the sake of calm while nobody else takes the requests.
+fn next(
+    before: &FailedOver,
+    able: &BTreeMap<Place, Able>,
+    others: bool,
+    now: Timestamp,
+    hold_down: Duration,
+) -> FailedOver {
+    let hold_down = SignedDuration::try_from(hold_down).unwrap_or(SignedDuration::MAX);
+    let returns = now.saturating_add(hold_down).unwrap_or(Timestamp::MAX);
+    let left_out = able.iter().filter_map(|(place, able)| {
+        let was = before.0.get(place);
+        let out = match (was, able) {
+            (None, Able::No) => Out {
+                since: now,
+                until: None,
+            },
+            (None, _) => return None,
+            (Some(was), Able::No) => Out {
+                until: None,
+                ..*was
+            },
+            (Some(was), Able::Unknown) => *was,
+            (Some(was), Able::Yes) => {
+                let until = was.until.unwrap_or(returns);
+                if until <= now {
+                    return None;
+                }
+                Out {
+                    until: Some(until),
+                    ..*was
+                }
+            }
+        };
+        Some((place.clone(), out))
+    });
+    let mut out: BTreeMap<Place, Out> = left_out.collect();
+    if !others && able.keys().all(|place| out.contains_key(place)) {
+        out.retain(|_, out| out.until.is_none());
+    }
+    FailedOver(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD: Duration = Duration::from_secs(30);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+    }
+
+    fn able(of: &[(&str, Option<bool>)]) -> BTreeMap<Place, Able> {
+        of.iter()
+            .map(|(name, able)| (Place::from(*name), (*able).into()))
+            .collect()
+    }
+
+    fn out(of: &[(&str, i64, Option<i64>)]) -> FailedOver {
+        let out = of.iter().map(|(name, since, until)| {
+            let out = Out {
+                since: at(*since),
+                until: until.map(at),
+            };
+            (Place::from(*name), out)
+        });
+        FailedOver(out.collect())
+    }
+
+    #[test]
+    fn who_goes_is_left_out_and_comes_back_after_a_while() {
+        let gone = able(&[("local", Some(false)), ("east", Some(true))]);
+        let back = able(&[("local", Some(true)), ("east", Some(true))]);
+        let left = next(&FailedOver::default(), &gone, true, at(0), HOLD);
+        assert_eq!(left, out(&[("local", 0, None)]));
+        assert_eq!(next(&left, &gone, true, at(9), HOLD), left);
+        let waits = next(&left, &back, true, at(10), HOLD);
+        assert_eq!(waits, out(&[("local", 0, Some(40))]));
+        assert_eq!(next(&waits, &back, true, at(39), HOLD), waits);
+        assert_eq!(
+            next(&waits, &back, true, at(40), HOLD),
+            FailedOver::default()
+        );
+        // Who goes again waits anew.
+        assert_eq!(next(&waits, &gone, true, at(20), HOLD), left);
+        // What is not known changes nothing.
+        let unknown = able(&[("local", None), ("east", None)]);
+        assert_eq!(next(&waits, &unknown, true, at(50), HOLD), waits);
+        assert_eq!(
+            next(&FailedOver::default(), &unknown, true, at(0), HOLD),
+            FailedOver::default()
+        );
+        // Who has no member any more is forgotten.
+        assert_eq!(
+            next(&waits, &able(&[]), true, at(20), HOLD),
+            FailedOver::default()
+        );
+        assert_eq!(
+            next(&left, &back, true, at(10), Duration::ZERO),
+            FailedOver::default()
+        );
+    }
+
+    #[test]
+    fn nobody_waits_while_nobody_else_answers() {
+        let all_gone = able(&[("local", Some(false)), ("east", Some(false))]);
+        let left = next(&FailedOver::default(), &all_gone, false, at(0), HOLD);
+        assert_eq!(left, out(&[("local", 0, None), ("east", 0, None)]));
+        let back = able(&[("local", Some(true)), ("east", Some(false))]);
+        assert_eq!(
+            next(&left, &back, false, at(1), HOLD),
+            out(&[("east", 0, None)])
+        );
+        assert_eq!(
+            next(&left, &back, true, at(1), HOLD),
+            out(&[("local", 0, Some(31)), ("east", 0, None)])
+        );
+    }
+}

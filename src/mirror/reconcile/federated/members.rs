@@ -1,0 +1,315 @@
+//! The members that a federated Service should have, and the writes that make it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::{
+    failover::{Known, Preferred},
+    removal::delete_with_slices,
+    routes, slices,
+};
+use crate::{
+    api::{
+        k8s::{Service, ServicePort},
+        labels as l,
+        members::MEMBERS,
+        preference::Place,
+    },
+    mirror::{
+        desired::service,
+        metadata::{DesiredMetadata, desired::DesiredEntries},
+        outcome::Problem,
+        ownership::membership::{Form, Part, Parts},
+        state::State,
+        target::exclusions::Exclusions,
+        write::{Object, ObjectKind, Write, forced_metadata, guarded},
+    },
+};
+
+/// The members that a federated Service should have.
+pub(crate) struct Members<'a, 's> {
+    pub(crate) namespace: &'a str,
+    pub(crate) service: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) local: Option<&'s Service>,
+    pub(crate) clusters: &'a BTreeSet<&'a str>,
+    pub(crate) form: Form,
+}
+
+/// What is known once the writes of a federated Service are planned.
+#[derive(Default)]
+pub(crate) struct Written<'s> {
+    /// The Service whose ports are the federated Service's, if it can be seen.
+    pub(crate) source: Option<&'s Service>,
+    /// What is wrong with gateways, by cluster.
+    pub(crate) problems: BTreeMap<String, Problem>,
+    /// What is wrong with the preference.
+    pub(crate) preference: Option<Problem>,
+}
+
+/// What a federated Service shows of the Service that its metadata comes from, and the preference that it has from there.
+struct Shown<'a> {
+    labels: DesiredEntries<'a>,
+    ports: &'a [ServicePort],
+    opaque: Option<&'a str>,
+    preferred: Preferred,
+}
+
+impl<'s> Members<'_, 's> {
+    /// Plans the writes, if any are needed.
+    pub(crate) fn write(
+        &self,
+        state: &'s State,
+        parts: &Parts<'s>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+    ) -> Written<'s> {
+        let known = Known {
+            state,
+            namespace: self.namespace,
+            service: self.service,
+            local: self.local,
+            form: self.form,
+            parts,
+        };
+        let Some((service, exclusions)) = self.source(state, parts) else {
+            // The oldest member cannot be seen: what came from it stays until it can.
+            let Some(actual) = actual else {
+                return Written::default();
+            };
+            let preferred = known.preferred(actual, Some(actual));
+            let shown = Shown {
+                labels: DesiredMetadata::of(&actual.metadata).labels,
+                ports: &actual.spec.ports,
+                opaque: actual.metadata.annotations.get(l::OPAQUE_PORTS),
+                preferred,
+            };
+            let rename =
+                |writes: &mut Vec<Write>| self.rename_members(state, actual, &shown, writes);
+            let problems = self.in_order(state, parts, &shown, Some(actual), writes, rename);
+            let preference = self.route(state, &shown, Some(actual), writes);
+            return Written {
+                source: None,
+                problems,
+                preference,
+            };
+        };
+        let preferred = known.preferred(service, actual);
+        let mut labels = exclusions.labels_of(service);
+        labels.insert(l::MIRRORED_SERVICE, "true".into());
+        let mut annotations = exclusions.annotations(&service.metadata.annotations);
+        annotations.extend(self.annotations(&preferred));
+        let opaque = service.metadata.annotations.get(l::OPAQUE_PORTS);
+        let shown = Shown {
+            labels: labels.clone(),
+            ports: &service.spec.ports,
+            opaque,
+            preferred,
+        };
+        let metadata = DesiredMetadata {
+            labels,
+            annotations,
+        };
+        let ports = &service.spec.ports;
+        let installation = &state.config.namespace;
+        let desired = service::build(
+            installation,
+            self.namespace,
+            self.name,
+            metadata,
+            ports,
+            false,
+        );
+        let problems = match actual {
+            Some(actual) if service::must_be_replaced(&desired, actual) && self.all_seen(parts) => {
+                delete_with_slices(state, actual, writes);
+                return Written {
+                    source: Some(service),
+                    ..Written::default()
+                };
+            }
+            // Its list of members is all that is known of those that cannot be seen.
+            Some(actual) if service::must_be_replaced(&desired, actual) => {
+                let rename =
+                    |writes: &mut Vec<Write>| self.rename_members(state, actual, &shown, writes);
+                self.in_order(state, parts, &shown, Some(actual), writes, rename)
+            }
+            Some(actual) => {
+                let patch =
+                    |writes: &mut Vec<Write>| writes.extend(service::patch(&desired, actual));
+                self.in_order(state, parts, &shown, Some(actual), writes, patch)
+            }
+            None => {
+                let created = Object::Service(Box::new(desired.service()));
+                writes.push(Write::Create(created));
+                self.in_order(state, parts, &shown, None, writes, |_| ())
+            }
+        };
+        // Who is asked now finds the endpoints.
+        let preference = self.route(state, &shown, actual, writes);
+        Written {
+            source: Some(service),
+            problems,
+            preference,
+        }
+    }
+
+    /// Changes the Service, and its slices if it has or needs any: before it, if they are to be looked at, else after it.
+    /// Slices stay where the Service does not need them any more: streams that began with them go on, and new ones do not
+    /// look at them. Returns what is wrong with gateways.
+    fn in_order(
+        &self,
+        state: &State,
+        parts: &Parts<'_>,
+        shown: &Shown<'_>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+        change: impl FnOnce(&mut Vec<Write>),
+    ) -> BTreeMap<String, Problem> {
+        if self.form == Form::Discovery && !slices::exist(state, self.namespace, self.name) {
+            change(writes);
+            return BTreeMap::new();
+        }
+        let owner = slices::Owner {
+            state,
+            namespace: self.namespace,
+            service: self.service,
+            name: self.name,
+            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
+            labels: &shown.labels,
+            ports: shown.ports,
+            preferred: &shown.preferred,
+        };
+        let remote = self
+            .clusters
+            .iter()
+            .filter_map(|cluster| parts.get(cluster));
+        let reconcile =
+            |writes: &mut Vec<Write>| owner.reconcile(remote, self.local.is_some(), writes);
+        if self.form == Form::Slices {
+            let problems = reconcile(writes);
+            change(writes);
+            problems
+        } else {
+            change(writes);
+            reconcile(writes);
+            BTreeMap::new()
+        }
+    }
+
+    /// The writes that make its routes what they should be. Returns what is wrong with its preference.
+    fn route(
+        &self,
+        state: &State,
+        shown: &Shown<'_>,
+        actual: Option<&Service>,
+        writes: &mut Vec<Write>,
+    ) -> Option<Problem> {
+        let routes = routes::Owned {
+            state,
+            namespace: self.namespace,
+            service: self.service,
+            name: self.name,
+            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
+            ports: shown.ports,
+            local: self.local,
+            opaque: shown.opaque,
+        };
+        let problem = routes.reconcile(&shown.preferred, writes);
+        problem.or_else(|| shown.preferred.problem.clone())
+    }
+
+    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link, drained or not, so
+    /// that a drain changes nothing but the list of members. `None` if that one cannot be seen.
+    fn source(&self, state: &'s State, parts: &Parts<'s>) -> Option<(&'s Service, &'s Exclusions)> {
+        if let Some(local) = self.local {
+            return Some((local, &state.config.local_exclusions));
+        }
+        let members = parts.iter().filter(|(cluster, linked)| {
+            self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
+        });
+        let members = members.map(|(_, linked)| linked);
+        let oldest = members.min_by_key(|linked| linked.target.age())?;
+        match oldest.part {
+            Part::Member(seen) | Part::Drained(seen) => Some((seen, &oldest.target.exclusions)),
+            _ => None,
+        }
+    }
+
+    fn all_seen(&self, parts: &Parts<'_>) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let linked = parts.get(cluster);
+            linked.is_some_and(|linked| matches!(linked.part, Part::Member(_)))
+        })
+    }
+
+    /// Remote members sorted by cluster, so that any order of arrival gives the same text.
+    fn annotations(&self, preferred: &Preferred) -> DesiredEntries<'_> {
+        // Slices of the local member that is left out have no ready endpoint; of discovery Linkerd has to be told. What
+        // names no member at all would be no federated Service.
+        let local_waits = self.form == Form::Discovery
+            && !self.clusters.is_empty()
+            && preferred.waits(&Place::Local);
+        let remote: Vec<String> = self
+            .clusters
+            .iter()
+            .map(|cluster| format!("{}@{cluster}", self.service))
+            .collect();
+        let [others, own] = self.form.keys();
+        let mut annotations = DesiredEntries::default();
+        if !remote.is_empty() {
+            annotations.insert(others, remote.join(",").into());
+        }
+        if self.local.is_some() && !local_waits {
+            annotations.insert(own, self.service.into());
+        }
+        if let Some(preference) = &preferred.preference {
+            annotations.insert(l::PREFER, preference.to_string().into());
+        }
+        if !preferred.failed_over.0.is_empty() {
+            annotations.insert(l::FAILED_OVER, preferred.failed_over.to_string().into());
+        }
+        annotations
+    }
+
+    /// Changes the list of members, and nothing else but a label that somebody has taken away.
+    fn rename_members(
+        &self,
+        state: &State,
+        actual: &Service,
+        shown: &Shown<'_>,
+        writes: &mut Vec<Write>,
+    ) {
+        let wanted = self.annotations(&shown.preferred);
+        let keys = || {
+            MEMBERS
+                .into_iter()
+                .flatten()
+                .chain([l::PREFER, l::FAILED_OVER])
+        };
+        let differs = keys().any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
+        if !differs {
+            return;
+        }
+        let mut metadata = DesiredMetadata::of(&actual.metadata);
+        // By it the Service is found, and the admission policy knows it for ours.
+        metadata.labels.insert(l::MIRRORED_SERVICE, "true".into());
+        let annotations = &mut metadata.annotations;
+        for key in keys() {
+            annotations.remove(key);
+        }
+        annotations.extend(wanted);
+        annotations.insert(l::MANAGED_BY, l::MANAGER.into());
+        annotations.insert(l::INSTALLATION, state.config.namespace.as_str().into());
+        // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
+        annotations.remove(l::DESIRED_STATE);
+        let patch = forced_metadata(&metadata, &actual.metadata);
+        writes.push(guarded(
+            ObjectKind::Service,
+            &actual.metadata,
+            patch,
+            json!({}),
+        ));
+    }
+}

@@ -1,0 +1,79 @@
+//! The parts that clusters have in a federated Service: what is seen of each, what its form and drains make of it.
+
+use std::collections::BTreeSet;
+
+use super::{drained::take_out, form::form};
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        metadata::{is_federated, remote_members},
+        name_owner::{NameOwner, Purpose},
+        ownership::membership::{Form, Linked, Part, Parts, part},
+        state::State,
+        target::policy::FederatedThrough,
+    },
+};
+
+/// Whether a Service of the federated Service's name is the one that we keep.
+pub(crate) fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> bool {
+    let own = Purpose::Federated(service);
+    match state.name_owner(actual) {
+        NameOwner::Purpose(claim) => claim == own,
+        NameOwner::Stray => {
+            let name = actual.metadata.name();
+            is_federated(&actual.metadata) || state.first_claim(namespace, name) == Some(own)
+        }
+        NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign => false,
+    }
+}
+
+/// The form, and what is known of the parts of all clusters. `tokens`: those that the federated Service names.
+pub(crate) fn parts<'a>(
+    state: &'a State,
+    (namespace, service): (&str, &str),
+    actual: Option<&Service>,
+    tokens: &BTreeSet<String>,
+    has_local_member: bool,
+) -> (Form, Parts<'a>) {
+    let parts = state.active().map(|(target, entry)| {
+        let part = part(state, (target, entry), namespace, service, has_local_member);
+        let linked = Linked {
+            target,
+            entry,
+            part,
+        };
+        (target.cluster.as_str(), linked)
+    });
+    let mut parts: Parts<'_> = parts.collect();
+    // Drained clusters count: that one is drained is no reason to change the form.
+    let form = form(state, actual, &parts, tokens, has_local_member);
+    let was_slices = actual.map(Form::of) == Some(Form::Slices);
+    for (cluster, linked) in &mut parts {
+        let (lacks_gateway, takes_part) =
+            (linked.target.lacks_gateway(), tokens.contains(*cluster));
+        // One that has lost its gateway keeps the endpoints that it has, as mirrors do.
+        let keeps = lacks_gateway && was_slices && takes_part;
+        if (form == Form::Slices || lacks_gateway) && !keeps {
+            linked.needs_gateway();
+        }
+        // It waits for the form in which it can be reached.
+        let through = linked.target.federated_through;
+        let waits = form == Form::Discovery && through == FederatedThrough::Gateway && !takes_part;
+        if waits && matches!(linked.part, Part::Member(_)) {
+            linked.part = Part::Unseen;
+        }
+    }
+    take_out(state, namespace, has_local_member, tokens, &mut parts);
+    (form, parts)
+}
+
+/// The clusters that the federated Service names with this Service.
+pub(crate) fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
+    let members = actual
+        .into_iter()
+        .flat_map(|actual| remote_members(&actual.metadata));
+    members
+        .filter(|(name, _)| *name == service)
+        .map(|(_, cluster)| cluster.to_owned())
+        .collect()
+}

@@ -1,0 +1,50 @@
+//! What is removed with a federated Service, and in which order.
+
+use std::collections::BTreeSet;
+
+use super::routes;
+use crate::{
+    api::{k8s::Service, members::MEMBERS},
+    mirror::{
+        desired::endpoints, metadata::is_managed, outcome::Plan, ownership::membership::Parts,
+        state::State, write::Write,
+    },
+};
+
+/// Without members the Service goes: if we wrote it, or if all whom it names are known to have left.
+pub(crate) fn remove(
+    state: &State,
+    actual: Option<&Service>,
+    parts: &Parts<'_>,
+    tokens: &BTreeSet<String>,
+    plan: &mut Plan,
+) {
+    let names_local = |actual: &Service| {
+        let mut keys = MEMBERS.iter().map(|[_, local]| local);
+        keys.any(|key| actual.metadata.annotations.contains_key(key))
+    };
+    let local = actual.is_some_and(names_local);
+    let known = tokens
+        .iter()
+        .all(|cluster| parts.contains_key(cluster.as_str()))
+        && (!local || state.config.local_members.is_some());
+    let Some(actual) = actual else { return };
+    if known || state.is_collected(&actual.metadata) {
+        delete_with_slices(state, actual, &mut plan.writes);
+    } else if !is_managed(&actual.metadata) {
+        // Somebody has taken it over. What we wrote for it leads to clusters that are not linked any more.
+        delete_what_is_behind(state, actual, &mut plan.writes);
+    }
+}
+
+/// Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+pub(crate) fn delete_with_slices(state: &State, actual: &Service, writes: &mut Vec<Write>) {
+    delete_what_is_behind(state, actual, writes);
+    writes.push(Write::delete_service(actual));
+}
+
+fn delete_what_is_behind(state: &State, actual: &Service, writes: &mut Vec<Write>) {
+    routes::delete(state, actual, writes);
+    let slices = state.local_slices(actual.metadata.namespace(), actual.metadata.name());
+    endpoints::reconcile(state, Vec::new(), slices, writes);
+}

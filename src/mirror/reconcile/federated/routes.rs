@@ -1,0 +1,344 @@
+//! The routes of a federated Service whose members prefer a cluster: one for each port.
+//!
+//! The Gateway API lets a route name the Service that it belongs to as one of its backends. So a route of ours sends nearly
+//! all requests to the preferred cluster, and what weight is left to the federated Service itself: proxies choose by weight
+//! among the backends that have a ready endpoint, so they ask all members once the preferred one has none. A weight of 0
+//! would never be chosen.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::failover::Preferred;
+use crate::{
+    api::{
+        k8s::{Service, ServicePort},
+        labels as l,
+        metadata::{Metadata, OwnerReference},
+        preference::{Place, Preference, active},
+        routes::{BackendRef, ParentRef, Route, RouteKind, RouteSpec, Rule},
+    },
+    mirror::{
+        metadata::{DesiredMetadata, Owner, is_managed, owner, sign},
+        names::mirror_name,
+        outcome::{Problem, Reason, RemoteRef},
+        state::State,
+        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+    },
+};
+
+/// The largest weight that the Gateway API allows. One request in a million goes to any member.
+const HEAVY: u32 = 1_000_000;
+
+/// Ports that Linkerd treats as opaque where a Service does not say: the default of its `proxy.opaquePorts`.
+const OPAQUE: [i32; 8] = [25, 587, 3306, 4444, 5432, 6379, 9300, 11211];
+
+/// The Service whose routes these are.
+pub(crate) struct Owned<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) namespace: &'a str,
+    /// Name of its members.
+    pub(crate) service: &'a str,
+    pub(crate) name: &'a str,
+    /// UID, if it stands.
+    pub(crate) uid: Option<&'a str>,
+    pub(crate) ports: &'a [ServicePort],
+    /// Its member in the local cluster.
+    pub(crate) local: Option<&'a Service>,
+    /// Its annotation that names opaque ports.
+    pub(crate) opaque: Option<&'a str>,
+}
+
+/// A Service that a route may send requests to.
+struct Backend<'a> {
+    name: String,
+    ports: &'a [ServicePort],
+    weight: u32,
+}
+
+impl<'a> Owned<'a> {
+    /// The writes that make its routes what they should be. Returns what is wrong with them.
+    pub(crate) fn reconcile(
+        &self,
+        preferred: &Preferred,
+        writes: &mut Vec<Write>,
+    ) -> Option<Problem> {
+        let state = self.state;
+        if !state.knows_routes() {
+            return None; // what stands is not known yet
+        }
+        let mut problem = None;
+        let mut desired = BTreeMap::new();
+        for route in self.desired(preferred) {
+            let kind = route.kind;
+            if !matches!(state.routes.get(&kind), Some(Some(_))) {
+                let message = format!("no cluster is preferred: {} is not installed", kind.kind());
+                problem.get_or_insert_with(|| Problem::new(Reason::NoRoutes, message));
+            } else if let Some(other) = self.conflict(route.port) {
+                let message = format!(
+                    "no cluster is preferred: {} {} decides where requests go",
+                    other.kind.kind(),
+                    other.metadata.name()
+                );
+                problem.get_or_insert_with(|| Problem::new(Reason::RouteConflict, message));
+            } else {
+                desired.insert((kind, route.name.clone()), route);
+            }
+        }
+        let mut stale = Vec::new();
+        for actual in existing(state, self.namespace, self.name) {
+            match desired.remove(&(actual.kind, actual.metadata.name().to_owned())) {
+                Some(wanted) => writes.extend(wanted.patch(actual)),
+                None => stale.push(Write::delete(
+                    ObjectKind::Route(actual.kind),
+                    &actual.metadata,
+                )),
+            }
+        }
+        let created = desired.into_values().map(DesiredRoute::route);
+        writes.extend(created.map(|route| Write::Create(Object::Route(Box::new(route)))));
+        writes.extend(stale);
+        problem
+    }
+
+    /// A route of somebody else's that applies to a port.
+    fn conflict(&self, port: i32) -> Option<&'a Route> {
+        let kinds = self.state.routes.values().flatten();
+        let mut routes = kinds.flat_map(|routes| routes.in_namespace(self.namespace));
+        routes.find_map(|route| {
+            let mut services = route.services();
+            let applies =
+                services.any(|(name, own)| name == self.name && own.is_none_or(|own| own == port));
+            (applies && !is_ours(self.state, route)).then_some(&**route)
+        })
+    }
+
+    fn desired(&self, preferred: &Preferred) -> Vec<DesiredRoute<'a>> {
+        let Some(preference) = &preferred.preference else {
+            return Vec::new();
+        };
+        let backends = self.backends(preference, preferred);
+        let ports = self.ports.iter().filter(|port| port.protocol() == "TCP");
+        let routes = ports.map(|port| self.route(kind(port, self.opaque), port.port, &backends));
+        routes.collect()
+    }
+
+    /// The Services of the clusters that requests go to first.
+    fn backends(&self, preference: &Preference, preferred: &Preferred) -> Vec<Backend<'a>> {
+        let has_member = |place: &Place| preferred.members.contains(place);
+        let active = active(preference, &preferred.failed_over, has_member);
+        let weight = |place: &Place| preference.weight(place);
+        let heaviest = active.iter().map(|place| weight(place)).max().unwrap_or(1);
+        let backends = active
+            .into_iter()
+            .filter_map(|place| self.backend(place, HEAVY / heaviest * weight(place)));
+        backends.collect()
+    }
+
+    /// The Service that stands for the member of one cluster alone.
+    fn backend(&self, place: &Place, weight: u32) -> Option<Backend<'a>> {
+        let (name, service) = match place {
+            Place::Local => (self.service.to_owned(), self.local?),
+            Place::Cluster(cluster) => {
+                let name = mirror_name(self.service, cluster);
+                let mirror = self.state.existing(self.namespace, &name)?;
+                let is_its = owner(&mirror.metadata) == Owner::Mirror(cluster);
+                (
+                    name,
+                    Some(mirror).filter(|mirror| is_its && !mirror.is_headless())?,
+                )
+            }
+        };
+        Some(Backend {
+            name,
+            ports: &service.spec.ports,
+            weight,
+        })
+    }
+
+    fn route(&self, kind: RouteKind, port: i32, backends: &[Backend<'a>]) -> DesiredRoute<'a> {
+        let to = |name: &str, weight| BackendRef {
+            group: "".into(),
+            kind: "Service".into(),
+            name: name.into(),
+            port: Some(port),
+            weight: Some(weight),
+            rest: BTreeMap::new(),
+        };
+        let has_port = |backend: &&Backend<'_>| backend.ports.iter().any(|own| own.port == port);
+        let preferred = backends.iter().filter(has_port);
+        let preferred = preferred.map(|backend| to(&backend.name, backend.weight));
+        let backend_refs = preferred.chain([to(self.name, 1)]).collect();
+        let rest = match kind {
+            RouteKind::Http => [("matches".into(), every_path())].into(),
+            _ => BTreeMap::new(),
+        };
+        let spec = RouteSpec {
+            parent_refs: [ParentRef {
+                group: Some("".into()),
+                kind: Some("Service".into()),
+                namespace: None,
+                name: self.name.into(),
+                port: Some(port),
+            }]
+            .into(),
+            rules: [Rule { backend_refs, rest }].into(),
+            rest: BTreeMap::new(),
+        };
+        let mut metadata = DesiredMetadata::default();
+        metadata.labels.insert(l::MIRRORED_SERVICE, "true".into());
+        sign(&mut metadata, &self.state.config.namespace, |feed| {
+            feed(json!(spec).to_string().as_bytes());
+        });
+        DesiredRoute {
+            kind,
+            namespace: self.namespace,
+            name: format!("{}-{port}", self.name),
+            port,
+            owner: (self.name, self.uid.unwrap_or_default()),
+            metadata,
+            spec,
+        }
+    }
+}
+
+/// What the API server fills in where an `HTTPRoute` does not say what it matches.
+fn every_path() -> Value {
+    json!([{ "path": { "type": "PathPrefix", "value": "/" } }])
+}
+
+/// The kind of routes that Linkerd's proxies follow for a port (`policy-controller/grpc/src/outbound.rs`). gRPC is HTTP to
+/// an `HTTPRoute`, so no `GRPCRoute` is written.
+fn kind(port: &ServicePort, opaque: Option<&str>) -> RouteKind {
+    let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase);
+    match protocol.as_deref() {
+        Some("http" | "kubernetes.io/h2c") => RouteKind::Http,
+        Some(_) => RouteKind::Tcp,
+        None if is_opaque(port.port, opaque) => RouteKind::Tcp,
+        None => RouteKind::Http,
+    }
+}
+
+/// Whether a port is opaque: as the annotation says, or by default. It has numbers and ranges of them.
+fn is_opaque(port: i32, annotation: Option<&str>) -> bool {
+    let Some(annotation) = annotation else {
+        return OPAQUE.contains(&port);
+    };
+    annotation.split(',').any(|item| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        let number = |text: &str| text.trim().parse::<i32>().ok();
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) => (first..=last).contains(&port),
+            _ => false,
+        }
+    })
+}
+
+fn is_ours(state: &State, route: &Route) -> bool {
+    is_managed(&route.metadata) && !state.is_theirs(&route.metadata)
+}
+
+/// The routes of ours that belong to a federated Service.
+fn existing<'a>(
+    state: &'a State,
+    namespace: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = &'a Route> {
+    let kinds = state.routes.values().flatten();
+    let routes = kinds.flat_map(move |routes| routes.in_group(namespace, name));
+    routes
+        .map(AsRef::as_ref)
+        .filter(|route| is_ours(state, route))
+}
+
+/// Routes go first: once their owner is gone Kubernetes deletes them too, and the two would race.
+pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
+    let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
+    let routes = existing(state, namespace, name);
+    writes
+        .extend(routes.map(|route| Write::delete(ObjectKind::Route(route.kind), &route.metadata)));
+}
+
+impl State {
+    /// Whether a route of ours may send requests to the mirror of a Service. It stays until none does: requests to a Service
+    /// that is gone fail.
+    pub(crate) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
+        if self.config.routes.is_some() && !self.knows_routes() {
+            return self
+                .preferring(&of.cluster, &of.namespace, &of.service)
+                .is_some();
+        }
+        let kinds = self.routes.values().flatten();
+        let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
+        routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
+    }
+
+    /// Whether it is known what routes there are.
+    pub(crate) fn knows_routes(&self) -> bool {
+        let mut kinds = RouteKind::ALL.iter();
+        kinds.all(|kind| self.routes.contains_key(kind))
+    }
+}
+
+/// A route that should stand.
+struct DesiredRoute<'a> {
+    kind: RouteKind,
+    namespace: &'a str,
+    name: String,
+    port: i32,
+    /// Name and UID of the federated Service. Without a UID it does not stand yet; `apply` fills in what its answer brings.
+    owner: (&'a str, &'a str),
+    metadata: DesiredMetadata<'a>,
+    spec: RouteSpec,
+}
+
+impl DesiredRoute<'_> {
+    fn owners(&self) -> Box<[OwnerReference]> {
+        let (name, uid) = self.owner;
+        [OwnerReference::to_service(name, uid)].into()
+    }
+
+    fn route(self) -> Route {
+        Route {
+            metadata: Metadata {
+                owner_references: self.owners(),
+                ..self.metadata.object_metadata(self.namespace, &self.name)
+            },
+            spec: self.spec,
+            kind: self.kind,
+        }
+    }
+
+    fn patch(&self, actual: &Route) -> Option<Write> {
+        let metadata = patch_metadata(&self.metadata, &actual.metadata);
+        let owners = self.owners();
+        let same_owner = actual.metadata.owner_references == owners;
+        let same_spec = actual.spec == self.spec;
+        if metadata.is_none() && same_owner && same_spec {
+            return None;
+        }
+        let mut metadata =
+            metadata.unwrap_or_else(|| forced_metadata(&self.metadata, &actual.metadata));
+        if !same_owner {
+            metadata["ownerReferences"] = json!(owners);
+        }
+        let rest = if same_spec {
+            json!({})
+        } else {
+            let mut spec = json!(self.spec);
+            for key in actual.spec.rest.keys() {
+                spec[&**key] = Value::Null;
+            }
+            json!({ "spec": spec })
+        };
+        Some(guarded(
+            ObjectKind::Route(self.kind),
+            &actual.metadata,
+            metadata,
+            rest,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

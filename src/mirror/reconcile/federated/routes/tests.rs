@@ -1,0 +1,147 @@
+//! Routes of federated Services.
+
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    api::k8s::EndpointSlice,
+    mirror::{
+        Key, Store, Target,
+        fixtures::{Svc, backing, link, port, state, svc},
+        plan,
+    },
+};
+
+/// A state in which routes are enabled, and there are none yet.
+fn routed() -> State {
+    let mut state = state();
+    state.config.routes = Some(Duration::from_secs(30));
+    state.routes = RouteKind::ALL
+        .map(|kind| (kind, Some(Store::default())))
+        .into();
+    state
+}
+
+/// The routes that a local member with these ports, which prefers this, asks for; with the cluster `east` and its mirror.
+fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) -> Vec<Route> {
+    let mut member = svc("web")
+        .member()
+        .ports(ports.clone())
+        .annotation(l::PREFER, preference);
+    if let Some(opaque) = opaque {
+        member = member.annotation(l::OPAQUE_PORTS, opaque);
+    }
+    let target = Target::parse(&link("east"), false).unwrap();
+    let mirror = svc("web-east")
+        .label(l::MIRRORED_SERVICE, "true")
+        .label(l::CLUSTER_NAME, "east")
+        .ports(ports);
+    let mut state = routed()
+        .linked(target, &[svc("web").member()], &[backing("web")])
+        .local(&[mirror])
+        .local_member(member);
+    let pods: EndpointSlice = backing("web");
+    state
+        .member_slices
+        .get_or_insert_default()
+        .put(Arc::new(pods));
+    let writes = plan(&state, &Key::federated("ns", "web")).writes;
+    let created = writes.into_iter().filter_map(|write| match write {
+        Write::Create(Object::Route(route)) => Some(*route),
+        _ => None,
+    });
+    created.collect()
+}
+
+fn named(name: &str, number: i32, protocol: Option<&str>) -> ServicePort {
+    ServicePort {
+        app_protocol: protocol.map(Into::into),
+        ..port(name, number)
+    }
+}
+
+#[test]
+fn kind_follows_from_the_protocol_of_the_port() {
+    let kind_of = |number, protocol, opaque| {
+        let routes = asked_for("local", vec![named("p", number, protocol)], opaque);
+        let kinds: Vec<_> = routes.iter().map(|route| route.kind).collect();
+        assert_eq!(kinds.len(), 1, "{routes:?}");
+        kinds[0]
+    };
+    for (number, protocol, opaque, expected) in [
+        (80, None, None, RouteKind::Http),
+        (80, Some("http"), None, RouteKind::Http),
+        (80, Some("HTTP"), None, RouteKind::Http),
+        (80, Some("kubernetes.io/h2c"), None, RouteKind::Http),
+        (80, Some("grpc"), None, RouteKind::Tcp),
+        (80, Some("linkerd.io/opaque"), None, RouteKind::Tcp),
+        // Linkerd's default, unless the Service says otherwise; `appProtocol` comes first.
+        (5432, None, None, RouteKind::Tcp),
+        (5432, None, Some("80"), RouteKind::Http),
+        (5432, Some("http"), Some("5432"), RouteKind::Http),
+        (80, None, Some("25,70-90"), RouteKind::Tcp),
+        (91, None, Some("25,70-90"), RouteKind::Http),
+        (80, None, Some("what,80-"), RouteKind::Http),
+    ] {
+        assert_eq!(
+            kind_of(number, protocol, opaque),
+            expected,
+            "{number} {protocol:?} {opaque:?}"
+        );
+    }
+}
+
+#[test]
+fn each_port_of_tcp_has_a_route_and_is_led_to_where_it_is() {
+    let udp = ServicePort {
+        protocol: Some("UDP".into()),
+        ..port("dns", 53)
+    };
+    let routes = asked_for("local", vec![port("http", 80), udp, port("more", 81)], None);
+    let names: Vec<_> = routes.iter().map(|route| route.metadata.name()).collect();
+    assert_eq!(names, ["web-federated-80", "web-federated-81"]);
+    for route in &routes {
+        assert_eq!(route.services().count(), 1);
+        assert!(route.backends().eq(["web", "web-federated"]), "{route:?}");
+    }
+}
+
+#[test]
+fn weights_keep_their_proportion_and_nobody_is_led_away_from_all() {
+    let weights = |preference| -> Vec<(String, u32)> {
+        let routes = asked_for(preference, vec![port("http", 80)], None);
+        let backends = routes[0].spec.rules[0].backend_refs.iter();
+        backends
+            .map(|backend| (backend.name.to_string(), backend.weight.unwrap()))
+            .collect()
+    };
+    let own = |name: &str, weight| (name.to_owned(), weight);
+    let all = own("web-federated", 1);
+    for (preference, expected) in [
+        ("local", vec![own("web", HEAVY), all.clone()]),
+        ("east,local", vec![own("web-east", HEAVY), all.clone()]),
+        // Nobody knows it: the next one.
+        ("north,local", vec![own("web", HEAVY), all.clone()]),
+        ("north", vec![all.clone()]),
+        (
+            "east=80,local=20",
+            vec![
+                own("web-east", HEAVY / 80 * 80),
+                own("web", HEAVY / 80 * 20),
+                all,
+            ],
+        ),
+    ] {
+        assert_eq!(weights(preference), expected, "{preference}");
+    }
+}
+
+#[test]
+fn nothing_is_written_while_it_is_not_known_what_routes_there_are() {
+    let member: Svc = svc("web").member().annotation(l::PREFER, "local");
+    let mut state = routed().local_member(member);
+    state.routes.remove(&RouteKind::Policy);
+    let writes = plan(&state, &Key::federated("ns", "web")).writes;
+    let kinds: Vec<_> = writes.iter().map(|write| write.describe().1).collect();
+    assert_eq!(kinds, ["Service"]);
+}

@@ -1,0 +1,219 @@
+//! EndpointSlices of a federated Service that has members behind gateways: those of each gateway, and those of the local
+//! member's Pods.
+//!
+//! Linkerd reads identity and authority of each slice (`port_publisher.go`), so one Service can span gateways and Pods. It
+//! looks at no slice of a Service that names its members for discovery.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hasher as _,
+    sync::Arc,
+};
+
+use siphasher::sip::SipHasher13;
+
+use super::failover::Preferred;
+use crate::{
+    api::{
+        k8s::{EndpointSlice, ServicePort},
+        labels as l,
+        preference::Place,
+    },
+    mirror::{
+        desired::{
+            endpoints::{self, DesiredSlice, SlicePort, Through},
+            service::Desired,
+        },
+        metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_our_slice},
+        outcome::Problem,
+        ownership::membership::{Linked, Part},
+        state::State,
+        target::Target,
+        write::Write,
+    },
+};
+
+/// Endpoints of a slice of local Pods, at most: what Kubernetes' own controller puts into one.
+const ENDPOINTS: usize = 100;
+
+/// The Service whose slices these are.
+pub(crate) struct Owner<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) namespace: &'a str,
+    /// Name of its members.
+    pub(crate) service: &'a str,
+    pub(crate) name: &'a str,
+    /// UID, if it stands.
+    pub(crate) uid: Option<&'a str>,
+    pub(crate) labels: &'a DesiredEntries<'a>,
+    pub(crate) ports: &'a [ServicePort],
+    pub(crate) preferred: &'a Preferred,
+}
+
+impl Owner<'_> {
+    /// The writes that make its slices what they should be. Returns what is wrong with gateways, by cluster.
+    pub(crate) fn reconcile<'a>(
+        &'a self,
+        remote: impl Iterator<Item = &'a Linked<'a>>,
+        has_local_member: bool,
+        writes: &mut Vec<Write>,
+    ) -> BTreeMap<String, Problem> {
+        let actual = self.state.local_slices(self.namespace, self.name);
+        let (mut problems, mut kept) = (BTreeMap::new(), BTreeSet::new());
+        let mut members = Vec::new();
+        for member in remote {
+            let cluster = member.target.cluster.as_str();
+            let own: Vec<_> = of_cluster(actual, cluster).collect();
+            match through(self.state, member, &own) {
+                Ok(None) => {
+                    kept.insert(Some(cluster));
+                }
+                Ok(Some(mut through)) => {
+                    // Without endpoints, and not with such that are not ready: whether they are is taken from them as long
+                    // as nothing is known of the gateway.
+                    through.backed &= !self.preferred.leaves_out(&Place::Cluster(cluster.into()));
+                    problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
+                    members.push((cluster, self.behind(member.target), through));
+                }
+                Err(problem) => {
+                    problems.insert(cluster.to_owned(), problem);
+                    kept.insert(Some(cluster));
+                }
+            }
+        }
+        let slices = members.iter().flat_map(|(cluster, service, through)| {
+            endpoints::through_gateway(service, through, &format!("{cluster}-"))
+        });
+        let mut desired: Vec<DesiredSlice<'_>> = slices.collect();
+        let local = self.with_metadata(DesiredMetadata {
+            labels: self.labels.clone(),
+            ..DesiredMetadata::default()
+        });
+        match &self.state.member_slices {
+            Some(known) if has_local_member => {
+                let pods = known.in_group(self.namespace, self.service);
+                let ready = !self.preferred.leaves_out(&Place::Local);
+                desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods, ready)));
+            }
+            None if has_local_member => {
+                kept.insert(None);
+            }
+            _ => {}
+        }
+        let stays = |slice: &Arc<EndpointSlice>| kept.contains(&cluster_of(slice));
+        let looked_at: Vec<_> = actual.iter().filter(|s| !stays(s)).cloned().collect();
+        endpoints::reconcile(self.state, desired, &looked_at, writes);
+        problems
+    }
+
+    /// The Service as the slices of a gateway show it.
+    fn behind<'a>(&'a self, target: &'a Target) -> Desired<'a> {
+        let mut labels = self.labels.clone();
+        labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
+        let name = fq_name(self.service, self.namespace, &target.domain);
+        let annotations = [(l::REMOTE_FQ_NAME, name.into())].into();
+        self.with_metadata(DesiredMetadata {
+            labels,
+            annotations,
+        })
+    }
+
+    fn with_metadata<'a>(&'a self, metadata: DesiredMetadata<'a>) -> Desired<'a> {
+        Desired {
+            installation: &self.state.config.namespace,
+            namespace: self.namespace,
+            name: self.name,
+            uid: self.uid,
+            metadata,
+            ports: self.ports,
+            headless: false,
+        }
+    }
+}
+
+/// The cluster whose gateway a slice of ours leads to; `None` for those of local Pods.
+fn cluster_of(slice: &EndpointSlice) -> Option<&str> {
+    slice.metadata.labels.get(l::CLUSTER_NAME)
+}
+
+fn of_cluster<'a>(
+    slices: &'a [Arc<EndpointSlice>],
+    cluster: &'a str,
+) -> impl Iterator<Item = &'a EndpointSlice> {
+    slices
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(move |slice| is_our_slice(slice) && cluster_of(slice) == Some(cluster))
+}
+
+/// Whether any slice of ours stands for a federated Service.
+pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
+    let mut slices = state.local_slices(namespace, name).iter();
+    slices.any(|slice| is_our_slice(slice) && !state.is_theirs(&slice.metadata))
+}
+
+/// What stands behind a member. `None`: its slices, or their absence, stay as they are. `own` are its slices.
+fn through<'a>(
+    state: &State,
+    linked: &'a Linked<'a>,
+    own: &[&EndpointSlice],
+) -> Result<Option<Through<'a>>, Problem> {
+    let known = match linked.part {
+        Part::Member(service) => linked.is_backed(service),
+        _ => None,
+    };
+    let present = own.iter().flat_map(|slice| &slice.endpoints);
+    let backed = known.unwrap_or_else(|| present.clone().next().is_some());
+    let gateway = &linked.entry.gateway;
+    let through = Through::of(state, linked.target, gateway, present, backed)?;
+    let is_told = known.is_some() || !own.is_empty();
+    Ok(is_told.then_some(through))
+}
+
+/// The slices that show what a slice of the local member shows; none of them ready, unless it may be.
+fn of_pods<'a>(
+    service: &'a Desired<'_>,
+    pods: &'a EndpointSlice,
+    may_be_ready: bool,
+) -> impl Iterator<Item = DesiredSlice<'a>> {
+    let address_type = match &*pods.address_type {
+        "IPv4" => Some("IPv4"),
+        "IPv6" => Some("IPv6"),
+        _ => None, // names, which Linkerd does not look up
+    };
+    let ports: Vec<SlicePort<'_>> = pods
+        .ports
+        .iter()
+        .filter_map(|port| {
+            Some(SlicePort {
+                name: port.name.as_deref().unwrap_or_default(),
+                protocol: port.protocol.as_deref().unwrap_or("TCP"),
+                port: port.port?,
+                app_protocol: port.app_protocol.as_deref(),
+            })
+        })
+        .collect();
+    let mut hasher = SipHasher13::new();
+    hasher.write(pods.metadata.name().as_bytes());
+    let hash = hasher.finish();
+    let chunks = pods.endpoints.chunks(ENDPOINTS).enumerate();
+    chunks.filter_map(move |(number, endpoints)| {
+        let mut endpoints = endpoints.to_vec();
+        if !may_be_ready {
+            for endpoint in &mut endpoints {
+                endpoint.conditions.ready = Some(false);
+            }
+        }
+        Some(DesiredSlice::new(
+            service,
+            &service.metadata,
+            &format!("local-{hash:016x}-{number}"),
+            address_type?,
+            endpoints,
+            ports.clone(),
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests;

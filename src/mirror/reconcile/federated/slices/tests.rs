@@ -1,0 +1,486 @@
+//! Federated Services with members behind gateways.
+
+use std::sync::Arc;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Place, Service, TargetRef},
+        labels as l,
+    },
+    mirror::{
+        GatewayState, Key, Liveness, State, Target, Write,
+        fixtures::{
+            GATEWAY, Svc, as_told, at, backing, body, endpoint, ip, link, map, said, slice, state,
+            svc,
+        },
+        plan,
+    },
+};
+
+/// The gateway of west; that of east is the usual one.
+const WEST: &str = "192.0.2.2";
+
+fn key() -> Key {
+    Key::federated("ns", "web")
+}
+
+/// A member with a selector: Kubernetes makes its slices.
+fn web() -> Svc {
+    let mut made = svc("web").member();
+    made.0.spec.selector = map(&[("app", "web")]);
+    made
+}
+
+/// How a cluster takes part.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Gateway,
+    Discovery,
+    /// Through discovery, and there is no gateway.
+    DiscoveryOnly,
+}
+
+fn target(cluster: &str, created: i64, by: By) -> Target {
+    let mut made = link(cluster);
+    made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        at(created),
+    ));
+    made.spec.gateway_identity = format!("gateway.{cluster}");
+    if by == By::Gateway {
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        annotations.insert(l::FEDERATED_THROUGH.to_owned(), "gateway".to_owned());
+    }
+    if by == By::DiscoveryOnly {
+        made.spec.gateway_address.clear();
+    }
+    Target::parse(&made, false).unwrap()
+}
+
+/// East, the oldest, and west, each with a member that has endpoints.
+fn two(east: By, west: By) -> State {
+    state()
+        .linked(target("east", 1, east), &[web()], &[backing("web")])
+        .linked(target("west", 2, west), &[web()], &[backing("web")])
+        .with_news("west", |entry| {
+            entry.gateway.addresses = Some(vec![ip(WEST)]);
+        })
+}
+
+/// The same Links in place of those that are there.
+fn turned(mut state: State, east: By, west: By) -> State {
+    let links = state.links.get_or_insert_default();
+    for (cluster, created, by) in [("east", 1, east), ("west", 2, west)] {
+        let mut entry = links.remove(cluster).unwrap();
+        entry.target = Ok(target(cluster, created, by));
+        links.insert(cluster.to_owned(), entry);
+    }
+    state
+}
+
+/// A Pod of the local member.
+fn pods(count: usize) -> EndpointSlice {
+    let endpoints = (0..count).map(|number| {
+        let mut pod = endpoint(
+            &format!("10.1.{}.{}", number / 250, number % 250),
+            None,
+            true,
+        );
+        pod.conditions.serving = Some(true);
+        pod.place = Some(Box::new(Place {
+            target: Some(TargetRef {
+                kind: Some("Pod".into()),
+                namespace: Some("ns".into()),
+                name: Some(format!("web-{number}").into()),
+                uid: Some(format!("uid-{number}").into()),
+            }),
+            node: Some("node".into()),
+            zone: Some("a".into()),
+        }));
+        pod
+    });
+    EndpointSlice {
+        endpoints: endpoints.collect(),
+        ..slice("web", "abcde")
+    }
+}
+
+trait Local {
+    fn pods(self, slice: EndpointSlice) -> State;
+}
+
+impl Local for State {
+    fn pods(mut self, slice: EndpointSlice) -> State {
+        let known = self.member_slices.get_or_insert_default();
+        known.put(Arc::new(slice));
+        self.local_member(web())
+    }
+}
+
+fn slices(state: &State) -> Vec<&EndpointSlice> {
+    let slices = state.local_slices("ns", "web-federated");
+    let mut slices: Vec<_> = slices.iter().map(AsRef::as_ref).collect();
+    slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    slices
+}
+
+fn of<'a>(state: &'a State, cluster: &str) -> &'a EndpointSlice {
+    let mut slices = slices(state).into_iter();
+    let found = slices.find(|slice| slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster));
+    found.unwrap()
+}
+
+fn existing(state: &State) -> &Service {
+    state.existing("ns", "web-federated").unwrap()
+}
+
+fn news(state: State, cluster: &str, gateway: GatewayState) -> State {
+    state.with_news(cluster, |entry| entry.gateway = gateway)
+}
+
+fn dead() -> GatewayState {
+    GatewayState {
+        addresses: Some(vec![ip(GATEWAY)]),
+        liveness: Liveness::Dead,
+    }
+}
+
+#[test]
+fn each_gateway_has_a_slice_with_its_identity_and_the_members_name() {
+    let state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let service = existing(&state);
+    assert_eq!(
+        service.metadata.annotations.get(l::MEMBERS),
+        Some("web@east,web@west")
+    );
+    assert_eq!(service.metadata.annotations.get(l::REMOTE_DISCOVERY), None);
+    assert!(service.spec.selector.is_empty());
+    for (slice, (cluster, address)) in slices(&state)
+        .into_iter()
+        .zip([("east", GATEWAY), ("west", WEST)])
+    {
+        let metadata = &slice.metadata;
+        assert_eq!(metadata.name(), format!("web-federated-{cluster}-ipv4"));
+        let annotation = |key| metadata.annotations.get(key).unwrap();
+        assert_eq!(annotation(l::REMOTE_FQ_NAME), "web.ns.svc.cluster.local");
+        assert_eq!(
+            annotation(l::REMOTE_GATEWAY_IDENTITY),
+            format!("gateway.{cluster}")
+        );
+        assert_eq!(slice.ports[0].port, Some(4143));
+        assert_eq!(*slice.endpoints, [endpoint(address, None, true)]);
+    }
+    assert_eq!(plan(&state, &key()).writes, []);
+}
+
+#[test]
+fn pods_of_the_local_member_are_shown_as_they_are() {
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(2))
+        .worked_on(&key());
+    let local: Vec<_> = slices(&state)
+        .into_iter()
+        .filter(|slice| !slice.metadata.labels.contains_key(l::CLUSTER_NAME))
+        .collect();
+    assert_eq!(local.len(), 1);
+    assert_eq!(local[0].endpoints, pods(2).endpoints);
+    assert_eq!(local[0].ports, pods(2).ports);
+    let annotations = &existing(&state).metadata.annotations;
+    assert_eq!(annotations.get(l::LOCAL_MEMBER), Some("web"));
+    assert_eq!(annotations.get(l::LOCAL_DISCOVERY), None);
+    assert_eq!(plan(&state, &key()).writes, []);
+
+    // A Pod that ends is one patch, and the member that leaves takes its Pods along.
+    let mut ending = pods(2);
+    ending.endpoints[1].conditions.ready = Some(false);
+    ending.endpoints[1].conditions.terminating = Some(true);
+    let ended = state.clone().pods(ending);
+    let writes = plan(&ended, &key()).writes;
+    assert_eq!(writes.len(), 1);
+    let patch = body(&writes, local[0].metadata.name());
+    assert_eq!(patch["endpoints"][1]["conditions"]["terminating"], true);
+    assert_eq!(patch["endpoints"][1]["targetRef"]["uid"], "uid-1");
+    let mut left = state.clone();
+    left.members = crate::mirror::fixtures::state().members;
+    let name = local[0].metadata.name();
+    let gone = said(&plan(&left, &key()).writes);
+    assert!(
+        gone.contains(&format!("delete EndpointSlice ns/{name}")),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn slices_of_pods_have_a_hundred_endpoints_at_most() {
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(250))
+        .worked_on(&key());
+    let mut counts: Vec<_> = slices(&state).iter().map(|s| s.endpoints.len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 1, 50, 100, 100]);
+}
+
+#[test]
+fn members_through_discovery_come_through_their_gateway_or_say_why_not() {
+    let state = two(By::Gateway, By::Discovery).worked_on(&key());
+    assert_eq!(slices(&state).len(), 2);
+    let mixed = two(By::Gateway, By::DiscoveryOnly);
+    assert_eq!(
+        as_told(&plan(&mixed, &key())),
+        [
+            "web@east: web-federated",
+            "web@west: NoGateway: members of other clusters come through gateways, and the Link has none"
+        ]
+    );
+    assert_eq!(slices(&mixed.worked_on(&key())).len(), 1);
+    // And without any that needs it, nothing is different.
+    let flat = two(By::Discovery, By::DiscoveryOnly).worked_on(&key());
+    assert_eq!(slices(&flat).len(), 0);
+    assert_eq!(
+        existing(&flat)
+            .metadata
+            .annotations
+            .get(l::REMOTE_DISCOVERY),
+        Some("web@east,web@west")
+    );
+}
+
+#[test]
+fn a_gateway_that_dies_and_a_member_without_endpoints_are_one_write_each() {
+    let state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let down = news(state.clone(), "east", dead());
+    assert_eq!(
+        said(&plan(&down, &key()).writes),
+        ["patch EndpointSlice ns/web-federated-east-ipv4"]
+    );
+    let idle = state.with_news("west", |entry| {
+        let remote = entry.remote.as_mut().unwrap();
+        remote.slices[0].put(Arc::new(slice("web", "x")));
+    });
+    let writes = plan(&idle, &key()).writes;
+    assert_eq!(
+        said(&writes),
+        ["patch EndpointSlice ns/web-federated-west-ipv4"]
+    );
+    let patch = body(&writes, "web-federated-west-ipv4");
+    assert_eq!(patch["endpoints"], serde_json::json!([]));
+}
+
+#[test]
+fn what_is_not_known_stays_as_it_is() {
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(1))
+        .worked_on(&key());
+    for (what, blind) in [
+        (
+            "the gateway's name does not resolve",
+            news(state.clone(), "east", GatewayState::default()),
+        ),
+        (
+            "the cluster has not been listed yet",
+            state.clone().with_news("east", |entry| entry.remote = None),
+        ),
+        (
+            "the slices of the cluster have not",
+            state.clone().with_news("east", |entry| {
+                let remote = entry.remote.as_mut().unwrap();
+                remote.slices[0] = crate::mirror::Store::default();
+            }),
+        ),
+        ("nor have those of the local member", {
+            let mut blind = state.clone();
+            blind.member_slices = None;
+            blind
+        }),
+    ] {
+        assert_eq!(said(&plan(&blind, &key()).writes), [""; 0], "{what}");
+    }
+    // A gateway that dies meanwhile is noticed all the same.
+    let blind = state.with_news("east", |entry| {
+        entry.remote = None;
+        entry.gateway = dead();
+    });
+    assert_eq!(
+        said(&plan(&blind, &key()).writes),
+        ["patch EndpointSlice ns/web-federated-east-ipv4"]
+    );
+}
+
+#[test]
+fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
+    let flat = two(By::Discovery, By::Discovery)
+        .pods(pods(1))
+        .worked_on(&key());
+    assert_eq!(slices(&flat).len(), 0);
+    let turning = turned(flat.clone(), By::Gateway, By::Discovery);
+    let writes = plan(&turning, &key()).writes;
+    let expected = [
+        "create EndpointSlice ns/web-federated-east-ipv4",
+        "create EndpointSlice ns/web-federated-west-ipv4",
+    ];
+    assert_eq!(said(&writes)[..2], expected);
+    assert_eq!(
+        said(&writes).last().unwrap(),
+        "patch Service ns/web-federated"
+    );
+    assert_eq!(writes.len(), 4);
+    let patch = body(&writes, "web-federated");
+    let annotations = &patch["metadata"]["annotations"];
+    assert!(
+        annotations[l::REMOTE_DISCOVERY].is_null() && annotations[l::LOCAL_DISCOVERY].is_null()
+    );
+    assert_eq!(annotations[l::MEMBERS], "web@east,web@west");
+
+    // Until it is known which members have endpoints, it stays as it is.
+    let early = turning.clone().with_news("west", |entry| {
+        let remote = entry.remote.as_mut().unwrap();
+        remote.slices[0] = crate::mirror::Store::default();
+    });
+    assert_eq!(plan(&early, &key()).writes, []);
+    let mut early = turning;
+    early.member_slices = None;
+    assert_eq!(plan(&early, &key()).writes, []);
+
+    // Back: streams that began with slices go on with them.
+    let made = two(By::Gateway, By::Gateway)
+        .pods(pods(1))
+        .worked_on(&key());
+    let back = turned(made, By::Discovery, By::Discovery);
+    let writes = plan(&back, &key()).writes;
+    assert_eq!(said(&writes), ["patch Service ns/web-federated"]);
+    let annotations = &body(&writes, "web-federated")["metadata"]["annotations"];
+    assert_eq!(annotations[l::REMOTE_DISCOVERY], "web@east,web@west");
+    assert!(annotations[l::MEMBERS].is_null());
+}
+
+#[test]
+fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
+    let state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let lost = |state: &State, cluster| {
+        state.clone().with_news(cluster, |entry| {
+            entry.target.as_mut().unwrap().gateway = None;
+        })
+    };
+    let one = lost(&state, "east");
+    assert_eq!(plan(&one, &key()).writes, []);
+    assert_eq!(
+        as_told(&plan(&one, &key()))[0],
+        "web@east: Error: Failed to get gateway address: the Link has no gateway"
+    );
+    assert_eq!(plan(&lost(&one, "west"), &key()).writes, []);
+    // One that never had a gateway does not join, and turns nobody to slices.
+    let never = two(By::Gateway, By::DiscoveryOnly).with_news("east", |entry| {
+        entry.target.as_mut().unwrap().gateway = None;
+    });
+    assert_eq!(
+        as_told(&plan(&never, &key())),
+        [
+            "web@east: NoGateway: members of other clusters come through gateways, and the Link has none",
+            "web@west: web-federated"
+        ]
+    );
+    let flat = never.worked_on(&key());
+    assert_eq!(
+        existing(&flat)
+            .metadata
+            .annotations
+            .get(l::REMOTE_DISCOVERY),
+        Some("web@west")
+    );
+}
+
+#[test]
+fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
+    // The local member stands by itself, and nobody has looked at its Pods yet.
+    let mut state = two(By::Discovery, By::Discovery)
+        .with_news("east", |entry| entry.remote = None)
+        .with_news("west", |entry| entry.remote = None)
+        .local_member(web())
+        .worked_on(&key());
+    let links = state.links.get_or_insert_default();
+    links.remove("east");
+    links.remove("west");
+    state.member_slices = None;
+    let joins = state.linked(target("east", 1, By::Gateway), &[web()], &[backing("web")]);
+    assert_eq!(plan(&joins, &key()).writes, []);
+    assert_eq!(as_told(&plan(&joins, &key())), ["web@east: unknown"]);
+    let known = joins.pods(pods(1));
+    let writes = said(&plan(&known, &key()).writes);
+    assert_eq!(writes.len(), 3, "{writes:?}");
+    assert_eq!(writes[2], "patch Service ns/web-federated");
+}
+
+#[test]
+fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
+    let mut state = two(By::Gateway, By::Discovery).worked_on(&key());
+    state.now = at(0);
+    let drained = state.clone().with_news("east", |entry| {
+        entry.target.as_mut().unwrap().drained_until = Some(at(60));
+    });
+    let writes = plan(&drained, &key()).writes;
+    assert_eq!(
+        said(&writes),
+        [
+            "delete EndpointSlice ns/web-federated-east-ipv4",
+            "patch Service ns/web-federated"
+        ]
+    );
+    let annotations = &body(&writes, "web-federated")["metadata"]["annotations"];
+    assert_eq!(annotations[l::MEMBERS], "web@west");
+    // Where nobody else is left that requests could go to, it stays.
+    let alone = two(By::Gateway, By::DiscoveryOnly).worked_on(&key());
+    let last = alone.with_news("east", |entry| {
+        entry.target.as_mut().unwrap().drained_until = Some(at(60));
+    });
+    assert_eq!(plan(&last, &key()).writes, []);
+}
+
+#[test]
+fn a_service_that_goes_takes_its_slices_along() {
+    let mut state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let links = state.links.get_or_insert_default();
+    for cluster in ["east", "west"] {
+        let mut entry = links.remove(cluster).unwrap();
+        entry.remote = Some(crate::mirror::RemoteState {
+            services: vec![crate::mirror::Store::default()],
+            slices: vec![crate::mirror::Store::default()],
+            ..Default::default()
+        });
+        links.insert(cluster.to_owned(), entry);
+    }
+    let writes = plan(&state, &key()).writes;
+    assert_eq!(
+        said(&writes),
+        [
+            "delete EndpointSlice ns/web-federated-east-ipv4",
+            "delete EndpointSlice ns/web-federated-west-ipv4",
+            "delete Service ns/web-federated"
+        ]
+    );
+    assert!(
+        writes
+            .iter()
+            .all(|write| matches!(write, Write::Delete { .. }))
+    );
+}
+
+#[test]
+fn its_slices_lead_back_to_it() {
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(1))
+        .worked_on(&key());
+    for slice in slices(&state) {
+        assert!(state.keys_of_local_slice(slice).contains(&key()));
+    }
+    assert!(state.keys_of_member_slice(&pods(1)).contains(&key()));
+    assert!(
+        state
+            .keys_of_remote_slice("east", &backing("web"))
+            .contains(&key())
+    );
+    assert!(
+        of(&state, "east")
+            .metadata
+            .labels
+            .contains_key(l::MIRRORED_SERVICE)
+    );
+}

@@ -1,0 +1,157 @@
+//! Mirrors of single Services: which should stand, and the way from what does.
+
+mod context;
+mod headless;
+mod plain;
+mod removal;
+
+use self::{
+    context::Context,
+    plain::plain,
+    removal::{Scope, removal},
+};
+use super::service::ensure_namespace;
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        desired::service,
+        name_owner::Purpose,
+        names::{fits, mirror_name},
+        outcome::{Outcome, Plan, Problem, Reason, RemoteRef},
+        ownership::claims::name_conflict,
+        state::{State, links::LinkEntry, remote::RemoteState},
+        target::{Target, export::Mode},
+    },
+};
+
+/// The plan for one Service of one target cluster.
+pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str) -> Plan {
+    let this = RemoteRef {
+        cluster: cluster.to_owned(),
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+    };
+    let Some((target, entry)) = state.link(cluster) else {
+        // What a Link made that cannot be read now stays; what a Link made that is gone goes, if we made it.
+        return if state.may_keep(cluster) && !state.protects(namespace) {
+            Plan::default()
+        } else {
+            Plan {
+                writes: removal(state, &this, Scope::Managed),
+                ..Plan::default()
+            }
+        };
+    };
+    let exported = exported(state, (target, entry), namespace, service);
+    if let Some(forbidden) = state.forbids(target, namespace) {
+        // It is for this cluster to decide, so the target cluster is not asked.
+        let problem = forbidden.problem(namespace, service);
+        let report = exported.map_or_else(|report| report, |_| Outcome::Failed(problem));
+        return Plan {
+            writes: removal(state, &this, Scope::All),
+            ..Plan::default()
+        }
+        .with_outcome(this, false, report);
+    }
+    let (remote, seen, mode) = match exported {
+        Ok(exported) => exported,
+        Err(Outcome::Absent) => {
+            let writes = removal(state, &this, Scope::All);
+            let confirm = if writes.is_empty() {
+                Vec::new()
+            } else {
+                vec![this.clone()]
+            };
+            return Plan {
+                writes,
+                confirm,
+                ..Plan::default()
+            }
+            .with_outcome(this, false, Outcome::Absent);
+        }
+        Err(report) => return Plan::only(this, false, report),
+    };
+    if let Err(problem) = service::mirrorable(seen) {
+        let writes = removal(state, &this, Scope::All);
+        return Plan {
+            writes,
+            ..Plan::default()
+        }
+        .with_outcome(this, false, Outcome::Failed(problem));
+    }
+    let mut writes = Vec::new();
+    let planned = slot(state, &this)
+        .and_then(|found| {
+            ensure_namespace(state, namespace, [cluster], &mut writes).map(|()| found)
+        })
+        .and_then(|(name, local)| {
+            let gateway = &entry.gateway;
+            let context = Context {
+                state,
+                target,
+                gateway,
+                remote,
+                service: seen,
+                namespace,
+                name,
+                local,
+            };
+            let as_headless = mode == Mode::Gateway && target.headless && seen.is_headless();
+            if as_headless {
+                headless::plan(&context, &mut writes)
+            } else {
+                plain(&context, mode, &mut writes)
+            }
+        });
+    let mut report = planned.unwrap_or_else(Outcome::Failed);
+    if let Outcome::Mirrored {
+        note: none @ None, ..
+    } = &mut report
+    {
+        *none = service::not_copied(seen);
+    }
+    Plan {
+        writes,
+        ..Plan::default()
+    }
+    .with_outcome(this, false, report)
+}
+
+/// A Service that a target cluster exports, and how; or what is to be said of it.
+fn exported<'a>(
+    state: &State,
+    (target, entry): (&Target, &'a LinkEntry),
+    namespace: &str,
+    service: &str,
+) -> Result<(&'a RemoteState, &'a Service, Mode), Outcome> {
+    let remote = entry.remote.as_ref().ok_or(Outcome::Unknown)?;
+    match remote.service(namespace, service) {
+        Some(seen) => {
+            let mode = state.mode(target, seen).ok_or(Outcome::Absent)?;
+            Ok((remote, seen, mode))
+        }
+        None if remote.leaves_out(namespace, service) => Err(Outcome::Failed(Problem::new(
+            Reason::LimitExceeded,
+            "left out: the cluster exports more than is taken in of it",
+        ))),
+        None if remote.may_leave_out(namespace, service) => Err(Outcome::Unknown),
+        None => Err(Outcome::Absent),
+    }
+}
+
+/// The mirror's name and what stands under it, if that is ours or nothing.
+fn slot<'a>(state: &'a State, this: &RemoteRef) -> Result<(String, Option<&'a Service>), Problem> {
+    let name = fits(mirror_name(&this.service, &this.cluster))?;
+    let local = state.existing(&this.namespace, &name);
+    let own = Purpose::Mirror {
+        cluster: &this.cluster,
+        service: &this.service,
+    };
+    match state.grants(own, &this.namespace, &name, local) {
+        Ok(()) => Ok((name, local)),
+        Err(who) => Err(name_conflict(&this.namespace, &name, &who)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

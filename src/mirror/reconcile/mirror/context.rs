@@ -1,0 +1,133 @@
+//! What is known around one remote Service, and what follows from it.
+
+use std::sync::Arc;
+
+use super::removal::delete_with_slices;
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        desired::{
+            endpoints::Through,
+            service::{self, Desired},
+        },
+        metadata::{Owner, is_managed, owner},
+        outcome::{Problem, Reason},
+        state::{
+            State,
+            remote::{GatewayState, RemoteState, any_ready},
+        },
+        target::{Target, export::Mode},
+        write::Write,
+    },
+};
+
+/// One remote Service that should be mirrored, and all that is known around it.
+pub(crate) struct Context<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) target: &'a Target,
+    pub(crate) gateway: &'a GatewayState,
+    pub(crate) remote: &'a RemoteState,
+    pub(crate) service: &'a Service,
+    pub(crate) namespace: &'a str,
+    /// Name of the mirror.
+    pub(crate) name: String,
+    /// The mirror as it stands.
+    pub(crate) local: Option<&'a Service>,
+}
+
+impl<'a> Context<'a> {
+    /// The mirror that should stand. `headless`: without a ClusterIP of its own.
+    pub(crate) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
+        let installation = &self.state.config.namespace;
+        service::mirror(
+            installation,
+            self.target,
+            self.service,
+            mode,
+            &self.name,
+            headless,
+        )
+    }
+
+    /// Name of the remote Service.
+    pub(crate) fn remote_name(&self) -> &'a str {
+        self.service.metadata.name()
+    }
+
+    /// How the gateway is reached, and whether there is anything behind it.
+    pub(crate) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
+        let slices = self.remote.slices_of(self.namespace, self.remote_name());
+        let backed = any_ready(slices);
+        let present = actual.iter().flat_map(|slice| &slice.endpoints);
+        Through::of(self.state, self.target, self.gateway, present, backed)
+    }
+
+    /// Whether the remote Service may have slices that are not known.
+    pub(crate) fn lacks_slices(&self) -> bool {
+        self.remote
+            .lacks_slices_of(self.namespace, self.remote_name())
+    }
+
+    /// Whether the mirror still is one in remote-discovery mode, and the slices of the remote Service have not been seen
+    /// yet: Kubernetes keeps at least one for each Service with a selector.
+    pub(crate) fn turns_to_gateway(&self) -> bool {
+        let labels = self.local.map(|local| &local.metadata.labels);
+        let is_flat = labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY));
+        is_flat && !self.service.spec.selector.is_empty() && self.has_no_slices()
+    }
+
+    /// Whether no slice of the remote Service was seen yet.
+    fn has_no_slices(&self) -> bool {
+        let mut slices = self.remote.slices_of(self.namespace, self.remote_name());
+        slices.next().is_none()
+    }
+
+    /// What is said of a remote Service whose slices are not all looked at.
+    pub(crate) fn cut(&self) -> Option<Problem> {
+        let cut = self
+            .remote
+            .cuts_slices_of(self.namespace, self.remote_name());
+        cut.then(|| {
+            let message =
+                "endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
+            Problem::new(Reason::LimitExceeded, message)
+        })
+    }
+
+    /// Whether no slice of the remote Service was seen yet, and there is nothing of Linkerd's to take over.
+    pub(crate) fn is_new_to_us(&self) -> bool {
+        let adopted = self.local.is_some_and(|local| !is_managed(&local.metadata));
+        !adopted && self.has_no_slices()
+    }
+
+    /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
+    pub(crate) fn replace(&self, desired: &Desired<'_>, writes: &mut Vec<Write>) -> bool {
+        let Some(local) = self
+            .local
+            .filter(|local| service::must_be_replaced(desired, local))
+        else {
+            return false;
+        };
+        self.drop_endpoint_mirrors(|_| false, writes);
+        delete_with_slices(self.state, &self.target.cluster, local, writes);
+        true
+    }
+
+    /// Removes the endpoint mirrors of this mirror that are not to be kept.
+    pub(crate) fn drop_endpoint_mirrors(
+        &self,
+        keep: impl Fn(&str) -> bool,
+        writes: &mut Vec<Write>,
+    ) {
+        for mirror in self.state.endpoint_mirrors(self.namespace, &self.name) {
+            let ours =
+                owner(&mirror.metadata) == Owner::EndpointMirror(&self.target.cluster, &self.name);
+            if ours && !self.state.is_theirs(&mirror.metadata) && !keep(mirror.metadata.name()) {
+                delete_with_slices(self.state, &self.target.cluster, mirror, writes);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Headless Services: a headless mirror, and one ClusterIP Service for each named host behind it.
+//!
+//! The hosts of a StatefulSet are reached by name. Each ready one gets an endpoint mirror, which stands for
+//! it through the gateway; the headless mirror's endpoints map the host's name to its endpoint mirror.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{super::service::reconcile_service, context::Context, plain::plain};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        desired::{
+            endpoints::{self, Host, SlicePort, Through},
+            service,
+        },
+        metadata::{DesiredMetadata, desired::DesiredEntries, fq_name},
+        name_owner::Purpose,
+        names::{endpoint_mirror_name, fits},
+        outcome::{Outcome, Problem},
+        ownership::claims::name_conflict,
+        target::export::Mode,
+        write::Write,
+    },
+};
+
+/// Ports as the target cluster's slice has them; a key, so that hosts with equal ports share a slice.
+type Ports<'a> = Vec<(&'a str, &'a str, i32, Option<&'a str>)>;
+
+/// The plan for a headless Service of a Link that mirrors them as such.
+pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Outcome, Problem> {
+    let remote = context.remote_name();
+    let slices: Vec<&EndpointSlice> = context
+        .remote
+        .slices_of(context.namespace, remote)
+        .collect();
+    if context.lacks_slices() {
+        // Hosts that are not known may be there: all stays as it is.
+        return match (context.cut(), context.local) {
+            (None, _) => Ok(Outcome::Unknown),
+            (Some(cut), None) => Err(cut),
+            (note, Some(_)) => Ok(Outcome::Mirrored {
+                local: context.name.clone(),
+                note,
+            }),
+        };
+    }
+    if slices.is_empty() && context.local.is_none() {
+        return Ok(Outcome::Unknown); // its hosts decide what it becomes; they have not been seen yet
+    }
+    if !has_hosts(&slices, context.local) {
+        return plain(context, Mode::Gateway, writes);
+    }
+    let name = &context.name;
+    let mut desired = context.mirror(Mode::Gateway, true);
+    if context.replace(&desired, writes) {
+        return Ok(Outcome::Unknown);
+    }
+    desired.uid = context
+        .local
+        .and_then(|local| local.metadata.uid.as_deref());
+    let actual = context.state.local_slices(context.namespace, name);
+    let through = match context.through(actual) {
+        Ok(through) => through,
+        Err(problem) => {
+            reconcile_service(
+                context.state,
+                &desired,
+                None,
+                context.local,
+                actual,
+                &context.target.cluster,
+                writes,
+            );
+            return Err(problem);
+        }
+    };
+
+    let hosts = ready_hosts(&slices);
+    let mut endpoint_mirrors = Vec::new();
+    let mut kept = BTreeSet::new();
+    let mut problems: Vec<Problem> = through.problem().into_iter().collect();
+    let mut groups: BTreeMap<&Ports<'_>, Vec<Host<'_>>> = BTreeMap::new();
+    for (host, ports) in &hosts {
+        match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
+            Err(problem) => problems.push(problem),
+            Ok((mirror, address)) => {
+                kept.insert(mirror);
+                if let Some(address) = address {
+                    let group = groups.entry(ports).or_default();
+                    group.push((*host, address, through.ready));
+                }
+            }
+        }
+    }
+    let wanted = groups
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, (ports, hosts))| {
+            endpoints::by_host(
+                &desired,
+                through.identity,
+                index,
+                &hosts,
+                &slice_ports(ports),
+                actual,
+            )
+        })
+        .collect();
+    reconcile_service(
+        context.state,
+        &desired,
+        Some(wanted),
+        context.local,
+        actual,
+        &context.target.cluster,
+        writes,
+    );
+    writes.append(&mut endpoint_mirrors);
+    context.drop_endpoint_mirrors(|mirror| kept.contains(mirror), writes);
+    match problems.into_iter().reduce(|first, next| Problem {
+        message: format!("{}; {}", first.message, next.message),
+        ..first
+    }) {
+        Some(problem) => Err(problem),
+        None => Ok(Outcome::Mirrored {
+            local: name.clone(),
+            note: None,
+        }),
+    }
+}
+
+/// Whether the Service is mirrored by host: some endpoint, ready or not, has a host name. While there are
+/// no endpoints at all the mirror stays what it is, so that scaling to zero and back changes nothing.
+fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
+    let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints).peekable();
+    if endpoints.peek().is_none() {
+        return local.is_none_or(Service::is_headless);
+    }
+    endpoints.any(|endpoint| endpoint.hostname.is_some())
+}
+
+/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices; where they differ in
+/// ports, it has the lesser ones.
+fn ready_hosts<'a>(slices: &[&'a EndpointSlice]) -> BTreeMap<&'a str, Ports<'a>> {
+    let mut by_ports: Vec<_> = slices.iter().map(|slice| (ports(slice), *slice)).collect();
+    by_ports.sort_by(|(left, _), (right, _)| left.cmp(right));
+    let mut hosts = BTreeMap::new();
+    for (ports, slice) in &by_ports {
+        let ready = slice.endpoints.iter().filter(|e| e.is_ready());
+        for host in ready.filter_map(|endpoint| endpoint.hostname.as_deref()) {
+            hosts.entry(host).or_insert_with(|| ports.clone());
+        }
+    }
+    hosts
+}
+
+/// The ports of a slice, sorted.
+fn ports(slice: &EndpointSlice) -> Ports<'_> {
+    let mut ports: Ports<'_> = slice
+        .ports
+        .iter()
+        .map(|port| {
+            (
+                port.name.as_deref().unwrap_or_default(),
+                port.protocol.as_deref().unwrap_or("TCP"),
+                port.port.unwrap_or_default(),
+                port.app_protocol.as_deref(),
+            )
+        })
+        .collect();
+    ports.sort();
+    ports
+}
+
+fn slice_ports<'a>(ports: &Ports<'a>) -> Vec<SlicePort<'a>> {
+    ports
+        .iter()
+        .map(|(name, protocol, port, app_protocol)| SlicePort {
+            name,
+            protocol,
+            port: *port,
+            app_protocol: *app_protocol,
+        })
+        .collect()
+}
+
+impl Context<'_> {
+    /// Plans the endpoint mirror of one host. Returns its name, and its address once it has one.
+    fn endpoint_mirror(
+        &self,
+        host: &str,
+        through: &Through<'_>,
+        writes: &mut Vec<Write>,
+    ) -> Result<(String, Option<IpAddr>), Problem> {
+        let Self {
+            state,
+            target,
+            namespace,
+            ..
+        } = self;
+        let name = fits(endpoint_mirror_name(host, &target.cluster))?;
+        let actual = state.existing(namespace, &name);
+        self.claim(host, &name, actual)?;
+
+        let mut labels = service::mirrored_labels(target, self.service);
+        labels.insert(l::HEADLESS_MIRROR, self.name.as_str().into());
+        let service = fq_name(self.remote_name(), namespace, &target.domain);
+        let fq_name = format!("{host}.{service}");
+        let mut annotations = DesiredEntries::from([(l::REMOTE_FQ_NAME, fq_name.as_str().into())]);
+        if let Some(opaque) = self.service.metadata.annotations.get(l::OPAQUE_PORTS) {
+            annotations.insert(l::OPAQUE_PORTS, opaque.into());
+        }
+        let metadata = DesiredMetadata {
+            labels,
+            annotations,
+        };
+        let ports = &self.service.spec.ports;
+        let version = self.service.metadata.resource_version.as_deref();
+        let installation = &state.config.namespace;
+        let mut desired = service::build(installation, namespace, &name, metadata, ports, false)
+            .of_version(version);
+        if let Some(actual) = actual.filter(|actual| actual.is_headless()) {
+            writes.push(Write::delete_service(actual)); // made anew in the next pass
+            return Ok((name, None));
+        }
+        desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
+        let slices = endpoints::through_gateway(&desired, through, "");
+        let actual_slices = state.local_slices(namespace, &name);
+        reconcile_service(
+            state,
+            &desired,
+            Some(slices),
+            actual,
+            actual_slices,
+            &target.cluster,
+            writes,
+        );
+        let address = actual
+            .and_then(|s| s.spec.cluster_ip.as_deref())
+            .and_then(|ip| ip.parse().ok());
+        Ok((name, address))
+    }
+
+    /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
+    /// and a Service may be named like a host.
+    fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
+        let own = Purpose::Host {
+            cluster: &self.target.cluster,
+            service: self.remote_name(),
+            host,
+        };
+        self.state
+            .grants(own, self.namespace, name, actual)
+            .map_err(|who| {
+                let problem = name_conflict(self.namespace, name, &who);
+                Problem {
+                    message: format!("host {host} left out: {}", problem.message),
+                    ..problem
+                }
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

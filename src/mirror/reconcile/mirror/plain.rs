@@ -1,0 +1,94 @@
+//! Mirrors that are one Service: of any Service but a headless one with hosts.
+
+use super::{super::service::reconcile_service, context::Context};
+use crate::mirror::{
+    desired::{
+        endpoints::{self, Through},
+        service::Desired,
+    },
+    metadata::is_our_slice,
+    outcome::{Outcome, Problem},
+    target::export::Mode,
+    write::Write,
+};
+
+/// The plan for a Service that is mirrored as one.
+pub(crate) fn plain(
+    context: &Context<'_>,
+    mode: Mode,
+    writes: &mut Vec<Write>,
+) -> Result<Outcome, Problem> {
+    let Context {
+        state,
+        target,
+        namespace,
+        name,
+        ..
+    } = context;
+    let mut desired = context.mirror(mode, false);
+    if context.replace(&desired, writes) {
+        return Ok(Outcome::Unknown);
+    }
+    context.drop_endpoint_mirrors(|_| false, writes);
+    desired.uid = context
+        .local
+        .and_then(|local| local.metadata.uid.as_deref());
+    let actual = state.local_slices(namespace, name);
+    let mirrored = |note| Outcome::Mirrored {
+        local: name.clone(),
+        note,
+    };
+    let by_gateway;
+    let mut note = None;
+    let (slices, problem) = match mode {
+        Mode::RemoteDiscovery if actual.iter().any(|slice| is_our_slice(slice)) => {
+            // Streams that began in gateway mode go on with them, and new ones do not look at them.
+            by_gateway = Desired {
+                uid: desired.uid,
+                ..context.mirror(Mode::Gateway, false)
+            };
+            let slices = context.through(actual).ok().map(|through| {
+                let backed = true; // its slices are not watched in this mode
+                endpoints::through_gateway(&by_gateway, &Through { backed, ..through }, "")
+            });
+            (slices, None)
+        }
+        Mode::RemoteDiscovery => (Some(Vec::new()), None),
+        Mode::Gateway => match context.through(actual) {
+            Err(problem) => (None, Some(problem)),
+            // What is refused is not kept either.
+            Ok(through) if through.addresses.is_empty() => (Some(Vec::new()), through.problem()),
+            // New streams look at its endpoints as soon as it says that it is in this mode.
+            Ok(through) if !through.backed && context.turns_to_gateway() => {
+                return Ok(mirrored(None));
+            }
+            // Those that are not known may be ready: its endpoints stay as they are.
+            Ok(through) if !through.backed && context.lacks_slices() => {
+                note = context.cut();
+                (None, None)
+            }
+            Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
+                // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
+                // known whether the Service has endpoints: the slice would be written twice.
+                (None, None)
+            }
+            Ok(through) => (
+                Some(endpoints::through_gateway(&desired, &through, "")),
+                None,
+            ),
+        },
+    };
+    reconcile_service(
+        state,
+        &desired,
+        slices,
+        context.local,
+        actual,
+        &target.cluster,
+        writes,
+    );
+    match problem {
+        None => Ok(mirrored(note)),
+        Some(problem) => Err(problem),
+    }
+}

@@ -1,0 +1,128 @@
+//! What is removed with a mirror, and in which order.
+
+use super::super::service::retire_endpoints;
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        metadata::Metadata,
+    },
+    mirror::{
+        metadata::{Installation, Owner, fq_name, is_managed, is_our_slice, owner},
+        name_owner::{NameOwner, Purpose},
+        names::mirror_name,
+        outcome::RemoteRef,
+        state::State,
+        write::Write,
+    },
+};
+
+/// Which of the objects that carry our labels are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All: the Link lives, and what it does not ask for goes.
+    All,
+    /// Those that this installation wrote: there is no Link any more to say that the others are ours.
+    Managed,
+}
+
+impl Scope {
+    fn takes(self, state: &State, metadata: &Metadata) -> bool {
+        match self {
+            Self::All => !state.is_theirs(metadata),
+            Self::Managed => state.is_collected(metadata),
+        }
+    }
+}
+
+/// The writes that remove all that stands for a remote Service.
+pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Write> {
+    let RemoteRef {
+        cluster,
+        namespace,
+        service,
+    } = this;
+    let name = mirror_name(service, cluster);
+    let taken = |metadata| scope.takes(state, metadata);
+    let mut writes = Vec::new();
+    let local = state.existing(namespace, &name);
+    let (own, goes) = match local.map(|local| (state.name_owner(local), local)) {
+        None => (true, false),
+        Some((NameOwner::Purpose(claim), local)) => {
+            let metadata = &local.metadata;
+            // One that another installation may adopt keeps its slices too.
+            let left = scope == Scope::Managed
+                && is_managed(metadata)
+                && state.installation_of(metadata) == Installation::Unclaimed;
+            let own = claim == Purpose::Mirror { cluster, service } && !left;
+            (own, own && taken(metadata))
+        }
+        // Its labels say nothing any more; what it was written for is told by an annotation.
+        Some((NameOwner::Stray, local)) => {
+            let own = local
+                .metadata
+                .annotations
+                .get(l::REMOTE_FQ_NAME)
+                .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
+            (own, own && taken(&local.metadata))
+        }
+        Some((NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign, _)) => (false, false),
+    };
+    for mirror in state.endpoint_mirrors(namespace, &name) {
+        let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
+        if ours && taken(&mirror.metadata) {
+            delete_with_slices(state, cluster, mirror, &mut writes);
+        }
+    }
+    match local.filter(|_| goes) {
+        // The federated Service's plan takes it out of its routes first.
+        Some(_) if state.is_backend(this, &name) => {}
+        Some(local) => delete_with_slices(state, cluster, local, &mut writes),
+        // Slices under a name that somebody else has are not this mirror's.
+        None if own => {
+            let slices = our_slices(state, cluster, namespace, &name);
+            let left = slices.filter(|slice| !is_owned_host(slice) && taken(&slice.metadata));
+            writes.extend(left.map(Write::delete_slice));
+        }
+        None => {}
+    }
+    writes
+}
+
+pub(crate) fn delete_with_slices(
+    state: &State,
+    cluster: &str,
+    service: &Service,
+    writes: &mut Vec<Write>,
+) {
+    if !is_managed(&service.metadata) {
+        writes.push(retire_endpoints(service, cluster));
+    }
+    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+    let namespace = service.metadata.namespace();
+    let slices =
+        our_slices(state, cluster, namespace, service.metadata.name()).map(Write::delete_slice);
+    writes.extend(slices);
+    writes.push(Write::delete_service(service));
+}
+
+fn our_slices<'a>(
+    state: &'a State,
+    cluster: &'a str,
+    namespace: &str,
+    name: &str,
+) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
+    let slices = state.local_slices(namespace, name).iter();
+    slices.map(AsRef::as_ref).filter(move |slice| {
+        is_our_slice(slice)
+            && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
+            && !state.is_theirs(&slice.metadata)
+    })
+}
+
+/// Whether a slice is that of an endpoint mirror, and has an owner. The headless mirror's plan writes both, one after the
+/// other, and may be at it: the slice can be seen before the Service. If that is gone, Kubernetes deletes the slice.
+fn is_owned_host(slice: &EndpointSlice) -> bool {
+    let metadata = &slice.metadata;
+    metadata.labels.contains_key(l::HEADLESS_MIRROR) && !metadata.owner_references.is_empty()
+}

@@ -1,0 +1,407 @@
+//! Mirrors: the situations of the original's controller, each with the writes and the words it asks for.
+//! Numbers in names are those of its behaviour: 3.x a situation, W-n a weakness that must not come back.
+
+mod leaving;
+mod slices;
+
+use crate::{
+    api::labels as l,
+    mirror::{
+        Key, Liveness, NamespacePhase, Outcome, State, Store, Target,
+        fixtures::{
+            Svc, as_told, backing, body, endpoint, ip, link, map, port, said, slice, state, svc,
+            target,
+        },
+        plan,
+    },
+};
+
+const CREATE: [&str; 2] = [
+    "create Service ns/web-east",
+    "create EndpointSlice ns/web-east-ipv4",
+];
+const DELETE: [&str; 2] = [
+    "delete EndpointSlice ns/web-east-ipv4",
+    "delete Service ns/web-east",
+];
+const MIRRORED: &str = "web@east: web-east";
+const UNRESOLVED: &str =
+    "web@east: Error: Failed to get gateway address: no address of the gateway is known";
+const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
+
+/// A situation, the state in it, the writes that it asks for, what is said.
+type Case<'a> = (&'a str, State, &'a [&'a str], &'a str);
+
+fn key() -> Key {
+    Key::mirror("east", "ns", "web")
+}
+
+fn web() -> Svc {
+    svc("web").exported()
+}
+
+/// The target cluster has this Service, with an endpoint.
+fn has(service: Svc) -> State {
+    state().linked(target("east"), &[service], &[backing("web")])
+}
+
+/// It has a Service, its mirror stands, and then it has another one, with or without an endpoint.
+fn then(before: Svc, after: &[Svc], backed: bool) -> State {
+    let slices = if backed {
+        vec![backing("web")]
+    } else {
+        vec![slice("web", "x")]
+    };
+    has(before)
+        .worked_on(&key())
+        .linked(target("east"), after, &slices)
+}
+
+fn stands() -> State {
+    has(web()).worked_on(&key())
+}
+
+fn without_gateway() -> Target {
+    let mut made = link("east");
+    made.spec.gateway_address.clear();
+    Target::parse(&made, false).unwrap()
+}
+
+fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> State {
+    let known = state.namespaces.get_or_insert_default();
+    known.remove("ns");
+    if let Some(phase) = phase {
+        known.insert("ns".to_owned(), phase.into());
+    }
+    state.config.max_namespaces = usize::from(create);
+    state
+}
+
+fn unlinked(mut state: State) -> State {
+    state.links = Some(crate::mirror::Links::default());
+    state
+}
+
+fn hold(cases: Vec<Case<'_>>) {
+    for (situation, state, writes, told) in cases {
+        let plan = plan(&state, &key());
+        assert_eq!(said(&plan.writes), writes, "{situation}");
+        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+    }
+}
+
+#[test]
+fn gateway_mode_is_as_the_original_says() {
+    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let unknown =
+        |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Unknown);
+    let moved = |state: State| {
+        state.with_news("east", |e| {
+            e.gateway.addresses = Some(vec![ip("192.0.2.9")]);
+        })
+    };
+    let unresolved = |state: State| state.with_news("east", |e| e.gateway.addresses = None);
+    let two = vec![port("http", 80), port("grpc", 81)];
+    let slice_only = ["patch EndpointSlice ns/web-east-ipv4"];
+    let both = [
+        "patch EndpointSlice ns/web-east-ipv4",
+        "patch Service ns/web-east",
+    ];
+    let mut vanished = stands();
+    vanished.mirrors = state().mirrors;
+    let mut not_ready = backing("web");
+    not_ready.endpoints = [endpoint("192.0.2.10", None, false)].into();
+    hold(vec![
+        ("3.2 exported", has(web()), &CREATE, MIRRORED),
+        ("3.2 nothing changed", stands(), &[], MIRRORED),
+        (
+            "W-9 only the version moved",
+            then(web(), &[web().version(2)], true),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.2 ports changed",
+            then(web(), &[web().ports(two)], true),
+            &both,
+            MIRRORED,
+        ),
+        (
+            "3.2 labels changed",
+            then(web(), &[web().label("a", "b")], true),
+            &both,
+            MIRRORED,
+        ),
+        (
+            "3.2 annotations changed",
+            then(web(), &[web().annotation("a", "b")], true),
+            &["patch Service ns/web-east"],
+            MIRRORED,
+        ),
+        (
+            "3.2 the local Service vanished: the slice gets its new owner",
+            vanished,
+            &[
+                "create Service ns/web-east",
+                "patch EndpointSlice ns/web-east-ipv4",
+            ],
+            MIRRORED,
+        ),
+        (
+            "W-2 the local slices vanished",
+            stands().without_slices(),
+            &["create EndpointSlice ns/web-east-ipv4"],
+            MIRRORED,
+        ),
+        (
+            "3.2 the endpoints become empty",
+            then(web(), &[web()], false),
+            &slice_only,
+            MIRRORED,
+        ),
+        (
+            "3.2 no endpoint is ready any more",
+            stands().linked(target("east"), &[web()], &[not_ready]),
+            &slice_only,
+            MIRRORED,
+        ),
+        (
+            "W-8 no slice was seen yet: the Service alone",
+            state().linked(target("east"), &[web()], &[]),
+            &["create Service ns/web-east"],
+            MIRRORED,
+        ),
+        (
+            "3.2 the gateway died",
+            dead(stands()),
+            &slice_only,
+            MIRRORED,
+        ),
+        (
+            "D8 the gateway was not probed yet",
+            unknown(stands()),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.2 the gateway moved",
+            moved(stands()),
+            &slice_only,
+            MIRRORED,
+        ),
+        (
+            "W-2 the gateway does not resolve",
+            unresolved(has(web())),
+            &["create Service ns/web-east"],
+            UNRESOLVED,
+        ),
+        (
+            "the gateway does not resolve any more: its endpoints stay",
+            unresolved(stands()),
+            &[],
+            UNRESOLVED,
+        ),
+        (
+            "exported to a Link without gateway",
+            state().linked(without_gateway(), &[web()], &[backing("web")]),
+            &["create Service ns/web-east"],
+            NO_GATEWAY,
+        ),
+        (
+            "W-9 the mirror was edited by hand",
+            stands().edited("ns", "web-east", |s| s.spec.ports = Box::default()),
+            &["patch Service ns/web-east"],
+            MIRRORED,
+        ),
+        (
+            "3.4 headless, and the Link does not ask for that",
+            has(web().headless()),
+            &CREATE,
+            MIRRORED,
+        ),
+    ]);
+}
+
+#[test]
+fn remote_discovery_and_changes_of_mode_are_as_the_original_says() {
+    let flat = || svc("web").discovered();
+    let service_only = ["create Service ns/web-east"];
+    let selecting = || {
+        let mut made = web();
+        made.0.spec.selector = map(&[("app", "web")]);
+        made
+    };
+    // It was in gateway mode before.
+    let switched = || State {
+        slices: stands().slices,
+        ..has(flat()).worked_on(&key())
+    };
+    hold(vec![
+        ("3.3 exported", has(flat()), &service_only, MIRRORED),
+        (
+            "3.3 nothing changed",
+            has(flat()).worked_on(&key()),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.3 without a gateway",
+            state().linked(without_gateway(), &[flat()], &[]),
+            &service_only,
+            MIRRORED,
+        ),
+        (
+            "3.3 from gateway to remote discovery: the slices stay for streams that run",
+            then(web(), &[flat()], true),
+            &["patch Service ns/web-east"],
+            MIRRORED,
+        ),
+        ("and nothing more is written", switched(), &[], MIRRORED),
+        (
+            "and they follow the gateway",
+            switched().with_news("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            &["patch EndpointSlice ns/web-east-ipv4"],
+            MIRRORED,
+        ),
+        (
+            "and stay as they are without one",
+            switched().with_news("east", |entry| entry.target = Ok(without_gateway())),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.3 from remote discovery to gateway: the slices come first",
+            then(flat(), &[web()], true),
+            &[
+                "create EndpointSlice ns/web-east-ipv4",
+                "patch Service ns/web-east",
+            ],
+            MIRRORED,
+        ),
+        (
+            "and nothing before a slice of the Service was seen",
+            then(flat(), &[selecting()], true).with_news("east", |entry| {
+                entry.remote.as_mut().unwrap().slices = vec![Store::default()];
+            }),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "3.3 unexported",
+            then(flat(), &[], true),
+            &["delete Service ns/web-east"],
+            "web@east: absent",
+        ),
+    ]);
+}
+
+#[test]
+fn a_change_of_mode_writes_and_clears_the_labels_that_linkerd_reads() {
+    let flat = svc("web").discovered();
+    let there = plan(&then(web(), std::slice::from_ref(&flat), true), &key());
+    let labels = &body(&there.writes, "web-east")["metadata"]["labels"];
+    assert_eq!(labels[l::REMOTE_DISCOVERY], "east");
+    assert_eq!(labels[l::REMOTE_SERVICE], "web");
+    let back = plan(&then(flat, &[web()], true), &key());
+    let labels = &body(&back.writes, "web-east")["metadata"]["labels"];
+    assert!(
+        labels
+            .as_object()
+            .unwrap()
+            .contains_key(l::REMOTE_DISCOVERY),
+        "named, to be cleared"
+    );
+    assert!(labels[l::REMOTE_DISCOVERY].is_null() && labels[l::REMOTE_SERVICE].is_null());
+}
+
+#[test]
+fn what_cannot_be_mirrored_says_why() {
+    let missing = "web@east: MissingNamespace: Namespace does not exist";
+    let into_new = [
+        "create Namespace /ns",
+        "create Service ns/web-east",
+        "create EndpointSlice ns/web-east-ipv4",
+    ];
+    let mut external = web();
+    external.0.spec.type_ = Some("ExternalName".into());
+    let mut taken = has(web());
+    taken.foreign.insert(
+        ("ns".to_owned(), "web-east".to_owned()),
+        "somebody".to_owned(),
+    );
+    hold(vec![
+        (
+            "3.2 no namespace, none may be made",
+            namespaced(has(web()), None, false),
+            &[],
+            missing,
+        ),
+        (
+            "3.2 no namespace, one may be made",
+            namespaced(has(web()), None, true),
+            &into_new,
+            MIRRORED,
+        ),
+        (
+            "the namespace is on its way out",
+            namespaced(has(web()), Some(NamespacePhase::Terminating), true),
+            &[],
+            missing,
+        ),
+        (
+            "W-59 an ExternalName Service",
+            has(external.clone()),
+            &[],
+            "web@east: InvalidService: ExternalName Services have no endpoints to mirror",
+        ),
+        (
+            "7 no ports",
+            has(web().ports(Vec::new())),
+            &[],
+            "web@east: InvalidService: object spec has no exposed ports",
+        ),
+        (
+            "it becomes an ExternalName: its mirror goes",
+            then(web(), &[external], true),
+            &DELETE,
+            "web@east: InvalidService: ExternalName Services have no endpoints to mirror",
+        ),
+        (
+            "W-22 the name is a user's",
+            taken,
+            &[],
+            "web@east: NameConflict: ns/web-east belongs to somebody",
+        ),
+    ]);
+    let long = "w".repeat(59);
+    let state = state().linked(target("east"), &[svc(&long).exported()], &[]);
+    let plan = plan(&state, &Key::mirror("east", "ns", &long));
+    assert_eq!(plan.writes, [], "W-55");
+    let Outcome::Failed(problem) = &plan.report[0].report else {
+        panic!("W-55: {:?}", plan.report)
+    };
+    assert_eq!(problem.reason.as_str(), "NameTooLong");
+}
+
+#[test]
+fn what_the_original_made_is_taken_over_in_place() {
+    let adopted = has(web()).local(&[svc("web-east").mirrored_by_linkerd("east", "web")]);
+    hold(vec![
+        (
+            "its Endpoints go only once our slice stands, and the mark comes last",
+            adopted.clone(),
+            &[
+                "create EndpointSlice ns/web-east-ipv4",
+                "delete Endpoints ns/web-east",
+                "patch Service ns/web-east",
+            ],
+            MIRRORED,
+        ),
+        (
+            "without an address its Endpoints stay, and it is not marked as ours",
+            adopted.with_news("east", |entry| entry.gateway.addresses = None),
+            &[],
+            UNRESOLVED,
+        ),
+    ]);
+}

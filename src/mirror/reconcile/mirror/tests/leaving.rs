@@ -1,0 +1,164 @@
+//! What leaves, and what stays because it cannot be seen.
+
+use super::{DELETE, has, hold, key, stands, then, unlinked, web};
+use crate::{
+    api::labels as l,
+    mirror::{
+        InvalidLink, State,
+        fixtures::{left_out, said, slice, state, svc, target},
+        plan,
+    },
+};
+
+#[test]
+fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
+    let absent = "web@east: absent";
+    let links_own = || svc("web-east").mirrored_by_linkerd("east", "web");
+    let unreadable = |state: State| {
+        state.with_news("east", |entry| {
+            entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
+        })
+    };
+    let limited = |state: State, named: bool| {
+        state.with_news("east", |entry| {
+            entry.remote.as_mut().unwrap().left_out = vec![left_out("web", named)];
+        })
+    };
+    let unexported = || state().linked(target("east"), &[svc("web")], &[]);
+    let stray = |service: &str| {
+        svc("web-east")
+            .annotation(l::MANAGED_BY, l::MANAGER)
+            .annotation(
+                l::REMOTE_FQ_NAME,
+                &format!("{service}.ns.svc.cluster.local"),
+            )
+    };
+    // As versions before this one wrote it.
+    let unclaimed = |state: State| {
+        state.edited("ns", "web-east", |service| {
+            service.metadata.annotations.remove(l::INSTALLATION);
+        })
+    };
+    hold(vec![
+        (
+            "3.2 unexported",
+            then(web(), &[svc("web")], true),
+            &DELETE,
+            absent,
+        ),
+        ("3.2 deleted", then(web(), &[], true), &DELETE, absent),
+        ("never exported", has(svc("web")), &[], absent),
+        ("W-21 the Link was deleted", unlinked(stands()), &DELETE, ""),
+        (
+            "W-21 the Link of what the original made was deleted",
+            unlinked(state().local(&[links_own()])),
+            &[],
+            "",
+        ),
+        (
+            "the original made it, and it is unexported",
+            unexported().local(&[links_own()]),
+            &["delete Endpoints ns/web-east", "delete Service ns/web-east"],
+            absent,
+        ),
+        (
+            "it names no installation, and is unexported",
+            unclaimed(then(web(), &[svc("web")], true)),
+            &DELETE,
+            absent,
+        ),
+        (
+            "it names no installation, and the Link was deleted",
+            unlinked(unclaimed(stands())),
+            &[],
+            "",
+        ),
+        (
+            "it lost its labels, and was written for this Service",
+            unexported().local(&[stray("web")]),
+            &["delete Service ns/web-east"],
+            absent,
+        ),
+        (
+            "it lost its labels, and was written for another Service",
+            unexported().local(&[stray("api")]),
+            &[],
+            absent,
+        ),
+        ("the Link cannot be read now", unreadable(stands()), &[], ""),
+        (
+            "the target cluster cannot be seen yet",
+            stands().with_news("east", |entry| entry.remote = None),
+            &[],
+            "web@east: unknown",
+        ),
+        (
+            "beyond the limit absence says nothing",
+            limited(then(web(), &[], true), false),
+            &[],
+            "web@east: unknown",
+        ),
+        (
+            "what the limit leaves out stays, and is told",
+            limited(then(web(), &[], true), true),
+            &[],
+            "web@east: LimitExceeded: left out: the cluster exports more than is taken in of it",
+        ),
+        (
+            "W-22 a user's Service of that name",
+            state()
+                .linked(target("east"), &[], &[])
+                .local(&[svc("web-east").label(l::MIRRORED_SERVICE, "true")]),
+            &[],
+            absent,
+        ),
+    ]);
+}
+
+#[test]
+fn only_slices_of_ours_for_this_cluster_go_with_a_mirror() {
+    for (what, by, cluster, installation, goes) in [
+        ("ours", l::MANAGER, "east", "mc", true),
+        (
+            "ours, for another cluster",
+            l::MANAGER,
+            "north",
+            "mc",
+            false,
+        ),
+        (
+            "another installation's",
+            l::MANAGER,
+            "east",
+            "elsewhere",
+            false,
+        ),
+        ("somebody else's, with our label", "me", "east", "mc", false),
+        ("somebody else's", "me", "me", "mc", false),
+    ] {
+        let mut another = slice("web-east", "another");
+        let metadata = &mut another.metadata;
+        metadata.labels.insert(l::SLICE_MANAGED_BY, by);
+        metadata.labels.insert(l::CLUSTER_NAME, cluster);
+        metadata.annotations.insert(l::INSTALLATION, installation);
+        let state = then(web(), &[], true).local_slice(another);
+        let mut expected = DELETE.to_vec();
+        if goes {
+            expected.insert(0, "delete EndpointSlice ns/web-east-another");
+        }
+        assert_eq!(said(&plan(&state, &key()).writes), expected, "{what}");
+    }
+}
+
+#[test]
+fn nothing_is_removed_before_the_target_cluster_was_asked_again() {
+    let gone = plan(&then(web(), &[], true), &key());
+    let asked: Vec<&str> = gone
+        .confirm
+        .iter()
+        .map(|remote| remote.service.as_str())
+        .collect();
+    assert_eq!(asked, ["web"]);
+    let kept = plan(&stands(), &key());
+    assert_eq!(kept.confirm, []);
+}

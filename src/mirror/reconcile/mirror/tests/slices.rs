@@ -1,0 +1,137 @@
+//! What is made of a mirror whose Service has slices that are not known, none, or none with an endpoint.
+
+use super::{CREATE, MIRRORED, has, hold, key, then, web};
+use crate::{
+    api::labels as l,
+    mirror::{
+        LeftOut, RemoteState, State, Store,
+        fixtures::{left_out, map, slice, state, svc, target},
+    },
+};
+
+const PATCHED: [&str; 1] = ["patch EndpointSlice ns/web-east-ipv4"];
+
+/// The target cluster has this Service, and no slice of it has an endpoint.
+fn has_idle(service: super::Svc) -> State {
+    state().linked(target("east"), &[service], &[slice("web", "x")])
+}
+
+fn with_remote(state: State, change: impl FnOnce(&mut RemoteState)) -> State {
+    state.with_news("east", |entry| change(entry.remote.as_mut().unwrap()))
+}
+
+/// No slice of the target cluster is known.
+fn without_remote_slices(state: State) -> State {
+    with_remote(state, |remote| remote.slices = vec![Store::default()])
+}
+
+#[test]
+fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
+    let unlisted = |state: State| {
+        with_remote(state, |remote| {
+            remote.unlisted.insert(("ns".to_owned(), "web".to_owned()));
+        })
+    };
+    let cut = |state: State, left: LeftOut| with_remote(state, |remote| remote.cut = vec![left]);
+    let beyond = "web@east: web-east, LimitExceeded: \
+                  endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
+    let created = &CREATE[..1];
+    let emptied = || then(web(), &[web()], false);
+    hold(vec![
+        ("listed", emptied(), &PATCHED, MIRRORED),
+        ("not listed", unlisted(emptied()), &[], MIRRORED),
+        ("new", unlisted(has_idle(web())), created, MIRRORED),
+        ("one is known", unlisted(has(web())), &CREATE, MIRRORED),
+        (
+            "left out",
+            cut(emptied(), left_out("web", true)),
+            &[],
+            beyond,
+        ),
+        (
+            "another one's are left out",
+            cut(emptied(), left_out("api", true)),
+            &PATCHED,
+            MIRRORED,
+        ),
+    ]);
+}
+
+#[test]
+fn slices_are_waited_for_once_and_only_where_kubernetes_makes_them() {
+    let flat = || svc("web").discovered();
+    let selecting = || {
+        let mut made = web();
+        made.0.spec.selector = map(&[("app", "web")]);
+        made
+    };
+    let switches = [
+        "create EndpointSlice ns/web-east-ipv4",
+        "patch Service ns/web-east",
+    ];
+    let linkerds = || svc("web-east").mirrored_by_linkerd("east", "web");
+    let takes_over = [
+        "create EndpointSlice ns/web-east-ipv4",
+        "delete Endpoints ns/web-east",
+        "patch Service ns/web-east",
+    ];
+    hold(vec![
+        (
+            "new, and a slice without endpoints is known",
+            has_idle(web()),
+            &CREATE,
+            MIRRORED,
+        ),
+        (
+            "it has a slice here, and none is known any more",
+            without_remote_slices(then(web(), &[web()], true)),
+            &PATCHED,
+            MIRRORED,
+        ),
+        (
+            "from remote discovery, and none is known yet",
+            without_remote_slices(then(flat(), &[selecting()], true)),
+            &[],
+            MIRRORED,
+        ),
+        (
+            "from remote discovery, and a slice without endpoints is known",
+            then(flat(), &[selecting()], false),
+            &switches,
+            MIRRORED,
+        ),
+        (
+            "from remote discovery, without a selector: there may never be one",
+            without_remote_slices(then(flat(), &[web()], true)),
+            &switches[1..],
+            MIRRORED,
+        ),
+        (
+            "of Linkerd's, and none is known",
+            without_remote_slices(has(web()).local(&[linkerds()])),
+            &takes_over,
+            MIRRORED,
+        ),
+    ]);
+}
+
+#[test]
+fn slices_that_stay_in_remote_discovery_keep_their_endpoints_though_none_of_the_service_are_known()
+{
+    let switched = State {
+        slices: has(web()).worked_on(&key()).slices,
+        ..has(svc("web").discovered()).worked_on(&key())
+    };
+    let slices = switched.slices.iter().flat_map(Store::iter);
+    assert_eq!(slices.flat_map(|s| &s.endpoints).count(), 1);
+    assert!(
+        switched
+            .existing("ns", "web-east")
+            .unwrap()
+            .metadata
+            .labels
+            .contains_key(l::REMOTE_DISCOVERY)
+    );
+    let state = without_remote_slices(switched);
+    hold(vec![("they stay", state, &[], MIRRORED)]);
+}

@@ -1,0 +1,179 @@
+//! The probe Service of a Link: when it stands, what it is made of, when it goes.
+
+use crate::{
+    api::labels as l,
+    mirror::{
+        InvalidLink, Key, Links, Liveness, State, Target,
+        fixtures::{LINKS, at, entry, ip, link, said, state, svc, target},
+        plan,
+    },
+};
+
+const SLICE: &str = "EndpointSlice mc/probe-east-ipv4";
+
+fn key() -> Key {
+    Key::probe("east")
+}
+
+fn linked() -> State {
+    state().linked(target("east"), &[], &[])
+}
+
+fn stands() -> State {
+    linked().worked_on(&key())
+}
+
+fn changed(state: State, change: fn(&mut crate::api::link::Link)) -> State {
+    let mut made = link("east");
+    change(&mut made);
+    let target = Target::parse(&made, false).unwrap();
+    state.with_entry(entry(target), &[], &[])
+}
+
+#[test]
+fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
+    let create = vec![
+        "create Service mc/probe-east".to_owned(),
+        format!("create {SLICE}"),
+    ];
+    let delete = vec![
+        "delete Service mc/probe-east".to_owned(),
+        format!("delete {SLICE}"),
+    ];
+    let service = vec!["create Service mc/probe-east".to_owned()];
+    let slice_only = vec![format!("patch {SLICE}")];
+    let both = vec![
+        format!("patch {SLICE}"),
+        "patch Service mc/probe-east".to_owned(),
+    ];
+    let without_links = |mut state: State| {
+        state.links = Some(Links::default());
+        state
+    };
+    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let moved = stands().with_news("east", |e| {
+        e.gateway.addresses = Some(vec![ip("192.0.2.9")]);
+    });
+    let dual = linked().with_news("east", |e| {
+        e.gateway.addresses = Some(vec![ip("192.0.2.1"), ip("2001:db8::1")]);
+    });
+    let older = |state: State| {
+        let mut made = link("old");
+        "east".clone_into(&mut made.spec.target_cluster_name);
+        made.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(-1)));
+        state.linked(Target::parse(&made, false).unwrap(), &[], &[])
+    };
+    let mut theirs = linked();
+    let stranger = svc("probe-east").within(LINKS);
+    theirs.probes.get_or_insert_default().put(stranger.arc());
+    for (situation, state, writes) in vec![
+        ("D17 a Link with a gateway", linked(), create),
+        ("nothing changed", stands(), vec![]),
+        (
+            "an address for each family",
+            dual,
+            vec![
+                service[0].clone(),
+                format!("create {SLICE}"),
+                "create EndpointSlice mc/probe-east-ipv6".to_owned(),
+            ],
+        ),
+        (
+            "no address is known yet",
+            linked().with_news("east", |e| e.gateway.addresses = None),
+            service,
+        ),
+        (
+            "no address is known any more: what stands stays",
+            stands().with_news("east", |e| e.gateway.addresses = None),
+            vec![],
+        ),
+        ("3.2 the gateway moved", moved, slice_only.clone()),
+        (
+            "3.2 never unready: it is the probe that finds out",
+            dead(stands()),
+            vec![],
+        ),
+        (
+            "the identity changed",
+            changed(stands(), |link| link.spec.gateway_identity = "other".into()),
+            slice_only,
+        ),
+        (
+            "W-67 the probe's port changed",
+            changed(stands(), |link| link.spec.probe_spec.port = "4192".into()),
+            both,
+        ),
+        (
+            "5 the Link asks for no probe any more",
+            changed(stands(), |link| link.spec.probe_spec.path.clear()),
+            delete.clone(),
+        ),
+        (
+            "the Link has no gateway any more",
+            changed(stands(), |link| link.spec.gateway_address.clear()),
+            delete.clone(),
+        ),
+        (
+            "3.7 the Link was deleted",
+            without_links(stands()),
+            delete.clone(),
+        ),
+        ("an older Link has the cluster", older(stands()), delete),
+        (
+            "the Link cannot be read now",
+            stands().with_news("east", |e| {
+                e.target = Err(InvalidLink::GatewayPort("x".into()));
+            }),
+            vec![],
+        ),
+        ("the name is a user's", theirs, vec![]),
+    ] {
+        assert_eq!(said(&plan(&state, &key()).writes), writes, "{situation}");
+    }
+}
+
+#[test]
+fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
+    let state = stands();
+    let service = state.probe("east").unwrap();
+    assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
+    assert_eq!(service.spec.ports[0].port, 4191);
+    assert_eq!(service.spec.ports[0].protocol.as_deref(), Some("TCP"));
+    let [slice] = state.local_probe_slices("east") else {
+        panic!("one slice")
+    };
+    assert_eq!(slice.ports[0].name.as_deref(), Some("mc-probe"));
+    assert_eq!(slice.ports[0].port, Some(4191));
+    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.1".into()].into());
+    let metadata = &slice.metadata;
+    assert_eq!(
+        metadata.annotations.get(l::REMOTE_GATEWAY_IDENTITY),
+        Some("gateway.identity")
+    );
+    for metadata in [metadata, &service.metadata] {
+        assert_eq!(metadata.labels.get(l::CLUSTER_NAME), Some("east"));
+        assert_eq!(metadata.labels.get(l::MIRRORED_GATEWAY), Some("true"));
+    }
+    let owner = &metadata.owner_references[0];
+    assert_eq!(Some(&owner.uid), service.metadata.uid.as_ref());
+}
+
+#[test]
+fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
+    let of_user = |mut state: State| {
+        let service = svc("probe-east").within(LINKS);
+        state.probes.get_or_insert_default().put(service.arc());
+        state
+    };
+    let stands = stands();
+    let address = stands.probe("east").unwrap().spec.cluster_ip.clone();
+    for (what, state, expected) in [
+        ("it stands", stands, address.map(|address| ip(&address))),
+        ("there is none yet", linked(), None),
+        ("the name is a user's", of_user(linked()), None),
+    ] {
+        assert_eq!(state.probe_address("east"), expected, "{what}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The writes that make a Service and its slices stand, and the namespace that they stand in.
+
+use std::sync::Arc;
+
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::{
+        desired::{
+            endpoints::{self, DesiredSlice},
+            service::{self, Desired},
+        },
+        metadata::is_managed,
+        outcome::{Problem, Reason},
+        state::{State, namespaces::NamespacePhase},
+        write::{Object, Write},
+    },
+};
+
+/// Makes sure that the namespace takes objects. One that is created is counted for the first of these clusters for which
+/// another one may be.
+pub(crate) fn ensure_namespace<'a>(
+    state: &State,
+    namespace: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+    writes: &mut Vec<Write>,
+) -> Result<(), Problem> {
+    let most = state.config.max_namespaces;
+    match state.namespace(namespace).map(|known| known.phase) {
+        Some(NamespacePhase::Active) => Ok(()),
+        None if most > 0 => {
+            let mut clusters = clusters.into_iter();
+            let cluster = clusters.find(|cluster| state.may_create_namespace(cluster, 0));
+            let cluster = cluster.ok_or_else(|| {
+                let message = format!(
+                    "namespace {namespace} does not exist, and {most} were created for the Link, its limit"
+                );
+                Problem::new(Reason::LimitExceeded, message)
+            })?;
+            let labels = [(l::MIRRORED_SERVICE, "true"), (l::CLUSTER_NAME, cluster)];
+            writes.push(Write::Create(Object::Namespace {
+                name: namespace.to_owned(),
+                labels: labels.into(),
+            }));
+            Ok(())
+        }
+        None | Some(NamespacePhase::Terminating) => Err(Problem::new(
+            Reason::MissingNamespace,
+            "Namespace does not exist",
+        )),
+    }
+}
+
+/// The writes that make a Service and its slices stand. `None` for the slices: leave them as they are.
+///
+/// What Linkerd's own service mirror made is adopted: its Endpoints go once our slices stand, and only
+/// then is the Service marked as ours, so that an adoption that is cut short is taken up again. Without
+/// slices to take their place the Endpoints stay.
+pub(crate) fn reconcile_service(
+    state: &State,
+    desired: &Desired<'_>,
+    slices: Option<Vec<DesiredSlice<'_>>>,
+    actual: Option<&Service>,
+    actual_slices: &[Arc<EndpointSlice>],
+    cluster: &str,
+    writes: &mut Vec<Write>,
+) {
+    let adopts = slices.is_some();
+    let reconcile = |writes: &mut Vec<Write>| {
+        if let Some(slices) = slices {
+            endpoints::reconcile(state, slices, actual_slices, writes);
+        }
+    };
+    match actual {
+        None => {
+            let created = Box::new(desired.service());
+            writes.push(Write::Create(Object::Service(created)));
+            reconcile(writes);
+        }
+        Some(actual) if is_managed(&actual.metadata) => {
+            // Whoever reads of another mode finds the endpoints that it needs.
+            reconcile(writes);
+            writes.extend(service::patch(desired, actual));
+        }
+        Some(actual) if adopts => {
+            reconcile(writes);
+            writes.push(retire_endpoints(actual, cluster));
+            writes.extend(service::patch(desired, actual));
+        }
+        Some(actual) => {
+            let mut desired = desired.clone();
+            desired.metadata.unsign();
+            writes.extend(service::patch(&desired, actual));
+        }
+    }
+}
+
+/// Takes leave of the original's Endpoints of a Service.
+pub(crate) fn retire_endpoints(service: &Service, cluster: &str) -> Write {
+    Write::RetireEndpoints {
+        namespace: service.metadata.namespace().to_owned(),
+        name: service.metadata.name().to_owned(),
+        cluster: cluster.to_owned(),
+    }
+}

@@ -1,0 +1,261 @@
+//! Everything that is known of the local cluster, the Links and the target clusters. Plain data.
+//!
+//! The owner of a [`State`] puts in what it sees; its `keys_of_` methods (`queued.rs`) say which keys that concerns.
+//! Unknown is not absent: what has not been seen yet is told apart from what is not there.
+
+pub(crate) mod limit;
+pub(crate) mod links;
+pub(crate) mod namespaces;
+pub(crate) mod remote;
+pub(crate) mod store;
+
+pub use self::{
+    limit::{Budget, LeftOut, Limit, Limits, Listing, Room, Weight},
+    links::{Known, LinkEntry, Links},
+    namespaces::{Namespace, NamespacePhase, Namespaces},
+    remote::{GatewayState, Liveness, RemoteState},
+    store::{Grouped, Inserted, Store},
+};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    metadata::{Installation, installation, is_managed, is_our_slice},
+    names::{federated_name, member_name, probe_name},
+    target::{Target, exclusions::Exclusions, networks::ClusterNetworks, selector::Selector},
+};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    metadata::Metadata,
+    routes::{Route, RouteKind},
+};
+
+/// What the controller was told at its start.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Namespace of Links, credentials and probe Services. It also names this installation on all that it writes.
+    pub namespace: String,
+    /// The installation whose mirrors this one takes over, if it moved to another namespace.
+    pub take_over_from: Option<String>,
+    /// Missing namespaces that are created for one target cluster, at most; 0 for none.
+    pub max_namespaces: usize,
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. That of the Links always is one.
+    pub protected_namespaces: BTreeSet<String>,
+    /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
+    pub local_members: Option<Selector>,
+    /// What is not copied from local members.
+    pub local_exclusions: Exclusions,
+    /// How long a preferred cluster must have been back before it takes requests again; `None`: preferences are not heeded,
+    /// and no routes are written.
+    pub routes: Option<Duration>,
+}
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// What the controller was told.
+    pub config: Config,
+    /// Local namespaces; `None` until listed.
+    pub namespaces: Option<Namespaces>,
+    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
+    pub mirrors: Option<Store<Service>>,
+    /// Local EndpointSlices with the same label; `None` until listed.
+    pub slices: Option<Store<EndpointSlice>>,
+    /// Probe Services; `None` until listed.
+    pub probes: Option<Store<Service>>,
+    /// Slices of probe Services; `None` until listed.
+    pub probe_slices: Option<Store<EndpointSlice>>,
+    /// Members of federated Services in the local cluster; `None` until listed.
+    pub members: Option<Store<Service>>,
+    /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
+    /// of slices ([`Links::by_slices`]), unless preferences are heeded.
+    pub member_slices: Option<Store<EndpointSlice>>,
+    /// Routes by kind: ours, and those of others that apply to federated Services. Without an entry: not known yet; `None`:
+    /// the API server has no such kind.
+    pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
+    /// Links by name; `None` until listed.
+    pub links: Option<Links>,
+    /// Networks of this cluster, where no gateway is; `None` until looked up.
+    pub networks: Option<ClusterNetworks>,
+    /// Slots, by namespace and name, in which a live look found a Service that is not ours.
+    pub foreign: BTreeMap<(String, String), String>,
+    /// The time of day, as [`State::advance`] was told last. Drains end by it.
+    pub now: Timestamp,
+}
+
+impl State {
+    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
+    pub fn listed(
+        config: Config,
+        namespaces: impl IntoIterator<Item = (String, NamespacePhase)>,
+    ) -> Self {
+        let namespaces = namespaces.into_iter();
+        let namespaces = namespaces.map(|(name, phase)| (name, Namespace::from(phase)));
+        Self {
+            config,
+            namespaces: Some(namespaces.collect()),
+            mirrors: Some(Store::default()),
+            slices: Some(Store::default()),
+            probes: Some(Store::default()),
+            probe_slices: Some(Store::default()),
+            members: Some(Store::default()),
+            member_slices: Some(Store::default()),
+            routes: BTreeMap::new(),
+            links: Some(Links::default()),
+            networks: Some(ClusterNetworks::default()),
+            foreign: BTreeMap::new(),
+            now: Timestamp::default(),
+        }
+    }
+
+    /// Whether the local cluster has been listed whole. Until then nothing is planned.
+    pub fn is_complete(&self) -> bool {
+        self.namespaces.is_some()
+            && self.mirrors.is_some()
+            && self.slices.is_some()
+            && self.probes.is_some()
+            && self.probe_slices.is_some()
+            && self.members.is_some()
+            && self.links.is_some()
+            && self.networks.is_some()
+    }
+
+    /// The Link in charge of a target cluster: the oldest valid one that names it.
+    pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
+        self.links.as_ref()?.in_charge(cluster)
+    }
+
+    /// The Links in charge, by target cluster.
+    pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
+        self.links.iter().flat_map(Links::all_in_charge)
+    }
+
+    /// Whether there are federated Services that are made of slices.
+    pub fn by_slices(&self) -> bool {
+        self.links.as_ref().is_some_and(Links::by_slices)
+    }
+
+    /// Whether slices of ours stand for a federated Service, whatever its form is by now.
+    pub fn has_federated_slices(&self) -> bool {
+        let mut slices = self.slices.iter().flat_map(Store::iter);
+        slices.any(|slice| {
+            let is_federated = slice
+                .group()
+                .is_some_and(|name| member_name(name).is_some());
+            is_federated && is_our_slice(slice)
+        })
+    }
+
+    /// Whether what stands for this cluster, of which no Link is in charge, may still be a Link's.
+    pub(crate) fn may_keep(&self, cluster: &str) -> bool {
+        let links = self.links.as_ref();
+        links.is_some_and(|links| links.may_keep(cluster))
+    }
+
+    /// A local namespace; `None` if there is none.
+    pub(crate) fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.as_ref()?.get(name)
+    }
+
+    /// Whether another namespace may be created for a target cluster, while so many are being created.
+    pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
+        let known = self.namespaces.as_ref();
+        let created = known.map_or(0, |known| known.created_for(cluster));
+        created + under_way < self.config.max_namespaces
+    }
+
+    /// Whether a target cluster is drained now.
+    pub(crate) fn is_drained(&self, target: &Target) -> bool {
+        target.drained_until.is_some_and(|until| until > self.now)
+    }
+
+    /// Which installation an object that carries our labels belongs to.
+    pub(crate) fn installation_of<'a>(&self, metadata: &'a Metadata) -> Installation<'a> {
+        match installation(metadata) {
+            Some(name) if name == self.config.namespace => Installation::Ours,
+            Some(name) if self.config.take_over_from.as_deref() != Some(name) => {
+                Installation::Theirs(name)
+            }
+            _ => Installation::Unclaimed,
+        }
+    }
+
+    /// Whether an object is another installation's: it is never written.
+    pub(crate) fn is_theirs(&self, metadata: &Metadata) -> bool {
+        matches!(self.installation_of(metadata), Installation::Theirs(_))
+    }
+
+    /// Whether an object is ours to collect once nothing asks for it any more: this installation has written it.
+    pub(crate) fn is_collected(&self, metadata: &Metadata) -> bool {
+        is_managed(metadata) && self.installation_of(metadata) == Installation::Ours
+    }
+
+    /// A local Service that carries our labels, or those of a probe Service.
+    pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
+        let stores = [&self.mirrors, &self.probes].into_iter().flatten();
+        stores
+            .filter_map(|store| store.get(namespace, name))
+            .max_by_key(|service| service.metadata.version())
+            .map(AsRef::as_ref)
+    }
+
+    /// The federated Service of members of this name, if one stands that is ours.
+    pub fn federated(&self, namespace: &str, service: &str) -> Option<&Service> {
+        let found = self.existing(namespace, &federated_name(service))?;
+        self.is_collected(&found.metadata).then_some(found)
+    }
+
+    /// Local slices of a Service.
+    pub(crate) fn local_slices(&self, namespace: &str, service: &str) -> &[Arc<EndpointSlice>] {
+        in_group(self.slices.as_ref(), namespace, service)
+    }
+
+    /// Slices of a Link's probe Service.
+    pub(crate) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
+        in_group(
+            self.probe_slices.as_ref(),
+            &self.config.namespace,
+            &probe_name(link),
+        )
+    }
+
+    /// Local endpoint mirrors of a headless mirror.
+    pub(crate) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> &[Arc<Service>] {
+        in_group(self.mirrors.as_ref(), namespace, headless)
+    }
+
+    /// The Link of this name, if it is in charge of its target cluster: then it may have a probe Service.
+    pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
+        let entry = self.links.as_ref()?.get(link)?;
+        let target = entry.target.as_ref().ok()?;
+        let (active, _) = self.link(&target.cluster)?;
+        (active.link == target.link).then_some((target, entry))
+    }
+
+    /// The probe Service of a Link, if there is one.
+    pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
+        self.probes
+            .as_ref()?
+            .get(&self.config.namespace, &probe_name(link))
+            .map(AsRef::as_ref)
+    }
+}
+
+fn in_group<'a, T: Grouped>(
+    store: Option<&'a Store<T>>,
+    namespace: &str,
+    group: &str,
+) -> &'a [Arc<T>] {
+    store
+        .map(|store| store.in_group(namespace, group))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! What is taken in and what is left out, as lists and single changes come.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use proptest::prelude::*;
+
+use super::{intake::HEAVIEST, left_out::NAMED, *};
+use crate::{
+    api::labels as l,
+    mirror::{
+        fixtures::{state, svc, target},
+        key::Names,
+        state::limit::budget::Budget,
+    },
+};
+
+fn id(n: usize) -> (String, String) {
+    (format!("ns-{}", n % 2), format!("svc-{n}"))
+}
+
+fn number(limit: &Limit, n: usize) -> u64 {
+    let (namespace, name) = id(n);
+    limit.number(&namespace, &name)
+}
+
+fn bytes_of(bytes: usize) -> Weight {
+    Weight { bytes, hosts: 0 }
+}
+
+fn room(bytes: &Budget) -> Room {
+    Room {
+        bytes: bytes.clone(),
+        hosts: Budget::new(0),
+    }
+}
+
+fn put(listing: &mut Listing<'_, usize>, n: usize) {
+    put_heavy(listing, n, 0);
+}
+
+fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
+    let (namespace, name) = id(n);
+    let number = listing.number(&namespace, &name);
+    listing.put(number, bytes_of(bytes), Arc::new(n), |n| id(*n));
+}
+
+/// Takes in a list. Returns what was taken in, and what was left out.
+fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, LeftOut) {
+    let mut listing = limit.list();
+    for n in there {
+        put(&mut listing, *n);
+    }
+    let (taken, left_out) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), left_out)
+}
+
+fn names(of: impl IntoIterator<Item = usize>) -> Names {
+    of.into_iter().map(id).collect()
+}
+
+#[test]
+fn what_is_taken_in_keeps_its_place() {
+    let mut limit = Limit::of(2).first(&names([8]));
+    let (taken, left_out) = listed(&mut limit, &[1, 3, 8, 9].into());
+    assert_eq!(taken, [1, 8].into());
+    assert_eq!(left_out.services(), &names([3, 9]));
+    let (taken, left_out) = listed(&mut limit, &[0, 1, 8].into());
+    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([0])));
+    // More than there is room for were taken in before the limit was lowered.
+    let mut limit = Limit::of(1).first(&names([1, 3]));
+    let (taken, left_out) = listed(&mut limit, &[0, 1, 3].into());
+    assert_eq!((taken, left_out.services().len()), ([1].into(), 2));
+}
+
+#[test]
+fn list_that_breaks_off_changes_nothing() {
+    let mut limit = Limit::of(1);
+    listed(&mut limit, &[8].into());
+    let mut listing = limit.list();
+    put(&mut listing, 1);
+    drop(listing);
+    let (taken, left_out) = listed(&mut limit, &[1, 8].into());
+    assert_eq!((taken, left_out.services()), ([8].into(), &names([1])));
+}
+
+#[test]
+fn without_a_limit_everything_is_taken_in() {
+    let mut limit = Limit::default();
+    let all: BTreeSet<usize> = (0..100).collect();
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!((taken, left_out.is_empty()), (all, true));
+    assert!(limit.admits(number(&limit, 200), bytes_of(0)));
+    limit.gone(number(&limit, 200));
+    assert!(!limit.is_stale());
+    // There is nothing to remember.
+    assert!(limit.taken.is_empty());
+}
+
+#[test]
+fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
+    let mut limit = Limit::of(2);
+    assert_eq!(limit.most(), 2);
+    listed(&mut limit, &[1].into());
+    assert!(limit.admits(number(&limit, 3), bytes_of(0)) && !limit.is_stale());
+    listed(&mut limit, &[1, 3, 5].into());
+    limit.gone(number(&limit, 7));
+    assert!(!limit.is_stale());
+    // One that was left out is no longer there.
+    limit.gone(number(&limit, 5));
+    assert!(limit.is_stale());
+}
+
+#[test]
+fn what_is_left_out_can_be_forgotten() {
+    let mut left_out = LeftOut::default();
+    left_out.add(id(1));
+    left_out.add(id(2));
+    left_out.retain(|service| *service == id(1));
+    assert_eq!(left_out.services(), &names([1]));
+}
+
+#[test]
+fn what_stands_for_a_cluster_names_its_services() {
+    let federated = svc("all-federated")
+        .label(l::MIRRORED_SERVICE, "true")
+        .annotation(l::REMOTE_DISCOVERY, "all@east");
+    let state = state().linked(target("east"), &[], &[]).local(&[
+        svc("web-east").mirrored_by_linkerd("east", "web"),
+        svc("web-west").mirrored_by_linkerd("west", "web"),
+        federated,
+    ]);
+    let own = |service: &str| ("ns".to_owned(), service.to_owned());
+    assert_eq!(
+        state.services_with_objects("east"),
+        [own("web"), own("all")].into()
+    );
+    assert_eq!(state.services_with_objects("west"), [own("web")].into());
+}
+
+#[test]
+fn only_so_many_names_are_kept() {
+    let mut limit = Limit::of(1);
+    let there = (0..NAMED + 11).collect();
+    let (_, left_out) = listed(&mut limit, &there);
+    assert_eq!(left_out.services().len(), NAMED);
+    assert_eq!(left_out.unnamed(), 10);
+    assert!(left_out.names(&id(1)) && !left_out.names(&("ns".to_owned(), "none".to_owned())));
+    assert!(!left_out.is_complete() && !left_out.is_empty());
+}
+
+#[test]
+fn list_that_is_too_long_is_seen_while_it_comes() {
+    let mut limit = Limit::of(2);
+    let mut listing = limit.list();
+    for n in 0..3 {
+        assert!(!listing.is_over(), "{n}");
+        put(&mut listing, n);
+    }
+    assert!(listing.is_over());
+    // Those that were there before count as well.
+    let mut limit = Limit::of(2).first(&names([0, 2]));
+    let mut listing = limit.list();
+    for n in [0, 2, 4] {
+        assert!(!listing.is_over(), "{n}");
+        put(&mut listing, n);
+    }
+    assert!(listing.is_over());
+}
+
+/// Takes in a list of objects with so many bytes each.
+fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>, LeftOut) {
+    let mut listing = limit.list();
+    for (n, bytes) in there {
+        put_heavy(&mut listing, *n, *bytes);
+    }
+    let (taken, left_out) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), left_out)
+}
+
+#[test]
+fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
+    let all = Budget::new(100);
+    let (own, other) = (all.part(80), all.part(80));
+    let mut limit = Limit::of(9).within(room(&own));
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
+    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
+    assert!(left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
+    assert_eq!((own.taken(), all.taken()), (80, 80));
+    // What is taken in grows no further than there is room, and its end makes some.
+    assert!(!limit.admits(number(&limit, 1), bytes_of(51)) && limit.is_stale());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
+    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
+    assert_eq!(own.taken(), 70);
+    assert!(other.take(30));
+    limit.gone(number(&limit, 1));
+    assert!(limit.is_stale());
+    let (taken, left_out) = listed_heavy(&mut limit, &[(2, 40), (3, 20)]);
+    assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
+    assert!(!limit.is_stale() && !left_out.is_heavy());
+    // Others have what is there, and give it back.
+    assert!(!limit.admits(number(&limit, 4), bytes_of(15)) && limit.is_stale());
+    listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
+    assert!(!limit.is_stale());
+    other.give_back(30);
+    assert!(limit.is_stale());
+    // One that is too heavy for anybody waits for nothing.
+    let (_, left_out) = listed_heavy(&mut limit, &[(5, HEAVIEST + 1)]);
+    assert!(left_out.is_heavy() && !limit.waits_for_room());
+    drop(limit);
+    assert_eq!((own.taken(), all.taken()), (0, 0));
+}
+
+#[test]
+fn what_comes_first_takes_the_bytes_of_what_does_not() {
+    let budget = Budget::new(100);
+    let mut limit = Limit::of(9).first(&names([8])).within(room(&budget));
+    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
+    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([2])));
+    assert_eq!(budget.taken(), 90);
+    // A list that breaks off gives back what it took.
+    let mut listing = limit.list();
+    put_heavy(&mut listing, 3, 10);
+    assert_eq!(budget.taken(), 100);
+    drop(listing);
+    assert_eq!(budget.taken(), 90);
+}
+
+#[test]
+fn hosts_of_headless_services_are_counted_beside_the_bytes() {
+    let (bytes, hosts) = (Budget::new(100), Budget::new(5));
+    let room = Room { bytes, hosts };
+    let mut limit = Limit::default().within(room.clone());
+    let weight = |bytes, hosts| Weight { bytes, hosts };
+    let listed = |limit: &mut Limit, there: &[(usize, Weight)]| {
+        let mut listing = limit.list();
+        for (n, weight) in there {
+            let (namespace, name) = id(*n);
+            let number = listing.number(&namespace, &name);
+            listing.put(number, *weight, Arc::new(*n), |n| id(*n));
+        }
+        let (taken, left_out) = listing.end(|n| id(*n));
+        (taken.iter().map(|n| **n).collect::<BTreeSet<_>>(), left_out)
+    };
+    let all = [(1, weight(9, 3)), (2, weight(9, 3)), (3, weight(92, 0))];
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!(taken, [1].into());
+    assert!(left_out.has_hosts() && left_out.is_heavy() && !limit.is_stale());
+    assert_eq!((room.bytes.taken(), room.hosts.taken()), (9, 3));
+    // It grows as far as there is room.
+    assert!(!limit.admits(number(&limit, 1), weight(9, 6)));
+    assert!(limit.admits(number(&limit, 1), weight(9, 5)));
+    assert!(limit.admits(number(&limit, 1), weight(9, 2)));
+    let (taken, left_out) = listed(&mut limit, &[(1, weight(9, 2)), (2, weight(9, 3))]);
+    assert_eq!((taken, left_out.is_empty()), ([1, 2].into(), true));
+    assert!(!limit.waits_for_room());
+    // Who was there before takes hosts of who comes, and nothing of who has none.
+    let room = Room {
+        bytes: Budget::new(100),
+        hosts: Budget::new(5),
+    };
+    let mut limit = Limit::default().within(room).first(&names([8]));
+    let all = [(1, weight(1, 3)), (2, weight(1, 0)), (8, weight(1, 4))];
+    let (taken, left_out) = listed(&mut limit, &all);
+    assert_eq!((taken, left_out.services()), ([2, 8].into(), &names([1])));
+    assert!(!left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Comes(usize),
+    Goes(usize),
+    List,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0usize..8).prop_map(Step::Comes),
+        4 => (0usize..8).prop_map(Step::Goes),
+        1 => Just(Step::List),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Unless it says that another list is needed, what is taken in and what the last list left out is all there is, as
+    /// much is taken in as may be, and nothing that is taken in goes while it is there.
+    #[test]
+    fn nothing_is_lost_track_of(most in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
+        let mut limit = Limit::of(most);
+        let (mut there, mut taken, mut left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for step in steps {
+            match step {
+                Step::Comes(n) => {
+                    there.insert(n);
+                    let known = taken.contains(&n);
+                    if limit.admits(number(&limit, n), bytes_of(0)) {
+                        taken.insert(n);
+                    } else {
+                        prop_assert!(!known);
+                    }
+                }
+                Step::Goes(n) => {
+                    if there.remove(&n) {
+                        limit.gone(number(&limit, n));
+                        taken.remove(&n);
+                    }
+                }
+                Step::List => {
+                    let (now, left_out) = listed(&mut limit, &there);
+                    prop_assert!(now.is_superset(&taken));
+                    taken = now;
+                    left = there.difference(&taken).copied().collect();
+                    prop_assert_eq!(left_out.services(), &names(left.iter().copied()));
+                    prop_assert!(!limit.is_stale());
+                }
+            }
+            prop_assert!(taken.len() <= most && taken.is_subset(&there));
+            if !limit.is_stale() {
+                prop_assert_eq!(&left, &there.difference(&taken).copied().collect::<BTreeSet<_>>());
+                prop_assert!(left.is_empty() || taken.len() == most);
+            }
+        }
+    }
+}
+
+/// A step with objects of some bytes.
+fn heavy_step() -> impl Strategy<Value = (Step, usize)> {
+    (step(), 0usize..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// The bytes that are taken are those of what is taken in, and nothing is left out that there is room for.
+    #[test]
+    fn bytes_are_counted_as_they_come_and_go(
+        most in 0usize..14,
+        steps in prop::collection::vec(heavy_step(), 1..40),
+    ) {
+        let budget = Budget::new(most);
+        let mut limit = Limit::of(5).within(room(&budget));
+        let (mut there, mut taken) = (BTreeMap::new(), BTreeMap::new());
+        for (step, bytes) in steps {
+            match step {
+                Step::Comes(n) => {
+                    there.insert(n, bytes);
+                    if limit.admits(number(&limit, n), bytes_of(bytes)) {
+                        taken.insert(n, bytes);
+                    }
+                }
+                Step::Goes(n) => {
+                    if there.remove(&n).is_some() {
+                        limit.gone(number(&limit, n));
+                        taken.remove(&n);
+                    }
+                }
+                Step::List => {
+                    let all: Vec<_> = there.iter().map(|(n, bytes)| (*n, *bytes)).collect();
+                    let (now, left_out) = listed_heavy(&mut limit, &all);
+                    taken = there.iter().filter(|(n, _)| now.contains(n)).map(|(n, b)| (*n, *b)).collect();
+                    let left = there.keys().filter(|n| !now.contains(n)).copied();
+                    prop_assert_eq!(left_out.services(), &names(left));
+                }
+            }
+            prop_assert_eq!(budget.taken(), taken.values().sum::<usize>());
+            prop_assert!(budget.taken() <= most);
+            if !limit.is_stale() && taken.len() < 5 {
+                let has_room = |(n, bytes): (&usize, &usize)| !taken.contains_key(n) && budget.has(*bytes);
+                prop_assert!(!there.iter().any(has_room));
+            }
+        }
+        drop(limit);
+        prop_assert_eq!(budget.taken(), 0);
+    }
+}

@@ -1,0 +1,269 @@
+//! The Links, by name and by the target cluster that they name. Knows which of them is in charge of a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::remote::{GatewayState, RemoteState};
+use crate::{
+    api::link::LinkObject,
+    mirror::{
+        names::is_dns_label,
+        target::{InvalidLink, Target, policy::FederatedThrough},
+    },
+};
+
+/// A Link, and what is known through it.
+#[derive(Clone, Debug)]
+pub struct LinkEntry {
+    /// Name of the target cluster; `None` where the Link names none that can be.
+    pub cluster: Option<String>,
+    /// The target cluster that was listed last: what stands here for this Link is of this one.
+    pub listed: Option<String>,
+    /// The Link, parsed.
+    pub target: Result<Target, InvalidLink>,
+    /// The target cluster; `None` until all its watches have listed.
+    pub remote: Option<RemoteState>,
+    /// The gateway.
+    pub gateway: GatewayState,
+}
+
+impl LinkEntry {
+    /// A Link of which nothing is known but itself, and the cluster that its status names.
+    pub fn new(object: &LinkObject, headless_default: bool) -> Self {
+        let named = &object.link.spec.target_cluster_name;
+        let status = object.link.status.as_ref();
+        Self {
+            cluster: is_dns_label(named).then(|| named.clone()),
+            listed: status.and_then(|status| status.target_cluster_name.clone()),
+            target: Target::parse_object(object, headless_default),
+            remote: None,
+            gateway: GatewayState::default(),
+        }
+    }
+
+    /// The cluster that it names, or where it names none, the one that was listed last.
+    pub fn known_cluster(&self) -> Option<&str> {
+        self.cluster.as_deref().or(self.listed.as_deref())
+    }
+
+    /// The cluster that was known through this Link and is not any more, now that it says what `now` does. A name that
+    /// cannot be is no move: nobody knows where to.
+    pub fn left_for(&self, now: &Self) -> Option<String> {
+        let known = self.known_cluster()?;
+        let moved = now.target.is_ok() && now.cluster.as_deref() != Some(known);
+        moved.then(|| known.to_owned())
+    }
+
+    /// Whether something may stand for it besides the mirrors of the cluster that it names.
+    fn is_unsettled(&self) -> bool {
+        self.target.is_err() || (self.listed.is_some() && self.listed != self.cluster)
+    }
+}
+
+/// What changes while a Link stays as it is.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The target cluster.
+    pub remote: &'a mut Option<RemoteState>,
+    /// The gateway.
+    pub gateway: &'a mut GatewayState,
+}
+
+/// All Links. Looking up the one in charge of a cluster takes no walk over the others.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    entries: BTreeMap<String, LinkEntry>,
+    clusters: BTreeMap<String, Named>,
+    /// Names of the Links for which something may stand besides the mirrors of the cluster that they name. Few.
+    unsettled: BTreeSet<String>,
+    /// Names of the Links whose cluster is drained, or was. Few.
+    drains: BTreeSet<String>,
+}
+
+/// The Links that name one cluster.
+#[derive(Clone, Debug, Default)]
+struct Named {
+    /// When those that can be worked with were created, and their names, the oldest first: it is in charge.
+    valid: BTreeSet<(Option<Timestamp>, String)>,
+    /// Names of those that cannot be worked with.
+    invalid: BTreeSet<String>,
+}
+
+impl Links {
+    /// The Link of this name.
+    pub fn get(&self, link: &str) -> Option<&LinkEntry> {
+        self.entries.get(link)
+    }
+
+    /// What is known through the Link of this name. The Link itself is changed by [`Self::insert`].
+    pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
+        let LinkEntry {
+            remote, gateway, ..
+        } = self.entries.get_mut(link)?;
+        Some(Known { remote, gateway })
+    }
+
+    /// Names of Links.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.entries.keys()
+    }
+
+    /// Takes a Link in. Returns the one that had its name.
+    ///
+    /// What is known through a Link that can be worked with is known of the cluster that it names.
+    pub fn insert(&mut self, link: String, mut entry: LinkEntry) -> Option<LinkEntry> {
+        if entry.target.is_ok() && entry.remote.is_some() {
+            entry.listed.clone_from(&entry.cluster);
+        }
+        let before = self.remove(&link);
+        let name = link.clone();
+        self.entries.insert(link, entry);
+        self.file(&name);
+        before
+    }
+
+    /// Forgets a Link.
+    pub fn remove(&mut self, link: &str) -> Option<LinkEntry> {
+        let before = self.entries.remove(link)?;
+        self.unfile(link, before.cluster.as_deref());
+        Some(before)
+    }
+
+    /// Takes in that the cluster of a Link was listed: from now on this is the one that stands for it.
+    pub fn listed(&mut self, link: &str, remote: RemoteState) {
+        if let Some(mut entry) = self.remove(link) {
+            entry.remote = Some(remote);
+            self.insert(link.to_owned(), entry);
+        }
+    }
+
+    /// The Link in charge of a target cluster: the oldest valid one that names it.
+    pub fn in_charge(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
+        self.first(self.clusters.get(cluster)?)
+    }
+
+    /// The Links in charge, by target cluster.
+    pub fn all_in_charge(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
+        self.clusters.values().filter_map(|named| self.first(named))
+    }
+
+    /// Whether there are federated Services that are made of slices: a cluster takes part through its gateway.
+    pub fn by_slices(&self) -> bool {
+        let mut targets = self.all_in_charge().map(|(target, _)| target);
+        targets.any(|target| target.federated_through == FederatedThrough::Gateway)
+    }
+
+    /// The Links in charge whose cluster is drained, or was: until when.
+    pub(crate) fn drains(&self) -> impl Iterator<Item = (&Target, Timestamp)> {
+        self.drains.iter().filter_map(|link| {
+            let target = self.entries.get(link)?.target.as_ref().ok()?;
+            let (in_charge, _) = self.in_charge(&target.cluster)?;
+            (in_charge.link == target.link).then_some((target, target.drained_until?))
+        })
+    }
+
+    /// Whether what stands for this cluster may be a Link's though none is in charge of it: of a Link that cannot be
+    /// worked with and named it, or may have; or of one that has turned to another cluster, which was not listed yet.
+    pub(crate) fn may_keep(&self, cluster: &str) -> bool {
+        let unsettled = self
+            .unsettled
+            .iter()
+            .filter_map(|link| self.entries.get(link));
+        unsettled.into_iter().any(|entry| {
+            let (named, listed) = (entry.cluster.as_deref(), entry.listed.as_deref());
+            match &entry.target {
+                Err(_) if named.is_none() && listed.is_none() => true,
+                Err(_) => named == Some(cluster) || listed == Some(cluster),
+                Ok(target) => listed == Some(cluster) && !self.is_listed(&target.cluster),
+            }
+        })
+    }
+
+    /// Whether a Link that cannot be worked with may have named any cluster.
+    pub(crate) fn is_any_cluster(&self, link: &str) -> bool {
+        let entry = self.entries.get(link);
+        entry.is_some_and(|e| e.target.is_err() && e.cluster.is_none() && e.listed.is_none())
+    }
+
+    /// The clusters that Links have left for this one, and that may still have mirrors.
+    pub(crate) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
+        let unsettled = self
+            .unsettled
+            .iter()
+            .filter_map(|link| self.entries.get(link));
+        unsettled
+            .filter(move |entry| entry.cluster.as_deref() == Some(cluster))
+            .filter_map(|entry| entry.listed.as_deref())
+    }
+
+    fn is_listed(&self, cluster: &str) -> bool {
+        let in_charge = self.in_charge(cluster);
+        in_charge.is_some_and(|(_, entry)| entry.remote.is_some())
+    }
+
+    /// Names of the Links that name this cluster: those that can be worked with, the oldest first, then the others.
+    pub fn naming<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let named = self.clusters.get(cluster).into_iter();
+        named
+            .flat_map(|named| {
+                let valid = named.valid.iter().map(|(_, link)| link);
+                valid.chain(&named.invalid)
+            })
+            .map(String::as_str)
+    }
+
+    fn first(&self, named: &Named) -> Option<(&Target, &LinkEntry)> {
+        let (_, oldest) = named.valid.first()?;
+        let entry = self.entries.get(oldest)?;
+        Some((entry.target.as_ref().ok()?, entry))
+    }
+
+    /// Files a Link under the cluster that it names.
+    fn file(&mut self, link: &str) {
+        let Some(entry) = self.entries.get(link) else {
+            return;
+        };
+        if entry.is_unsettled() {
+            self.unsettled.insert(link.to_owned());
+        }
+        if (entry.target.as_ref()).is_ok_and(|target| target.drained_until.is_some()) {
+            self.drains.insert(link.to_owned());
+        }
+        let Some(cluster) = &entry.cluster else {
+            return;
+        };
+        let named = self.clusters.entry(cluster.clone()).or_default();
+        match &entry.target {
+            Ok(target) => named.valid.insert((target.created, link.to_owned())),
+            Err(_) => named.invalid.insert(link.to_owned()),
+        };
+    }
+
+    /// Takes a Link out of where it was filed.
+    fn unfile(&mut self, link: &str, cluster: Option<&str>) {
+        self.unsettled.remove(link);
+        self.drains.remove(link);
+        let Some(cluster) = cluster else { return };
+        if let Some(named) = self.clusters.get_mut(cluster) {
+            named.valid.retain(|(_, known)| known != link);
+            named.invalid.remove(link);
+            if named.valid.is_empty() && named.invalid.is_empty() {
+                self.clusters.remove(cluster);
+            }
+        }
+    }
+}
+
+impl FromIterator<(String, LinkEntry)> for Links {
+    fn from_iter<I: IntoIterator<Item = (String, LinkEntry)>>(entries: I) -> Self {
+        let mut links = Self::default();
+        for (link, entry) in entries {
+            links.insert(link, entry);
+        }
+        links
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Which of several Links is in charge of a cluster.
+
+use super::*;
+use crate::mirror::fixtures::{at, entry, link};
+
+fn named(name: &str, cluster: &str, created: i64) -> LinkEntry {
+    let mut made = link(name);
+    cluster.clone_into(&mut made.spec.target_cluster_name);
+    made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        at(created),
+    ));
+    entry(Target::parse(&made, false).unwrap())
+}
+
+fn broken(cluster: &str) -> LinkEntry {
+    LinkEntry {
+        cluster: Some(cluster.to_owned()),
+        listed: None,
+        target: Err(InvalidLink::GatewayPort("x".to_owned())),
+        remote: None,
+        gateway: GatewayState::default(),
+    }
+}
+
+fn links(entries: &[(&str, &LinkEntry)]) -> Links {
+    let entries = entries
+        .iter()
+        .map(|(name, entry)| ((*name).to_owned(), (*entry).clone()));
+    entries.collect()
+}
+
+#[test]
+fn the_oldest_link_that_can_be_read_is_in_charge() {
+    let (old, young) = (named("y", "east", 1), named("a", "east", 2));
+    let (tie, other, bad) = (named("b", "east", 2), named("w", "west", 0), broken("east"));
+    for (what, entries, first) in [
+        ("3.7 one Link", vec![("a", &young)], Some("a")),
+        (
+            "two: the older one, whatever its name",
+            vec![("a", &young), ("y", &old)],
+            Some("y"),
+        ),
+        (
+            "W-25 of the same second: by name",
+            vec![("b", &tie), ("a", &young)],
+            Some("a"),
+        ),
+        (
+            "another cluster's says nothing",
+            vec![("w", &other), ("a", &young)],
+            Some("a"),
+        ),
+        ("one that cannot be read", vec![("0", &bad)], None),
+        (
+            "one that cannot be read, and a good one",
+            vec![("0", &bad), ("a", &young)],
+            Some("a"),
+        ),
+        ("none", vec![], None),
+    ] {
+        let links = links(&entries);
+        let in_charge = links
+            .in_charge("east")
+            .map(|(target, _)| target.link.as_str());
+        assert_eq!(in_charge, first, "{what}");
+    }
+}
+
+#[test]
+fn charge_passes_on_when_a_link_goes_or_turns_to_another_cluster() {
+    let (old, young) = (named("y", "east", 1), named("a", "east", 2));
+    let first = |links: &Links| {
+        links
+            .in_charge("east")
+            .map(|(target, _)| target.link.clone())
+    };
+    let mut known = links(&[("a", &young), ("y", &old)]);
+    known.remove("y");
+    assert_eq!(first(&known).as_deref(), Some("a"));
+
+    let mut known = links(&[("a", &young), ("y", &old)]);
+    known.insert("y".to_owned(), named("y", "west", 1));
+    assert_eq!(first(&known).as_deref(), Some("a"));
+    assert_eq!(
+        known
+            .in_charge("west")
+            .map(|(target, _)| target.link.as_str()),
+        Some("y")
+    );
+
+    let mut known = links(&[("a", &young), ("y", &old)]);
+    known.insert("y".to_owned(), broken("east"));
+    assert_eq!(first(&known).as_deref(), Some("a"));
+    assert!(known.may_keep("east"));
+    known.insert("y".to_owned(), old);
+    assert_eq!(first(&known).as_deref(), Some("y"));
+    assert!(!known.may_keep("east"));
+    assert_eq!(known.naming("east").collect::<Vec<_>>(), ["y", "a"]);
+    known.remove("a");
+    known.remove("y");
+    assert_eq!(first(&known), None);
+    assert_eq!(known.all_in_charge().count(), 0);
+}
+
+/// A Link whose status says which cluster was listed last.
+fn listed(last: Option<&str>, entry: &LinkEntry) -> LinkEntry {
+    LinkEntry {
+        listed: last.map(str::to_owned),
+        remote: None,
+        ..entry.clone()
+    }
+}
+
+#[test]
+fn clusters_that_a_link_may_have_mirrored_are_kept() {
+    let unknown = LinkEntry {
+        cluster: None,
+        ..broken("x")
+    };
+    let moving = listed(Some("east"), &named("m", "west", 1));
+    let west = named("w", "west", 0);
+    let unlisted = listed(None, &west);
+    for (what, entries, kept) in [
+        ("no Link", vec![], [false, false]),
+        (
+            "a Link of another cluster",
+            vec![("w", &west)],
+            [false, false],
+        ),
+        (
+            "names it and is invalid",
+            vec![("b", &broken("east"))],
+            [true, false],
+        ),
+        ("may name any", vec![("u", &unknown)], [true, true]),
+        (
+            "names none, and listed it last",
+            vec![("u", &listed(Some("east"), &unknown))],
+            [true, false],
+        ),
+        (
+            "invalid, names one and listed another",
+            vec![("b", &listed(Some("east"), &broken("north")))],
+            [true, true],
+        ),
+        ("moves, not listed yet", vec![("m", &moving)], [true, false]),
+        (
+            "moves, and the Link in charge there has not listed it",
+            vec![("m", &moving), ("w", &unlisted)],
+            [true, false],
+        ),
+        (
+            "moves, and the Link in charge there has listed it",
+            vec![("m", &moving), ("w", &west)],
+            [false, false],
+        ),
+        ("stays", vec![("e", &named("e", "east", 1))], [false, false]),
+    ] {
+        let links = links(&entries);
+        assert_eq!(["east", "north"].map(|c| links.may_keep(c)), kept, "{what}");
+    }
+}
+
+#[test]
+fn only_an_invalid_link_that_names_no_cluster_may_name_any() {
+    let unknown = LinkEntry {
+        cluster: None,
+        ..broken("x")
+    };
+    for (what, entry, any) in [
+        ("a valid one", &named("l", "east", 1), false),
+        ("invalid, and names one", &broken("east"), false),
+        ("names none", &unknown, true),
+        (
+            "names none, and listed one last",
+            &listed(Some("east"), &unknown),
+            false,
+        ),
+    ] {
+        assert_eq!(links(&[("l", entry)]).is_any_cluster("l"), any, "{what}");
+    }
+    assert!(!links(&[]).is_any_cluster("l"), "there is none");
+}
+
+#[test]
+fn listing_the_new_cluster_ends_what_the_old_one_keeps() {
+    let moving = listed(Some("east"), &named("m", "west", 1));
+    let mut known = links(&[("m", &moving)]);
+    assert_eq!(known.left_for("west").collect::<Vec<_>>(), ["east"]);
+    known.listed("m", RemoteState::default());
+    assert!(!known.may_keep("east"));
+    assert_eq!(known.left_for("west").count(), 0);
+    assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));
+    // What is known of a Link that cannot be worked with says nothing of a cluster.
+    known.insert("m".to_owned(), listed(Some("west"), &broken("south")));
+    known.listed("m", RemoteState::default());
+    assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));
+}
+
+#[test]
+fn only_a_valid_other_name_is_a_move() {
+    let east = named("e", "east", 1);
+    let bad = |cluster: Option<&str>| LinkEntry {
+        cluster: cluster.map(str::to_owned),
+        ..broken("x")
+    };
+    for (before, now, left) in [
+        (&east, &named("e", "west", 1), Some("east")),
+        (&east, &east, None),
+        (&east, &bad(Some("west")), None),
+        (&east, &bad(None), None),
+        (&bad(None), &east, None),
+        (&bad(Some("west")), &east, Some("west")),
+        (&listed(Some("west"), &bad(None)), &east, Some("west")),
+    ] {
+        assert_eq!(before.left_for(now).as_deref(), left, "{before:?} {now:?}");
+    }
+}

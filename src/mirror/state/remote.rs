@@ -1,0 +1,132 @@
+//! What is known of a target cluster and of its gateway. Plain data.
+
+use std::{net::IpAddr, sync::Arc};
+
+use super::{limit::LeftOut, store::Store};
+use crate::{
+    api::k8s::{EndpointSlice, Service},
+    mirror::key::Names,
+};
+
+/// What is known of a target cluster. Complete as of some moment: all of it was listed.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteState {
+    /// Services, one store per watch: a Service that two selectors take is in two.
+    pub services: Vec<Store<Service>>,
+    /// EndpointSlices of Services in gateway mode, one store per watch.
+    pub slices: Vec<Store<EndpointSlice>>,
+    /// Services that are left out because of the limit, by watch: their absence says nothing.
+    pub left_out: Vec<LeftOut>,
+    /// Services some of whose slices are left out because of the limit, by watch of slices.
+    pub cut: Vec<LeftOut>,
+    /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
+    pub unlisted: Names,
+}
+
+impl RemoteState {
+    /// The Service as last seen by any watch.
+    pub fn service(&self, namespace: &str, name: &str) -> Option<&Arc<Service>> {
+        self.services
+            .iter()
+            .filter_map(|store| store.get(namespace, name))
+            .max_by_key(|service| service.metadata.version())
+    }
+
+    /// All Services; one that two watches see may come twice.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services.iter().flat_map(Store::iter)
+    }
+
+    /// Whether a Service that is not known may be there, and have been left out.
+    pub fn may_leave_out(&self, namespace: &str, name: &str) -> bool {
+        self.left_out.iter().any(|left| !left.is_complete()) || self.leaves_out(namespace, name)
+    }
+
+    /// Whether a Service that is not known is there, and was left out.
+    pub fn leaves_out(&self, namespace: &str, name: &str) -> bool {
+        is_named(&self.left_out, namespace, name)
+    }
+
+    /// Whether a Service may have slices that are not among those that are known. Then what is not there says nothing.
+    pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
+        let id = || (namespace.to_owned(), service.to_owned());
+        !self.unlisted.is_empty() && self.unlisted.contains(&id())
+            || self.cuts_slices_of(namespace, service)
+    }
+
+    /// Whether a Service may have slices that were left out.
+    pub fn cuts_slices_of(&self, namespace: &str, service: &str) -> bool {
+        self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
+    }
+
+    /// The slices of a Service; each once, though two watches see it.
+    pub fn slices_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        service: &'a str,
+    ) -> impl Iterator<Item = &'a EndpointSlice> {
+        let stores = self.slices.iter().enumerate();
+        stores.flat_map(move |(index, store)| {
+            let seen = move |slice: &&Arc<EndpointSlice>| {
+                let mut earlier = self.slices[..index].iter();
+                earlier.any(|store| store.get(namespace, slice.metadata.name()).is_some())
+            };
+            let found = store.in_group(namespace, service).iter();
+            found.filter(move |slice| !seen(slice)).map(AsRef::as_ref)
+        })
+    }
+
+    /// Whether it is known if a Service has endpoints that take traffic, and if so, whether it has. Kubernetes keeps at
+    /// least one slice for each Service with a selector: until one is seen, nothing is known.
+    pub(crate) fn is_backed(&self, service: &Service) -> Option<bool> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut slices = self.slices_of(namespace, name).peekable();
+        let none = slices.peek().is_none();
+        if any_ready(slices) {
+            return Some(true);
+        }
+        let unknown =
+            none && !service.spec.selector.is_empty() || self.lacks_slices_of(namespace, name);
+        (!unknown).then_some(false)
+    }
+}
+
+fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
+    let id = || (namespace.to_owned(), name.to_owned());
+    left.iter().any(|left| !left.is_empty()) && left.iter().any(|left| left.names(&id()))
+}
+
+/// What is known of a gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayState {
+    /// Addresses, sorted, as they were resolved: [`State::reach`](crate::mirror::State::reach) says which are used. `None` while
+    /// unresolved.
+    pub addresses: Option<Vec<IpAddr>>,
+    /// Whether it answers probes.
+    pub liveness: Liveness,
+}
+
+/// Whether a gateway answers probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Liveness {
+    /// Not probed yet, or not probed at all: readiness stays as it is, and new endpoints are ready.
+    #[default]
+    Unknown,
+    /// It answers.
+    Alive,
+    /// It does not.
+    Dead,
+}
+
+/// Whether any endpoint of these slices takes traffic.
+pub(crate) fn any_ready<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> bool {
+    slices.into_iter().any(|slice| {
+        slice
+            .endpoints
+            .iter()
+            .any(|e| e.is_ready() && !e.addresses.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests;

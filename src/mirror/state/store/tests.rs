@@ -1,0 +1,170 @@
+//! Which states of an object are taken in, and which are old news.
+
+use super::*;
+use crate::api::k8s::{EndpointSlice, Service};
+
+fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
+    Arc::new(Service {
+        metadata: Metadata {
+            name: Some(name.into()),
+            namespace: Some("ns".into()),
+            uid: Some(uid.into()),
+            resource_version: Some(version.to_string().into()),
+            ..Default::default()
+        },
+        ..Default::default()
+    })
+}
+
+#[test]
+fn an_older_event_does_not_undo_a_newer_state() {
+    let mut objects = Store::default();
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Taken(None)
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "1", 10)),
+        Inserted::Taken(Some(_))
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Stale
+    ));
+    assert!(objects.remove(&service("a", "1", 9)).is_none());
+    assert_eq!(objects.len(), 1);
+    assert!(objects.remove(&service("a", "1", 11)).is_some());
+    assert!(objects.is_empty());
+    objects.insert(service("a", "2", 12));
+    assert!(objects.remove(&service("a", "2", 12)).is_some());
+}
+
+#[test]
+fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
+    let mut objects = Store::default();
+    objects.insert(service("a", "1", 9));
+    objects.remove(&service("a", "1", 10)).unwrap();
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Stale
+    ));
+    assert!(objects.is_empty());
+    // Out of sight it was, without the label that is watched for, and now has it again.
+    objects.insert(service("a", "1", 10));
+    assert_eq!(objects.len(), 1);
+    objects.remove(&service("a", "1", 12)).unwrap();
+    // Another one of its name may come; and it itself, if a cluster that was restored lists it.
+    objects.insert(service("a", "2", 13));
+    objects.remove(&service("a", "2", 14)).unwrap();
+    objects.put(service("a", "1", 5));
+    objects.forget("ns", "a");
+    objects.insert(service("a", "1", 6));
+    assert_eq!(objects.len(), 1);
+}
+
+#[test]
+fn what_was_seen_to_go_does_not_take_the_place_of_its_successor() {
+    let mut objects = Store::default();
+    objects.insert(service("a", "old", 9));
+    objects.remove(&service("a", "old", 10)).unwrap();
+    objects.insert(service("a", "new", 11));
+    assert!(matches!(
+        objects.insert(service("a", "old", 9)),
+        Inserted::Stale
+    ));
+    let known = objects.get("ns", "a").unwrap();
+    assert_eq!(known.metadata.uid.as_deref(), Some("new"));
+}
+
+#[test]
+fn no_more_of_what_went_is_remembered_than_is_good_for_something() {
+    let mut objects = Store::<Service>::default();
+    for number in 0..2 * REMEMBERED {
+        objects.remove(&service("a", &number.to_string(), 1));
+    }
+    assert_eq!(objects.gone.len(), REMEMBERED);
+}
+
+#[test]
+fn the_deletion_of_a_predecessor_leaves_its_successor() {
+    let mut objects = Store::default();
+    objects.insert(service("a", "new", 20));
+    assert!(objects.remove(&service("a", "old", 30)).is_none());
+    // Nor does old news of it undo that another one has its name.
+    assert!(matches!(
+        objects.insert(service("a", "old", 10)),
+        Inserted::Stale
+    ));
+    assert!(matches!(
+        objects.insert(service("a", "newest", 40)),
+        Inserted::Taken(Some(_))
+    ));
+}
+
+#[test]
+fn what_a_list_does_not_name_is_gone() {
+    let mut objects = Store::default();
+    objects.insert(service("a", "1", 1));
+    objects.insert(service("b", "2", 2));
+    assert_eq!((objects.len(), objects.is_empty()), (2, false));
+    let gone = objects.retain_listed(&[("ns".to_owned(), "b".to_owned())].into());
+    assert_eq!(
+        gone.iter().map(|o| o.metadata.name()).collect::<Vec<_>>(),
+        ["a"]
+    );
+    assert_eq!(objects.len(), 1);
+}
+
+#[test]
+fn slices_with_a_host_are_found_by_name_in_whatever_order_they_came() {
+    let mut objects = Store::default();
+    for name in ["b", "a", "c"] {
+        objects.put(Arc::new(crate::mirror::fixtures::hosts(name, &["db-0"])));
+    }
+    let found = objects.with_host("ns", "db-0").iter();
+    let names: Vec<&str> = found.map(|slice| slice.metadata.name()).collect();
+    assert_eq!(names, ["a-x", "b-x", "c-x"]);
+}
+
+#[test]
+fn slices_that_went_are_found_by_none_of_their_hosts() {
+    let mut objects = Store::default();
+    let has = |name: &str, hosts: &[&str]| Arc::new(crate::mirror::fixtures::hosts(name, hosts));
+    for name in ["a", "b"] {
+        objects.put(has(name, &["db-0", "db-1"]));
+    }
+    let names = |objects: &Store<EndpointSlice>, host: &str| -> Vec<String> {
+        let found = objects.with_host("ns", host).iter();
+        found.map(|s| s.metadata.name().to_owned()).collect()
+    };
+    objects.forget("ns", "a-x");
+    objects.put(has("b", &["db-0"]));
+    assert_eq!(names(&objects, "db-0"), ["b-x"]);
+    assert_eq!(names(&objects, "db-1"), [""; 0]);
+    objects.forget("ns", "b-x");
+    assert!(objects.namespaces.is_empty());
+}
+
+#[test]
+fn services_have_no_hosts() {
+    let mut objects = Store::default();
+    objects.put(service("a", "1", 1));
+    assert!(objects.with_host("ns", "").is_empty());
+    assert!(service("a", "1", 1).hosts().is_empty());
+}
+
+#[test]
+fn states_without_a_version_are_taken_in() {
+    let mut objects = Store::default();
+    for _ in 0..2 {
+        assert!(matches!(
+            objects.insert(service("a", "1", 0)),
+            Inserted::Taken(_)
+        ));
+    }
+    objects.insert(service("a", "1", 5));
+    assert!(
+        objects.remove(&service("a", "1", 0)).is_some(),
+        "the end of an object without a version"
+    );
+}

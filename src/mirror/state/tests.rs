@@ -1,0 +1,58 @@
+//! What is known of the local cluster and of the target clusters.
+
+use super::*;
+use crate::{
+    api::labels as l,
+    mirror::fixtures::{state, svc},
+};
+
+#[test]
+fn a_world_is_complete_once_every_kind_has_been_listed() {
+    assert!(state().is_complete());
+    let missing: [fn(&mut State); 7] = [
+        |state| state.namespaces = None,
+        |state| state.mirrors = None,
+        |state| state.slices = None,
+        |state| state.probes = None,
+        |state| state.probe_slices = None,
+        |state| state.members = None,
+        |state| state.links = None,
+    ];
+    for (index, miss) in missing.into_iter().enumerate() {
+        let mut state = state();
+        miss(&mut state);
+        assert!(!state.is_complete(), "{index}");
+    }
+}
+
+#[test]
+fn an_object_belongs_to_the_installation_that_it_names() {
+    for (named, taken_over, installation_of) in [
+        (None, None, Installation::Unclaimed),
+        (Some("mc"), None, Installation::Ours),
+        (Some("mc"), Some("mc"), Installation::Ours),
+        (Some("old"), None, Installation::Theirs("old")),
+        (Some("old"), Some("old"), Installation::Unclaimed),
+        (Some("other"), Some("old"), Installation::Theirs("other")),
+    ] {
+        let mut state = state();
+        state.config.take_over_from = taken_over.map(str::to_owned);
+        let mut service = svc("web-east");
+        if let Some(named) = named {
+            service = service.annotation(l::INSTALLATION, named);
+        }
+        let what = format!("{named:?}, {taken_over:?}");
+        assert_eq!(
+            state.installation_of(&service.0.metadata),
+            installation_of,
+            "{what}"
+        );
+        // Only what this installation has written is its to collect.
+        for (managed_by, ours) in [("others", false), (l::MANAGER, true)] {
+            let managed = service.clone().annotation(l::MANAGED_BY, managed_by);
+            let collected = ours && installation_of == Installation::Ours;
+            let what = format!("{what}, managed by {managed_by}");
+            assert_eq!(state.is_collected(&managed.0.metadata), collected, "{what}");
+        }
+    }
+}

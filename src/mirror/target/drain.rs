@@ -1,0 +1,75 @@
+//! Drains: a target cluster takes no part in federated Services for a while, so that it can be worked on. Who says so is
+//! an annotation of its Link. One rule for the controller and the commands.
+
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+use thiserror::Error;
+
+use super::selector::short;
+use crate::api::time::rfc3339;
+
+/// Type of the condition of a Link whose cluster is drained.
+pub const DRAINED: &str = "Drained";
+/// Its reason while the cluster has federated Services to leave.
+pub const LEAVING: &str = "Leaving";
+/// Its reason where the cluster stays in federated Services that have no other member.
+pub const LAST_MEMBER: &str = "LastMember";
+
+/// What is wrong with the end of a drain.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is no time such as 2026-01-31T12:00:00Z")]
+pub struct DrainError(String);
+
+/// A target cluster that is drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drain {
+    /// Until when.
+    pub until: Timestamp,
+    /// Federated Services that it has to leave.
+    pub leaving: usize,
+    /// Federated Services that it stays in, because they have no other member.
+    pub last: usize,
+}
+
+impl Drain {
+    /// One word.
+    pub fn reason(&self) -> &'static str {
+        match (self.leaving, self.last) {
+            (0, 0) => DRAINED,
+            (0, _) => LAST_MEMBER,
+            _ => LEAVING,
+        }
+    }
+}
+
+impl fmt::Display for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&until(self.until))?;
+        if self.leaving > 0 {
+            write!(f, "; federated Services to leave: {}", self.leaving)?;
+        }
+        if self.last > 0 {
+            write!(
+                f,
+                "; federated Services without another member, which it stays in: {}",
+                self.last
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// How the end of a drain is told. What is said of a [`Drain`] begins with it.
+pub fn until(time: Timestamp) -> String {
+    format!("until {}", rfc3339(time))
+}
+
+/// Reads a Link's annotation.
+pub(crate) fn drained_until(text: &str) -> Result<Timestamp, DrainError> {
+    let time = text.trim().parse();
+    time.map_err(|_| DrainError(short(text)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Which Services of a target cluster take part, and how.
+
+use super::{Target, selector::Selector};
+use crate::{
+    api::k8s::Service,
+    mirror::{metadata::is_mirror, names::is_dns_label},
+};
+
+/// How a Service is mirrored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Through the target cluster's gateway.
+    Gateway,
+    /// Pod to pod: Linkerd asks the target cluster for endpoints.
+    RemoteDiscovery,
+}
+
+impl Mode {
+    /// The mode's name, as users know it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::RemoteDiscovery => "remote-discovery",
+        }
+    }
+}
+
+/// How a Link wants a Service mirrored, if at all. Remote discovery wins where both selectors match.
+pub fn mode(target: &Target, service: &Service) -> Option<Mode> {
+    if selects(target.discovery_selector.as_ref(), service) {
+        Some(Mode::RemoteDiscovery)
+    } else if selects(target.gateway_selector.as_ref(), service) {
+        Some(Mode::Gateway)
+    } else {
+        None
+    }
+}
+
+/// Whether a Link makes a Service a member of a federated Service.
+pub fn member(target: &Target, service: &Service) -> bool {
+    selects(target.federated_selector.as_ref(), service)
+}
+
+/// Whether a selector takes a Service. What a service mirror made is never taken, nor what a remote API server claims to
+/// have under a name or in a namespace that cannot be.
+pub(crate) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
+    selector.is_some_and(|selector| selector.matches(&service.metadata.labels))
+        && !is_mirror(service)
+        && is_dns_label(service.metadata.namespace())
+        && is_dns_label(service.metadata.name())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Import policy, as the annotations of a Link state it: into which local namespaces a target cluster may mirror, which
+//! federated Services it may join, and how.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::selector::{Selector, SelectorError, short};
+use crate::api::{
+    labels as l,
+    selector::{SelectorError as TextError, parse_selector},
+};
+
+/// Which federated Services a target cluster may join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Federation {
+    /// All of its members' names, as in Linkerd.
+    #[default]
+    Any,
+    /// Those that have a member in the local cluster.
+    LocalMembers,
+    /// None.
+    None,
+}
+
+/// How a target cluster takes part in federated Services.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FederatedThrough {
+    /// Linkerd discovers its endpoints, as Linkerd's own service mirror has it. It takes a flat network.
+    #[default]
+    Discovery,
+    /// By its gateway. A federated Service that has such a member is made of `EndpointSlices`.
+    Gateway,
+}
+
+/// What is wrong with an annotation that restricts a target cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// The text is no selector.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The selector is none that Kubernetes takes.
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    /// The selector has no requirement, which may be meant as all namespaces or as none.
+    #[error("it is empty; without it all namespaces are allowed that are not protected")]
+    Empty,
+    /// The word is none of those that there are.
+    #[error("{0:?} is none of any, local-members, none")]
+    Federation(String),
+    /// The word is none of those that there are.
+    #[error("{0:?} is none of discovery, gateway")]
+    FederatedThrough(String),
+}
+
+impl FederatedThrough {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Discovery, Self::Gateway];
+
+    /// As in a Link's annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// Of a Link, by its annotation.
+    pub fn of(link: &ObjectMeta) -> Result<Self, PolicyError> {
+        let annotations = link.annotations.as_ref();
+        let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));
+        let Some(text) = text else {
+            return Ok(Self::default());
+        };
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str() == text.trim())
+            .ok_or_else(|| PolicyError::FederatedThrough(short(text)))
+    }
+}
+
+impl Federation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Any, Self::LocalMembers, Self::None];
+
+    /// As in a Link's annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::LocalMembers => "local-members",
+            Self::None => "none",
+        }
+    }
+
+    /// Reads a Link's annotation.
+    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str() == text.trim())
+            .ok_or_else(|| PolicyError::Federation(short(text)))
+    }
+}
+
+/// Reads a label selector of namespaces, as people type it.
+pub fn allowed_namespaces(text: &str) -> Result<Selector, PolicyError> {
+    let selector = Selector::parse(Some(&parse_selector(text)?))?;
+    selector.ok_or(PolicyError::Empty)
+}

@@ -1,0 +1,321 @@
+//! Label selectors, parsed once: what they match, and how the API server is asked for it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use thiserror::Error;
+
+use crate::api::map::Map;
+
+/// A selector with at least one requirement; an object matches if it meets all of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Requirement {
+    In(String, BTreeSet<String>),
+    NotIn(String, BTreeSet<String>),
+    Exists(String),
+    DoesNotExist(String),
+}
+
+/// Why a selector cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SelectorError {
+    /// The key is no label key.
+    #[error("{0:?} is no label key")]
+    Key(String),
+    /// The value is no label value.
+    #[error("{0:?} is no label value")]
+    Value(String),
+    /// The operator is none of `In`, `NotIn`, `Exists`, `DoesNotExist`.
+    #[error("{0:?} is no selector operator")]
+    Operator(String),
+    /// `In` and `NotIn` need values.
+    #[error("operator {0} needs at least one value")]
+    NoValues(&'static str),
+}
+
+impl Selector {
+    /// Parses a Link's selector. Absent or empty gives `None`: it matches nothing, as in Linkerd.
+    pub fn parse(selector: Option<&LabelSelector>) -> Result<Option<Self>, SelectorError> {
+        let Some(selector) = selector else {
+            return Ok(None);
+        };
+        let mut requirements = Vec::new();
+        for (key, value) in selector.match_labels.iter().flatten() {
+            requirements.push(Requirement::In(
+                label_key(key)?,
+                [label_value(value)?].into(),
+            ));
+        }
+        for expression in selector.match_expressions.iter().flatten() {
+            let key = label_key(&expression.key)?;
+            let values = || {
+                expression
+                    .values
+                    .iter()
+                    .flatten()
+                    .map(|v| label_value(v))
+                    .collect::<Result<_, _>>()
+            };
+            requirements.push(match expression.operator.as_str() {
+                "In" => Requirement::In(key, some(values()?, "In")?),
+                "NotIn" => Requirement::NotIn(key, some(values()?, "NotIn")?),
+                "Exists" => Requirement::Exists(key),
+                "DoesNotExist" => Requirement::DoesNotExist(key),
+                other => return Err(SelectorError::Operator(other.to_owned())),
+            });
+        }
+        requirements.sort();
+        Ok((!requirements.is_empty()).then_some(Self(requirements)))
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &Map) -> bool {
+        self.selects(|key| labels.get(key))
+    }
+
+    /// Whether an object is selected of which this tells the value of each label.
+    pub(crate) fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => label(key).is_some_and(|v| values.contains(v)),
+            Requirement::NotIn(key, values) => label(key).is_none_or(|v| !values.contains(v)),
+            Requirement::Exists(key) => label(key).is_some(),
+            Requirement::DoesNotExist(key) => label(key).is_none(),
+        })
+    }
+
+    /// The `labelSelector` parameter of a list or watch request.
+    pub fn query(&self) -> String {
+        let list = |values: &BTreeSet<String>| {
+            values
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let requirements = self.0.iter().map(|requirement| match requirement {
+            Requirement::In(key, values) => format!("{key} in ({})", list(values)),
+            Requirement::NotIn(key, values) => format!("{key} notin ({})", list(values)),
+            Requirement::Exists(key) => key.clone(),
+            Requirement::DoesNotExist(key) => format!("!{key}"),
+        });
+        requirements.collect::<Vec<_>>().join(",")
+    }
+
+    /// One selector for both, where one can say it: both ask for values of the same key, and nothing else.
+    ///
+    /// A Service whose label moves from one value to the other then stays in one watch, and is modified
+    /// there instead of vanishing from one watch before it appears in another.
+    pub fn union(&self, other: &Self) -> Option<Self> {
+        match (self.0.as_slice(), other.0.as_slice()) {
+            ([Requirement::In(a, left)], [Requirement::In(b, right)]) if a == b => {
+                Some(Self(vec![Requirement::In(a.clone(), left | right)]))
+            }
+            _ if self == other => Some(self.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn some(
+    values: BTreeSet<String>,
+    operator: &'static str,
+) -> Result<BTreeSet<String>, SelectorError> {
+    if values.is_empty() {
+        Err(SelectorError::NoValues(operator))
+    } else {
+        Ok(values)
+    }
+}
+
+fn label_key(key: &str) -> Result<String, SelectorError> {
+    if is_label_key(key) {
+        Ok(key.to_owned())
+    } else {
+        Err(SelectorError::Key(short(key)))
+    }
+}
+
+/// Kubernetes: an optional DNS subdomain and `/`, then a name of at most 63 characters.
+pub(crate) fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key
+        .rsplit_once('/')
+        .map_or((None, key), |(p, n)| (Some(p), n));
+    let prefix_ok =
+        prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_part));
+    prefix_ok && is_word(name)
+}
+
+fn label_value(value: &str) -> Result<String, SelectorError> {
+    if value.is_empty() || is_word(value) {
+        Ok(value.to_owned())
+    } else {
+        Err(SelectorError::Value(short(value)))
+    }
+}
+
+/// A part of a DNS subdomain. Kubernetes limits only the length of the whole.
+fn is_part(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    text.bytes().all(inner) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_word(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    text.len() <= 63
+        && text.bytes().all(inner)
+        && text
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .last()
+            .is_some_and(|b| b.is_ascii_alphanumeric())
+}
+
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Map {
+        pairs.iter().copied().collect()
+    }
+
+    fn equals(key: &str, value: &str) -> LabelSelector {
+        LabelSelector {
+            match_labels: Some([(key.to_owned(), value.to_owned())].into()),
+            ..Default::default()
+        }
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> LabelSelector {
+        LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: key.into(),
+                operator: operator.into(),
+                values: Some(values.iter().map(|v| (*v).to_owned()).collect()),
+            }]),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn absent_and_empty_selectors_match_nothing() {
+        assert_eq!(Selector::parse(None), Ok(None));
+        assert_eq!(Selector::parse(Some(&LabelSelector::default())), Ok(None));
+    }
+
+    #[test]
+    fn each_operator_matches_as_kubernetes_says_and_asks_for_it() {
+        /// A selector, its query, labels, and whether they match.
+        type Case = (
+            LabelSelector,
+            &'static str,
+            &'static [(&'static str, &'static str)],
+            bool,
+        );
+        let cases: [Case; 10] = [
+            (equals("a", "x"), "a in (x)", &[("a", "x")], true),
+            (equals("a", "x"), "a in (x)", &[("a", "y")], false),
+            (equals("a", "x"), "a in (x)", &[], false),
+            (
+                expression("a", "In", &["y", "x"]),
+                "a in (x,y)",
+                &[("a", "y")],
+                true,
+            ),
+            (
+                expression("a", "NotIn", &["x"]),
+                "a notin (x)",
+                &[("a", "x")],
+                false,
+            ),
+            (expression("a", "NotIn", &["x"]), "a notin (x)", &[], true),
+            (
+                expression("e.io/a", "Exists", &[]),
+                "e.io/a",
+                &[("e.io/a", "")],
+                true,
+            ),
+            (expression("a", "Exists", &[]), "a", &[], false),
+            (
+                expression("a", "DoesNotExist", &[]),
+                "!a",
+                &[("a", "")],
+                false,
+            ),
+            (expression("a", "DoesNotExist", &[]), "!a", &[], true),
+        ];
+        for (selector, query, with, expected) in cases {
+            let parsed = Selector::parse(Some(&selector)).unwrap().unwrap();
+            assert_eq!(parsed.query(), query);
+            assert_eq!(
+                parsed.matches(&labels(with)),
+                expected,
+                "{query} on {with:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error_that_names_it() {
+        let long = "a".repeat(100);
+        assert!(Selector::parse(Some(&equals(&format!("{long}.io/{}", &long[..63]), ""))).is_ok());
+        let longest = format!("{}/a", ["a"; 127].join(".")); // 253 characters and the name
+        for key in ["a-1.io/x", "1/A_b.c-2", &long[..63], &longest] {
+            assert!(Selector::parse(Some(&equals(key, ""))).is_ok(), "{key}");
+        }
+        for (selector, error) in [
+            (
+                equals(&long[..64], "x"),
+                SelectorError::Key(long[..64].into()),
+            ),
+            (
+                equals(&format!("{}/a", ["a"; 128].join(".")), "x"),
+                SelectorError::Key(["a"; 40].join(".") + "."),
+            ),
+            (equals("-a.io/b", "x"), SelectorError::Key("-a.io/b".into())),
+            (equals("a-.io/b", "x"), SelectorError::Key("a-.io/b".into())),
+            (equals("-a", "x"), SelectorError::Key("-a".into())),
+            (equals("a.", "x"), SelectorError::Key("a.".into())),
+            (equals("a/b/c", "x"), SelectorError::Key("a/b/c".into())),
+            (equals("a..b/c", "x"), SelectorError::Key("a..b/c".into())),
+            (equals("/c", "x"), SelectorError::Key("/c".into())),
+            (equals("a b", "x"), SelectorError::Key("a b".into())),
+            (equals("", "x"), SelectorError::Key(String::new())),
+            (equals("UP.io/a", "x"), SelectorError::Key("UP.io/a".into())),
+            (equals("a", "x,y"), SelectorError::Value("x,y".into())),
+            (
+                expression("a", "Gt", &["1"]),
+                SelectorError::Operator("Gt".into()),
+            ),
+            (expression("a", "In", &[]), SelectorError::NoValues("In")),
+        ] {
+            assert_eq!(Selector::parse(Some(&selector)), Err(error));
+        }
+    }
+
+    #[test]
+    fn selectors_on_values_of_one_key_unite() {
+        let parse = |s: &LabelSelector| Selector::parse(Some(s)).unwrap().unwrap();
+        let (a, b) = (
+            parse(&equals("k", "true")),
+            parse(&equals("k", "remote-discovery")),
+        );
+        assert_eq!(a.union(&b).unwrap().query(), "k in (remote-discovery,true)");
+        assert_eq!(a.union(&a), Some(a.clone()));
+        assert_eq!(a.union(&parse(&equals("other", "true"))), None);
+        let exists = parse(&expression("k", "Exists", &[]));
+        assert_eq!(a.union(&exists), None);
+        assert_eq!(exists.union(&exists), Some(exists.clone()));
+    }
+}

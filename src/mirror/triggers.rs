@@ -1,0 +1,381 @@
+//! Which keys a change concerns. After a change, working on the keys named here brings about the same as
+//! working on all there are.
+//!
+//! What was and what is count both: for a change of an object, ask with the state before and with the state
+//! after; for a change of a Link, ask before and after the change.
+
+mod changes;
+
+use super::{
+    key::{Key, Names},
+    metadata::{Owner, is_managed, owner, preferred_clusters},
+    names::{
+        PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
+        without_suffix,
+    },
+    state::{
+        State,
+        limit::LeftOut,
+        links::Links,
+        remote::RemoteState,
+        store::{Grouped as _, Store},
+    },
+    target::export::member,
+};
+use crate::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+    metadata::Metadata,
+    routes::Route,
+};
+
+impl State {
+    /// Keys that a local Service with our labels concerns: its own, and those that would like its name.
+    pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = self.keys_for_name(namespace, name);
+        keys.extend(own_key(service));
+        if is_managed(&service.metadata) {
+            keys.extend(written_for(namespace, name, fq_name(&service.metadata)));
+        }
+        keys.extend(self.keys_of_preference(service));
+        keys
+    }
+
+    /// Keys that a local Service concerns because a federated Service prefers clusters: those of the mirrors that it has for
+    /// that; and of a mirror the one that may send requests to it. They concern our own writes too.
+    pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
+        if self.config.routes.is_none() {
+            return Vec::new(); // whatever stands, none is heeded
+        }
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = Vec::new();
+        if let Some(member) = member_name(name) {
+            for cluster in preferred_clusters(&service.metadata) {
+                keys.push(Key::mirror(cluster, namespace, member));
+                keys.extend(self.keys_for_name(namespace, &mirror_name(member, cluster)));
+            }
+        }
+        if let Some(Key::Mirror { service, .. }) = own_key(service) {
+            let federated = self.existing(namespace, &federated_name(&service));
+            let prefers = |found: &&Service| found.metadata.annotations.contains_key(l::PREFER);
+            let key = || Key::federated(namespace, &service);
+            keys.extend(federated.filter(prefers).map(|_| key()));
+        }
+        keys
+    }
+
+    /// Keys that it concerns which routes there are: of a federated Service, and of the mirrors of clusters that it prefers.
+    pub fn keys_of_routed(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let Some(member) = member_name(name) else {
+            return Vec::new();
+        };
+        let mut keys = self.keys_of_preference(service);
+        keys.push(Key::federated(namespace, member));
+        keys
+    }
+
+    /// Keys that a local route concerns: those of the federated Services that it applies to or belongs to, and those of the
+    /// mirrors that it sends requests to.
+    pub fn keys_of_route(&self, route: &Route) -> Vec<Key> {
+        let namespace = route.metadata.namespace();
+        let services = route.services().map(|(name, _)| name).chain(route.group());
+        let federated = services.filter_map(member_name);
+        let mut keys: Vec<Key> = federated
+            .map(|member| Key::federated(namespace, member))
+            .collect();
+        let backends = route.backends();
+        let mirrors = backends.filter_map(|name| self.existing(namespace, name));
+        keys.extend(mirrors.filter_map(own_key));
+        once_each(keys)
+    }
+
+    /// Keys that a local slice with our labels concerns.
+    pub fn keys_of_local_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
+        let namespace = slice.metadata.namespace();
+        let service = slice.group();
+        if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
+            let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
+            return link.map(Key::probe).into_iter().collect();
+        }
+        let mut keys = Vec::new();
+        let federated = service.and_then(member_name);
+        keys.extend(federated.map(|service| Key::federated(namespace, service)));
+        if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {
+            // Of an endpoint mirror: the headless Service's, and the one that clears its name if it is gone.
+            let headless = slice.metadata.labels.get(l::HEADLESS_MIRROR);
+            let names = headless.into_iter().chain(service);
+            let own = names.filter_map(|name| without_suffix(name, cluster));
+            keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
+        }
+        // One that others made does not say that it is of a probe Service, or of which headless mirror; and one that is
+        // left of a former mirror of that name may share addresses with those of the present one.
+        let standing = service.and_then(|service| self.existing(namespace, service));
+        keys.extend(standing.and_then(own_key));
+        // Somebody may have changed the labels of a slice that we wrote.
+        let owners = slice.metadata.owner_references.iter();
+        for name in owners.map(|owner| owner.name.as_ref()).chain(service) {
+            keys.extend(written_for(namespace, name, fq_name(&slice.metadata)));
+        }
+        keys
+    }
+
+    /// Keys that this state of a Service of a target cluster concerns: its own, and those that it may have kept
+    /// from a name.
+    pub fn keys_of_remote(&self, cluster: &str, state: &Service) -> Vec<Key> {
+        let (namespace, service) = (state.metadata.namespace(), state.metadata.name());
+        let mut keys = vec![Key::mirror(cluster, namespace, service)];
+        keys.extend(self.keys_for_name(namespace, &mirror_name(service, cluster)));
+        // Most Services have nothing to do with federated ones, whose plans look at all clusters.
+        let federated = federated_name(service);
+        let joins = self
+            .link(cluster)
+            .is_some_and(|(target, _)| member(target, state));
+        if joins || self.existing(namespace, &federated).is_some() {
+            keys.push(Key::federated(namespace, service));
+            keys.extend(self.keys_for_name(namespace, &federated));
+        }
+        let remote = self
+            .link(cluster)
+            .and_then(|(_, entry)| entry.remote.as_ref());
+        let slices = remote
+            .into_iter()
+            .flat_map(|remote| remote.slices_of(namespace, service));
+        for slice in slices {
+            self.extend_with_hosts(cluster, slice, &mut keys);
+        }
+        keys
+    }
+
+    /// Keys that a slice of a target cluster concerns: those of its Service's endpoints, and those that its hosts may have
+    /// kept from a name.
+    pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
+        let namespace = slice.metadata.namespace();
+        let mut keys = match slice.group() {
+            Some(service) => self.keys_of_endpoints(cluster, namespace, service),
+            None => Vec::new(),
+        };
+        self.extend_with_hosts(cluster, slice, &mut keys);
+        keys
+    }
+
+    /// Keys that the endpoints of a Service of a target cluster concern.
+    pub fn keys_of_endpoints(&self, cluster: &str, namespace: &str, service: &str) -> Vec<Key> {
+        let mut keys = vec![Key::mirror(cluster, namespace, service)];
+        // One that does not stand yet is planned again once it does.
+        let federated = federated_name(service);
+        if self.existing(namespace, &federated).is_some() {
+            keys.push(Key::federated(namespace, service));
+        }
+        keys
+    }
+
+    /// Keys that a slice of a member in the local cluster concerns.
+    pub fn keys_of_member_slice(&self, slice: &EndpointSlice) -> Vec<Key> {
+        let service = slice.group();
+        let key = service.map(|service| Key::federated(slice.metadata.namespace(), service));
+        key.into_iter().collect()
+    }
+
+    fn extend_with_hosts(&self, cluster: &str, slice: &EndpointSlice, keys: &mut Vec<Key>) {
+        let by_host = self
+            .link(cluster)
+            .is_some_and(|(target, _)| target.headless);
+        if by_host {
+            let namespace = slice.metadata.namespace();
+            for host in slice.hosts() {
+                keys.extend(self.keys_for_name(namespace, &endpoint_mirror_name(host, cluster)));
+            }
+        }
+    }
+
+    /// Keys that a Service of the local cluster concerns, as a member of a federated Service.
+    pub fn keys_of_member(&self, service: &Service) -> Vec<Key> {
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let mut keys = vec![Key::federated(namespace, name)];
+        keys.extend(self.keys_for_name(namespace, &federated_name(name)));
+        keys
+    }
+
+    /// All keys that have to do with a target cluster: all that it exports, all that stands for it here, and
+    /// the probes of the Links that name it.
+    pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
+        let links = self.links.iter().flat_map(|links| links.naming(cluster));
+        let mut keys: Vec<Key> = links.map(Key::probe).collect();
+        self.extend_with_exports(cluster, &mut keys);
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(|store| store.of_cluster(cluster)) {
+            keys.extend(self.keys_of_local(service));
+        }
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(|store| store.of_cluster(cluster)) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        once_each(keys)
+    }
+
+    /// The Services of a target cluster for which something stands here.
+    pub fn services_with_objects(&self, cluster: &str) -> Names {
+        let standing = self.mirrors.iter().flat_map(|m| m.of_cluster(cluster));
+        let keys = standing.flat_map(|service| self.keys_of_local(service));
+        keys.filter_map(|key| match key {
+            Key::Mirror {
+                cluster: of,
+                namespace,
+                service,
+            } => (of == cluster).then_some((namespace, service)),
+            Key::Federated { namespace, service } => Some((namespace, service)),
+            Key::Probe { .. } => None,
+        })
+        .collect()
+    }
+
+    /// All keys that what a target cluster exports concerns. What else has to do with the cluster is the same whatever
+    /// it exports.
+    pub fn keys_of_exports(&self, cluster: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        self.extend_with_exports(cluster, &mut keys);
+        once_each(keys)
+    }
+
+    pub(crate) fn extend_with_exports(&self, cluster: &str, keys: &mut Vec<Key>) {
+        let remote = self
+            .link(cluster)
+            .and_then(|(_, entry)| entry.remote.as_ref());
+        for service in remote.into_iter().flat_map(RemoteState::services) {
+            keys.extend(self.keys_of_remote(cluster, service));
+        }
+        for left in remote.into_iter().flat_map(|remote| &remote.left_out) {
+            keys.extend(self.keys_of_left_out(cluster, left.services()));
+        }
+    }
+
+    /// Keys that it concerns when the limit leaves out others than before.
+    pub fn keys_of_limit(&self, cluster: &str, before: &LeftOut, now: &LeftOut) -> Vec<Key> {
+        if before.unnamed() == now.unnamed() {
+            let others = before.services().symmetric_difference(now.services());
+            self.keys_of_left_out(cluster, others)
+        } else {
+            self.keys_of_cluster(cluster)
+        }
+    }
+
+    fn keys_of_left_out<'a>(
+        &self,
+        cluster: &str,
+        services: impl IntoIterator<Item = &'a (String, String)>,
+    ) -> Vec<Key> {
+        let keys = services
+            .into_iter()
+            .flat_map(|(namespace, service)| self.keys_of_endpoints(cluster, namespace, service));
+        keys.collect()
+    }
+
+    /// All keys of a namespace.
+    pub fn keys_of_namespace(&self, namespace: &str) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (target, entry) in self.active() {
+            let services = entry.remote.iter().flat_map(|remote| &remote.services);
+            for service in services.flat_map(|store| store.in_namespace(namespace)) {
+                keys.push(Key::mirror(
+                    &target.cluster,
+                    namespace,
+                    service.metadata.name(),
+                ));
+                keys.push(Key::federated(namespace, service.metadata.name()));
+            }
+        }
+        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
+            keys.extend(self.keys_of_local(service));
+        }
+        for slice in self.slices.iter().flat_map(|s| s.in_namespace(namespace)) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
+            keys.push(Key::federated(namespace, member.metadata.name()));
+        }
+        once_each(keys)
+    }
+
+    /// All keys there are.
+    pub fn keys(&self) -> Vec<Key> {
+        let links = self.links.iter().flat_map(Links::keys);
+        let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
+        for (target, entry) in self.active() {
+            for service in entry.remote.iter().flat_map(RemoteState::services) {
+                let namespace = service.metadata.namespace();
+                keys.push(Key::mirror(
+                    &target.cluster,
+                    namespace,
+                    service.metadata.name(),
+                ));
+                keys.push(Key::federated(namespace, service.metadata.name()));
+            }
+            for left in entry.remote.iter().flat_map(|remote| &remote.left_out) {
+                keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
+            }
+        }
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(Store::iter) {
+            keys.extend(self.keys_of_local(service));
+        }
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(Store::iter) {
+            keys.extend(self.keys_of_local_slice(slice));
+        }
+        for member in self.members.iter().flat_map(Store::iter) {
+            keys.push(Key::federated(
+                member.metadata.namespace(),
+                member.metadata.name(),
+            ));
+        }
+        once_each(keys)
+    }
+}
+
+pub(crate) fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a probe Service, as the labels
+/// tell.
+fn own_key(service: &Service) -> Option<Key> {
+    let name = service.metadata.name();
+    let (cluster, mirror) = match owner(&service.metadata) {
+        Owner::Mirror(cluster) => (cluster, name),
+        Owner::EndpointMirror(cluster, headless) => (cluster, headless),
+        Owner::Probe(_) => return name.strip_prefix(PROBE_PREFIX).map(Key::probe),
+        Owner::Federated | Owner::Foreign => return None,
+    };
+    let remote = without_suffix(mirror, cluster)?;
+    Some(Key::mirror(cluster, service.metadata.namespace(), remote))
+}
+
+fn fq_name(metadata: &Metadata) -> &str {
+    metadata
+        .annotations
+        .get(l::REMOTE_FQ_NAME)
+        .unwrap_or_default()
+}
+
+/// The key that a Service of this name was written for, as its annotation [`l::REMOTE_FQ_NAME`] tells:
+/// `<service>.<namespace>.svc.…`, or `<host>.<service>.<namespace>.svc.…` for an endpoint mirror.
+fn written_for(namespace: &str, name: &str, fq_name: &str) -> Option<Key> {
+    let parts: Vec<&str> = fq_name.splitn(5, '.').collect();
+    let (stem, service) = match parts.as_slice() {
+        [service, own, "svc", ..] if *own == namespace => (*service, *service),
+        [host, service, own, "svc", ..] if *own == namespace => (*host, *service),
+        _ => return None,
+    };
+    let cluster = name
+        .strip_prefix(stem)?
+        .strip_prefix('-')
+        .filter(|cluster| !cluster.is_empty())?;
+    Some(Key::mirror(cluster, namespace, service))
+}
+
+#[cfg(test)]
+mod tests;
