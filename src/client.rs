@@ -1,7 +1,7 @@
-//! Kubeconfigs, contexts and credential Secrets → clients with deadlines.
+//! Kubeconfigs, contexts and credentials Secrets → clients with timeouts.
 //!
-//! Every client of the program is made here, so that none lacks a read deadline, none retries behind our
-//! back, and no text of a credentials Secret can reach an error message.
+//! All clients are created here, so that each has a read timeout, none retries on its own, and no content of a
+//! credentials Secret gets into error messages.
 
 mod bounds;
 mod config;
@@ -28,7 +28,7 @@ pub use self::multiplexed::{build, multiplexed};
 pub use self::networks::{Looked, cluster_networks, server_address};
 use crate::hint::{HintExt as _, fail, in_brief};
 
-/// Which cluster a command talks to, and as whom.
+/// The cluster that a command uses, and the user.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Path of the kubeconfig; without it `$KUBECONFIG`, then `~/.kube/config`, then in-cluster.
@@ -39,7 +39,7 @@ pub struct Access {
     pub as_user: Option<String>,
     /// Groups to impersonate.
     pub as_groups: Vec<String>,
-    /// Address of the API server, instead of the kubeconfig's.
+    /// Address of the API server; overrides the kubeconfig's.
     pub api_addr: Option<String>,
 }
 
@@ -53,14 +53,14 @@ impl Access {
         }
     }
 
-    /// The kubeconfig that this access uses, whole.
+    /// The whole kubeconfig of this access.
     ///
-    /// Fails when there is none (also where an in-cluster configuration would do).
+    /// Fails if there is none, even in a cluster.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path).hint(
                 || format!("cannot read the kubeconfig {}", path.display()),
-                || "--kubeconfig takes the path of a kubeconfig file".into(),
+                || "check the path in --kubeconfig".into(),
             ),
             None => Kubeconfig::read().hint(
                 || "cannot read a kubeconfig".into(),
@@ -83,7 +83,7 @@ impl Access {
                 };
                 Config::from_custom_kubeconfig(kubeconfig, &options)
                     .await
-                    .with_context(|| format!("context {context:?} of the kubeconfig is unusable"))?
+                    .with_context(|| format!("cannot use context {context:?} of the kubeconfig"))?
             }
             Err(error) if from_file => return Err(error),
             Err(error) => Config::incluster().map_err(|_| error)?,
@@ -96,7 +96,7 @@ impl Access {
             };
             config.cluster_url = url
                 .parse()
-                .with_context(|| format!("--api-addr {address:?} is no address"))?;
+                .with_context(|| format!("invalid --api-addr {address:?}"))?;
         }
         config.auth_info.impersonate.clone_from(&self.as_user);
         config.auth_info.impersonate_groups =
@@ -109,7 +109,7 @@ impl Access {
         build(self.config().await?, deadline)
     }
 
-    /// Name of the context in use. Fails with the known names when it is not in `kubeconfig`.
+    /// Name of the current context. Fails with the known names if it is not in `kubeconfig`.
     pub fn context_name(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
         let Some(name) = self
             .context
@@ -134,7 +134,7 @@ impl Access {
             .map(|c| c.name.as_str())
             .collect();
         let hint = if known.is_empty() {
-            "the kubeconfig has no contexts at all; is KUBECONFIG right?".to_owned()
+            "the kubeconfig has no contexts; check --kubeconfig and $KUBECONFIG".to_owned()
         } else {
             format!("known contexts: {}", known.join(", "))
         };
@@ -162,13 +162,13 @@ pub fn explain(error: &kube::Error) -> String {
     let line = in_brief(&cause.to_string());
     match line.split_once(" (os error") {
         Some((line, _)) => line.to_lowercase(),
-        // The words of the timers that sit between us and the socket.
-        None if line == "deadline has elapsed" => "no answer in time".to_owned(),
+        // The message of the timers around the socket.
+        None if line == "deadline has elapsed" => "timed out".to_owned(),
         None => line,
     }
 }
 
-/// Whether a request that failed got an answer, though not the one that was asked for.
+/// Whether a failed request got a response.
 pub fn has_answered(error: &kube::Error) -> bool {
     let mut cause = match error {
         kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => return true,
@@ -183,7 +183,7 @@ pub fn has_answered(error: &kube::Error) -> bool {
     false
 }
 
-/// Whether an answer was more than comes in one: a part of what was asked for may come.
+/// Whether a response exceeded a limit, so that a request for fewer objects may succeed.
 pub fn was_too_much(error: &kube::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -195,7 +195,7 @@ pub fn was_too_much(error: &kube::Error) -> bool {
     false
 }
 
-/// A client of a server that a test makes up, held to the bounds of [`multiplexed`].
+/// A client of a test server, with the limits of [`multiplexed`].
 #[cfg(test)]
 pub(crate) fn of_test_server<F>(
     send: impl Fn(http::Request<kube::client::Body>) -> F + Clone + Send + Sync + 'static,
@@ -207,7 +207,7 @@ where
     multiplexed::bounded(connections, "default", send)
 }
 
-/// The body of an answer of such a server.
+/// The body of a response of such a server.
 #[cfg(test)]
 pub(crate) type TestBody = http_body_util::StreamBody<
     futures::stream::BoxStream<

@@ -1,10 +1,10 @@
-//! Errors that tell a person what to do: an [`anyhow::Error`] may carry one hint.
+//! Errors with hints for the user: an [`anyhow::Error`] may have one hint.
 //!
-//! A leaf: every layer may use it, it uses none.
+//! All layers may use this module; it uses none of them.
 
 use std::fmt;
 
-/// A step of an error chain that says what to do about the error. Its text is the hint.
+/// A step of an error chain with a hint.
 #[derive(Debug)]
 struct Hinted {
     what: String,
@@ -33,20 +33,20 @@ pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     })
 }
 
-/// What a server says is cut at so many characters.
+/// Maximum length of a server's message, in characters.
 pub const BRIEF: usize = 500;
 
-/// A text on one line that does nothing to a terminal: a server, or a file, of unknown origin may have written it.
+/// The text on one line, without control characters, because it may come from an untrusted server or file.
 pub fn one_line(text: &str) -> String {
     one_line_of(text, usize::MAX)
 }
 
-/// What a server says, for logs, statuses, Events and errors: [`one_line`], of [`BRIEF`] characters at most.
+/// A server's message for logs, statuses, Events and errors: [`one_line`], cut at [`BRIEF`] characters.
 pub fn in_brief(text: &str) -> String {
     one_line_of(text, BRIEF)
 }
 
-/// [`one_line`] of at most so many characters. One that is cut ends in `…`. It reads no further than it has to.
+/// [`one_line`], cut at `longest` characters with `…`. Reads no more of the text than necessary.
 pub fn one_line_of(text: &str, longest: usize) -> String {
     let (mut line, mut length, mut is_gap) = (String::new(), 0, false);
     for c in text.chars().filter(|c| !is_hidden(*c)) {
@@ -68,8 +68,8 @@ pub fn one_line_of(text: &str, longest: usize) -> String {
     line
 }
 
-/// Whether a character has no width of its own, or turns the direction of others: text that has such does not read as
-/// what it is.
+/// Whether a character has no width or changes the text direction, so that the text is displayed differently from its
+/// content.
 fn is_hidden(c: char) -> bool {
     matches!(
         c,
@@ -77,7 +77,7 @@ fn is_hidden(c: char) -> bool {
     )
 }
 
-/// Adds what failed, and what to do about it, to an error.
+/// Adds a message and a hint to an error.
 pub trait HintExt<T> {
     /// Like [`anyhow::Context::with_context`], with a hint.
     fn hint(
@@ -103,7 +103,7 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
     }
 }
 
-/// The innermost hint of an error: the one nearest to the cause.
+/// The innermost hint of an error, which is nearest to the cause.
 pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
     error
         .chain()

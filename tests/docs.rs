@@ -1,7 +1,6 @@
-//! Holds what the documents claim: that `docs/behaviour.md` has a row for each known weakness of the original and
-//! names only tests that exist, that the README lists the commands that there are, that links between documents lead
-//! somewhere, and that pictures are small and private. It reads files and asks the binary for its help; it needs no
-//! cluster.
+//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of the original and
+//! names only tests that exist, that the README lists all commands, that links between documents are valid, and that
+//! pictures are small and private. It reads files and the help of the binary; it needs no cluster.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -12,12 +11,14 @@ use std::{
     process::Command,
 };
 
-/// The weaknesses of the original have these numbers.
+/// What happens in each situation, and which tests hold it.
+const BEHAVIOUR: &str = "tests/it/README.md";
+/// Numbers of the weaknesses of Linkerd's service mirror.
 const WEAKNESSES: std::ops::RangeInclusive<u32> = 1..=69;
 
 #[test]
 fn each_weakness_has_a_row_that_says_what_holds_it() {
-    let text = read("docs/behaviour.md");
+    let text = read(BEHAVIOUR);
     let rows: Vec<Vec<&str>> = rows(&text)
         .filter(|cells| cells[0].starts_with("W-"))
         .collect();
@@ -28,7 +29,7 @@ fn each_weakness_has_a_row_that_says_what_holds_it() {
 
 #[test]
 fn each_row_names_tests_or_says_why_it_does_not_apply() {
-    let text = read("docs/behaviour.md");
+    let text = read(BEHAVIOUR);
     let (mut found, mut empty) = (0, Vec::new());
     for cells in rows(&text) {
         let held = cells[2];
@@ -43,14 +44,11 @@ fn each_row_names_tests_or_says_why_it_does_not_apply() {
 
 #[test]
 fn each_test_that_is_named_exists() {
-    let text = read("docs/behaviour.md");
+    let text = read(BEHAVIOUR);
     let named = tests_in(&text);
     assert!(named.len() > 80, "only {} tests are named", named.len());
     let missing: Vec<&str> = named.into_iter().filter(|test| !exists(test)).collect();
-    assert_eq!(
-        missing, [""; 0],
-        "named in docs/behaviour.md, and in no source"
-    );
+    assert_eq!(missing, [""; 0], "named in {BEHAVIOUR}, and in no source");
 }
 
 #[test]
@@ -82,7 +80,9 @@ fn the_readme_lists_the_commands_that_there_are() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let mut documents = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
+    let mut documents = ["README.md", "CHANGELOG.md", BEHAVIOUR]
+        .map(PathBuf::from)
+        .to_vec();
     for entry in fs::read_dir(root().join("docs"))
         .expect("there are documents")
         .flatten()
@@ -213,7 +213,7 @@ fn a_test_is_told_from_what_only_looks_like_one() {
     let found: Vec<bool> = ["a", "b", "c", "d"].map(|name| has_test(text, name)).into();
     assert_eq!(found, [true, false, true, false]);
     assert!(exists(
-        "it::mirroring::a_gateway_mode_mirror_is_what_linkerd_reads"
+        "it::mirroring::gateway_mode_mirror_has_what_linkerd_reads"
     ));
     assert!(!exists("it::mirroring::no_such_test"));
     assert!(!exists("mirror::no_such_module::tests::no_such_test"));

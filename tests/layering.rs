@@ -2,8 +2,9 @@
 //! file belongs to a module, and that none is too long. It reads the sources; it needs no cluster.
 //!
 //! `main → cli → {controller, check} → {client, manifests} → mirror → api`, and `hint` for all. Files do not use each
-//! other in a circle, so a file can be understood with those below it. Code under
-//! `#[cfg(test)]` may use what it likes. Each rule is shown to fail on a sample in `layering/rules.rs`.
+//! other in a circle, so a file can be understood with those below it. Code under `#[cfg(test)]` may use what it likes.
+//! A module of `tests/it` uses `support`, and none of its neighbours. Each rule is shown to fail on a sample in
+//! `layering/rules.rs`.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -23,7 +24,7 @@ use std::{
 };
 
 use graph::Graph;
-use rules::{MAX_LINES, breaches};
+use rules::{MAX_LINES, breaches, foreign_tests, unexplained};
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
@@ -85,6 +86,24 @@ fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
         }
     }
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn tests_use_helpers_and_not_each_other() {
+    let mut found = Vec::new();
+    for path in all() {
+        if let Ok(inside) = path.strip_prefix("tests/it") {
+            let foreign = foreign_tests(inside, &source(&path)).into_iter();
+            found.extend(foreign.map(|breach| format!("{}: {breach}", path.display())));
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn each_module_of_tests_says_what_it_holds() {
+    let main = read(Path::new("tests/it/main.rs"));
+    assert_eq!(unexplained(&main), [""; 0], "no line above them");
 }
 
 #[test]

@@ -10,16 +10,10 @@
 )]
 #![allow(missing_docs, unreachable_pub, clippy::panic, clippy::print_stderr)]
 
-#[path = "../../tests/it/fleet.rs"]
-#[allow(dead_code)]
-mod fleet;
-#[path = "../../tests/it/gateways.rs"]
-#[allow(dead_code)]
-mod gateways;
-#[path = "../../tests/it/program.rs"]
-#[allow(dead_code)]
-mod program;
 mod scene;
+#[path = "../../tests/it/support/mod.rs"]
+#[allow(dead_code, clippy::large_futures)]
+mod support;
 
 use std::{
     path::Path,

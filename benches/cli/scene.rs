@@ -7,7 +7,10 @@ use kube::{Api, api::ListParams};
 use linkerd_mc::api::{k8s::Service, labels as l, wire::Wire};
 use serde_json::json;
 
-use crate::fleet::{Controller, installed, link, link_gen};
+use crate::support::{
+    controller::Controller,
+    installation::{installed, link, link_gen},
+};
 
 /// How long mirroring of everything may take.
 const MIRRORED: Duration = Duration::from_secs(300);
@@ -75,10 +78,7 @@ impl Scene {
             let target = if silent { &self.silent } else { &self.east };
             all.push_str(&link_gen(target, &format!("more-{n}"), &nobody));
         }
-        self.west
-            .kubectl_stdin(&["apply", "-f", "-"], &all)
-            .await
-            .unwrap();
+        self.west.apply(&all).await.unwrap();
         self.silent.pause_api_server().unwrap();
     }
 }

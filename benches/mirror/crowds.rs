@@ -12,11 +12,10 @@ use serde_json::json;
 use crate::{
     churn::{Subject, churn},
     counted::Counted,
-    fleet::NAMESPACE,
     objects::{all, count, create, namespace, service},
     process::{connections, cost},
-    program::run,
     scenarios::{Bench, settled},
+    support::{installation::NAMESPACE, program::run},
 };
 
 /// Exported Services of `noise`.

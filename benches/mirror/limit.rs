@@ -17,8 +17,8 @@ use linkerd_mc::api::{
 use serde_json::{Value, json};
 
 use crate::{
-    fleet::{NAMESPACE, account},
     objects::{all, client, delete, namespace, namespaces},
+    support::installation::{NAMESPACE, account},
 };
 
 /// What the limit is a limit of.

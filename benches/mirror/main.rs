@@ -19,21 +19,15 @@
 mod churn;
 mod counted;
 mod crowds;
-#[path = "../../tests/it/fleet.rs"]
-#[allow(dead_code)]
-mod fleet;
 mod gatewayed;
-#[path = "../../tests/it/gateways.rs"]
-#[allow(dead_code)]
-mod gateways;
 mod limit;
 mod objects;
 mod process;
-#[path = "../../tests/it/program.rs"]
-#[allow(dead_code)]
-mod program;
 mod report;
 mod scenarios;
+#[path = "../../tests/it/support/mod.rs"]
+#[allow(dead_code, clippy::large_futures)]
+mod support;
 
 use clap::Parser;
 

@@ -20,13 +20,16 @@ use serde_json::json;
 use crate::{
     Args,
     churn::{Subject, churn},
-    fleet::{Controller, NAMESPACE, installed, link},
-    gateways::Gateways,
     limit::{self, Work},
     objects::{all, client, count, create, namespace, namespaces, service},
     process::cost,
-    program::run,
     report::{Outcome, Row},
+    support::{
+        controller::Controller,
+        gateways::Gateways,
+        installation::{NAMESPACE, installed, link},
+        program::run,
+    },
 };
 
 /// The metric that counts the slices that the controller knows in the source cluster.

@@ -1,38 +1,38 @@
-//! Go's text form of a time span, as it stands in Links and annotations: `300ms`, `1h30m`, `3s`.
+//! Go durations, as in Links and annotations: `300ms`, `1h30m`, `3s`.
 //!
-//! Syntax and canonical form are those of Go's `time.ParseDuration` and `Duration.String`. Negative
-//! spans are refused: nothing in a Link can last less than no time.
+//! Syntax and canonical form are those of Go's `time.ParseDuration` and `Duration.String`. Negative durations are
+//! rejected, because no duration in a Link can be negative.
 
 use std::time::Duration;
 
-/// Go counts nanoseconds in an `int64`; a longer span is an error there, so it is one here.
+/// The maximum in Go, which counts nanoseconds in an `int64`.
 const MAX_NANOS: u128 = i64::MAX as u128;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
-/// Digits after the point that count. Those beyond are below a nanosecond for every unit.
+/// Digits after the point that are used. Further ones are below a nanosecond for every unit.
 const FRACTION_DIGITS: usize = 18;
 
-/// Why a text is no duration.
+/// Why a duration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Nothing there.
-    #[error("a duration is missing (such as 30s or 1h30m)")]
+    /// Empty text.
+    #[error("missing duration (such as 30s or 1h30m)")]
     Empty,
     /// A minus sign.
-    #[error("duration {0:?} is negative")]
+    #[error("negative duration {0:?}")]
     Negative(String),
     /// A number without a unit.
-    #[error("duration {0:?} lacks a unit (ns, us, ms, s, m or h)")]
+    #[error("missing unit in duration {0:?} (known: ns, us, ms, s, m, h)")]
     MissingUnit(String),
     /// A unit that Go does not know, such as `d`.
-    #[error("duration {text:?} has the unknown unit {unit:?} (known: ns, us, ms, s, m, h)")]
+    #[error("unknown unit {unit:?} in duration {text:?} (known: ns, us, ms, s, m, h)")]
     UnknownUnit {
         /// The whole text.
         text: String,
         /// The unit in it.
         unit: String,
     },
-    /// Anything else that is no number with a unit.
-    #[error("{0:?} is no duration (such as 30s or 1h30m)")]
+    /// Anything else.
+    #[error("invalid duration {0:?} (use a value such as 30s or 1h30m)")]
     Malformed(String),
     /// More than Go can hold, about 292 years.
     #[error("duration {0:?} is too long")]

@@ -1,13 +1,13 @@
-//! Labels and annotations that tell other tools what to do with the Service that has them, or that it is theirs.
+//! Labels and annotations of Services that control other tools, or mark a Service as theirs.
 //!
-//! Whoever may write Services in a target cluster would have a voice in the source cluster if they were copied: in its
-//! DNS, its load balancers, its ingress, its deployment tools. `docs/differences.md` has the same table, and a test
-//! keeps both in step.
+//! If they were copied, whoever may write Services in a target cluster could control tools of the source cluster: its
+//! DNS, load balancers, ingress and deployment tools. `docs/differences.md` has the same table, and a test compares
+//! them.
 
-/// A key that a tool acts on, or the beginning of such keys.
+/// A key that a tool acts on, or a prefix of such keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// A prefix if it does not end in a letter or a digit, as every whole key does.
+    /// A key, or a prefix if it does not end in a letter or a digit.
     pub key: &'static str,
     /// The tool that reads it from Services.
     pub tool: &'static str,
@@ -16,7 +16,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether it stands for all keys that begin with it.
+    /// Whether it is a prefix.
     pub fn is_prefix(&self) -> bool {
         !self.key.ends_with(|c: char| c.is_ascii_alphanumeric())
     }
@@ -28,8 +28,8 @@ const fn mark(key: &'static str, tool: &'static str, page: &'static str) -> Mark
 
 /// All marks, sorted by key; none begins with another one that is a prefix.
 ///
-/// `retry.linkerd.io/`, `timeout.linkerd.io/` and `balancer.linkerd.io/` are not among them, on purpose: they are for
-/// Linkerd, and say how clients call this one mirror.
+/// `retry.linkerd.io/`, `timeout.linkerd.io/` and `balancer.linkerd.io/` are left out on purpose: they tell Linkerd how
+/// clients call this mirror.
 pub const MARKS: [Mark; 44] = [
     mark(
         "app.kubernetes.io/instance",
@@ -253,9 +253,9 @@ pub const MARKS: [Mark; 44] = [
     ),
 ];
 
-/// The mark that this label or annotation is.
+/// The mark of a label or annotation.
 ///
-/// No prefix begins another mark, so the only one that can begin the key is the last one that is not behind it.
+/// No prefix is a prefix of another mark, so only the last mark that is not greater than the key can match.
 pub fn find(key: &str) -> Option<&'static Mark> {
     let behind = MARKS.partition_point(|mark| mark.key <= key);
     let mark = MARKS.get(behind.checked_sub(1)?)?;

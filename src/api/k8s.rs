@@ -1,6 +1,6 @@
-//! Subsets of Kubernetes types: what mirroring reads and writes, and nothing else.
+//! Subsets of Kubernetes types: only the fields that mirroring reads and writes.
 //!
-//! A field that is not named here is never held in memory, and never written.
+//! Other fields are neither kept in memory nor written.
 
 use k8s_openapi::{
     api::{core::v1, discovery},
@@ -99,7 +99,7 @@ pub struct Endpoint {
     pub conditions: EndpointConditions,
     /// Host name, a DNS label.
     pub hostname: Option<Box<str>>,
-    /// What is behind it, of a Pod of this cluster.
+    /// The Pod of this cluster behind it.
     pub place: Option<Box<Place>>,
 }
 
@@ -109,15 +109,15 @@ pub struct EndpointConditions {
     /// Whether the endpoint takes traffic; absent means yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Whether it answers, also while it is about to end.
+    /// Whether it responds, also while it is terminating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
-    /// Whether it is about to end.
+    /// Whether it is terminating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
 
-/// What is behind an [`Endpoint`], and where. Few have it, so it takes no room where it is not.
+/// The Pod behind an [`Endpoint`], and its node and zone. Boxed, because few endpoints have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The Pod.
@@ -260,7 +260,7 @@ impl Kept for EndpointSlice {
     }
 }
 
-/// Bytes for the places of an object in a store, and for what an allocator adds to its parts.
+/// Bytes for the entries of an object in a store, and for the overhead of the allocator.
 const FILED: usize = 192;
 
 impl From<Wire<Self>> for Service {
@@ -276,9 +276,9 @@ impl From<Wire<Self>> for EndpointSlice {
 }
 
 impl Service {
-    /// Without what is too much: if labels and annotations have more bytes than `most` together, they are not copied,
-    /// and so annotations are not kept. The labels are, as they say what the Service takes part in. The annotation that
-    /// names opaque ports is too, as traffic depends on it.
+    /// If labels and annotations together have more than `most` bytes, they are not copied, so annotations are dropped.
+    /// Labels stay, because selectors match them. The annotation for opaque ports stays too, because traffic depends on
+    /// it.
     #[must_use]
     pub fn trimmed(mut self, most: usize) -> Self {
         let Metadata {
@@ -303,7 +303,7 @@ impl Service {
 }
 
 impl ServicePort {
-    /// The protocol with Kubernetes' default filled in.
+    /// The protocol, or Kubernetes' default.
     pub fn protocol(&self) -> &str {
         self.protocol.as_deref().unwrap_or("TCP")
     }

@@ -24,9 +24,9 @@ pub const COMPONENT_CONTROLLER: &str = "controller";
 pub const EXPORTED: &str = "mirror.linkerd.io/exported";
 /// Label that a user puts on a Service to make it a federated member: `member`.
 pub const FEDERATED: &str = "mirror.linkerd.io/federated";
-/// Selects the members of federated Services, unless a Link or the controller is told otherwise.
+/// Default selector of the members of federated Services.
 pub const FEDERATED_MEMBERS: &str = "mirror.linkerd.io/federated=member";
-/// Label of every object that a service mirror made, value `true`.
+/// Label of every object that a service mirror created, value `true`.
 pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
 /// Label that names the target cluster of a mirror. Federated Services have none.
 pub const CLUSTER_NAME: &str = "mirror.linkerd.io/cluster-name";
@@ -41,15 +41,15 @@ pub const REMOTE_DISCOVERY: &str = "multicluster.linkerd.io/remote-discovery";
 pub const REMOTE_SERVICE: &str = "multicluster.linkerd.io/remote-service";
 /// Annotation on a federated Service: its member in the local cluster, a Service name.
 pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
-/// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`], which
-/// would make Linkerd look at none of its slices.
+/// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`].
+/// With that one, Linkerd would ignore the slices.
 pub const MEMBERS: &str = "multicluster.linkerd.io/members";
 /// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
 pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
-/// Annotation on a member of a federated Service, and copied from there to the federated Service itself (ours): the clusters
-/// that take its requests first.
+/// Annotation on a member of a federated Service, copied to the federated Service (ours): the clusters that receive its
+/// requests first.
 pub const PREFER: &str = "multicluster.linkerd.io/prefer";
-/// Annotation on a federated Service (ours): the preferred clusters that do not take its requests now, and since when.
+/// Annotation on a federated Service (ours): the preferred clusters that receive no requests now, and since when.
 pub const FAILED_OVER: &str = "multicluster.linkerd.io/failed-over";
 /// Label of the control plane's copy of the credentials Secret.
 pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
@@ -57,18 +57,18 @@ pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 /// Annotation of the control plane's copy of the credentials Secret.
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
-/// On token Secrets in a target cluster: the link that the token was minted for, and for no other.
+/// Label of token Secrets in a target cluster: the only link that uses the token.
 pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
 /// Argo CD: objects with a lower wave are applied earlier, and pruned later. Objects without it have 0.
 pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
 /// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.
 pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
-/// Annotation on a Link (ours): labels that are copied though other tools act on them, as rules joined by commas.
+/// Annotation on a Link (ours): labels that are copied although they control other tools, as rules joined by commas.
 pub const COPIED_LABELS: &str = "multicluster.linkerd.io/copied-labels";
-/// Annotation on a Link (ours): annotations that are copied though other tools act on them, as rules joined by commas.
+/// Annotation on a Link (ours): annotations that are copied although they control other tools, as rules joined by commas.
 pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations";
-/// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into; without it all
-/// that are not protected.
+/// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into; without it,
+/// all that are not protected.
 pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";
 /// Annotation on a Link (ours): which federated Services its cluster may join: `any`, `local-members` or `none`.
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
@@ -77,9 +77,9 @@ pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
 /// Annotation on a Link (ours): until this time (RFC 3339) its cluster takes no part in federated Services that have
 /// another member.
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
-/// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway have to be in.
+/// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway must be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
-/// Annotation on the controller's Deployment (ours): `disabled` where its values leave the admission policies out.
+/// Annotation on the controller's Deployment (ours): `disabled` if its values leave out the admission policies.
 pub const ADMISSION_POLICY: &str = "multicluster.linkerd.io/admission-policy";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.
@@ -93,9 +93,9 @@ pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
 /// Annotation (ours) of every object that this controller has written: the installation that it belongs to, as the
 /// namespace of its Links. Only that installation changes or collects the object.
 pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
-/// Annotation (ours): hash of the content that this controller wants the object to have.
+/// Annotation (ours): hash of the object's desired state.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
-/// Annotations that sign an object as ours.
+/// Annotations that mark an object as ours.
 pub const SIGNATURE: [&str; 3] = [MANAGED_BY, INSTALLATION, DESIRED_STATE];
 /// Value of [`MANAGED_BY`] and of [`SLICE_MANAGED_BY`].
 pub const MANAGER: &str = "linkerd-mc";
@@ -120,7 +120,7 @@ pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// Kubernetes' label that says which controller owns an EndpointSlice.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Value of [`SLICE_MANAGED_BY`] on slices that Kubernetes makes of v1 Endpoints.
+/// Value of [`SLICE_MANAGED_BY`] on slices that Kubernetes creates for v1 Endpoints.
 pub const ENDPOINTS_MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 /// Kubernetes' label on EndpointSlices of headless Services.
 pub const SLICE_HEADLESS: &str = "service.kubernetes.io/headless";

@@ -1,7 +1,7 @@
 //! The Link custom resource, `multicluster.linkerd.io/v1alpha3`.
 //!
-//! Shapes are those of Linkerd's CRD. `status` has optional fields of ours beside Linkerd's two lists;
-//! `templates/link-crd.yaml.hbs` is the schema, and a test keeps both in step on a real API server.
+//! The types are those of Linkerd's CRD. `status` also has optional fields of ours. The schema is
+//! `templates/link-crd.yaml.hbs`; a test compares both on a real API server.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize, de::Error as _};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LinkSpec {
-    /// Name of the target cluster; part of each mirror's name.
+    /// Name of the target cluster, and the suffix of its mirrors.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_cluster_name: String,
     /// DNS domain of the target cluster, such as `cluster.local`.
@@ -68,10 +68,10 @@ pub struct LinkSpec {
     pub excluded_labels: Vec<String>,
 }
 
-/// A Link as the API server has it, whether or not it can be decoded.
+/// A Link from the API server, even if it cannot be decoded.
 ///
-/// Linkerd's CRD lets values in that a Link cannot have, such as a boolean in `matchLabels`. One such Link must neither
-/// end the watch of all Links nor be taken for deleted.
+/// Linkerd's CRD accepts values that cannot be decoded, such as a boolean in `matchLabels`. Such a Link must neither
+/// end the watch of all Links nor count as deleted.
 #[derive(Clone, Debug)]
 pub struct LinkObject {
     /// The Link. If it cannot be decoded: its metadata, its status and the name of its target cluster, as far as these
@@ -171,8 +171,8 @@ pub struct LinkStatus {
     /// Memberships in federated Services; beyond a limit only those that are not joined.
     #[serde(default)]
     pub federated_services: Vec<ServiceStatus>,
-    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`; while there is cause also `CredentialsExpiring` and
-    /// `LimitExceeded`.
+    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`; while there is a problem also `CredentialsExpiring`
+    /// and `LimitExceeded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// State of the gateway; absent without one.
@@ -187,14 +187,14 @@ pub struct LinkStatus {
     /// Number of Services that should be mirrored or federated and are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy: Option<i64>,
-    /// Name of the target cluster whose Services were listed last: the mirrors in this cluster are of this one, until
-    /// the cluster that `spec.targetClusterName` names has been listed.
+    /// Name of the target cluster whose Services were listed last. The mirrors in this cluster belong to it until the
+    /// cluster in `spec.targetClusterName` has been listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_cluster_name: Option<String>,
     /// Which credentials are in use: the start of the SHA-256 of the kubeconfig, 16 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_fingerprint: Option<String>,
-    /// Generation of the Link that this status speaks of.
+    /// Generation of the Link that this status is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -209,7 +209,7 @@ pub struct GatewayStatus {
     /// When `alive` took its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Latency of a successful probe, milliseconds. Refreshed rarely: it is no live value.
+    /// Latency of a successful probe, in milliseconds. Updated rarely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<i64>,
     /// Addresses that the gateway resolves to.
@@ -290,15 +290,15 @@ pub struct LinkerdConfig {
     pub rest: BTreeMap<String, serde_json::Value>,
 }
 
-/// What it means that Linkerd reads no EndpointSlices.
-pub const NO_ENDPOINT_SLICES: &str = "enableEndpointSlices is off: Linkerd reads Endpoints, and mirrors have EndpointSlices only, so to Linkerd they have no endpoints";
-/// What helps against [`NO_ENDPOINT_SLICES`].
+/// The problem if Linkerd reads no EndpointSlices.
+pub const NO_ENDPOINT_SLICES: &str = "enableEndpointSlices is off: Linkerd reads Endpoints, but mirrors have only EndpointSlices, so Linkerd finds no endpoints for them";
+/// The remedy for [`NO_ENDPOINT_SLICES`].
 pub const READ_ENDPOINT_SLICES: &str =
-    "switch it on: `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`";
+    "turn it on with `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`";
 
 impl LinkerdConfig {
-    /// Whether Linkerd's control plane reads EndpointSlices. If not it reads Endpoints, which mirrors do not have. It
-    /// does unless `enableEndpointSlices: false` says otherwise.
+    /// Whether Linkerd's control plane reads EndpointSlices, which is the default. With `enableEndpointSlices: false`
+    /// it reads Endpoints, which mirrors do not have.
     pub fn reads_endpoint_slices(&self) -> bool {
         self.rest.get("enableEndpointSlices") != Some(&serde_json::Value::Bool(false))
     }

@@ -1,4 +1,4 @@
-//! Labels, annotations, selectors: a few texts by key, in as little memory as is simple.
+//! A compact map for labels, annotations and selectors.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-/// Texts by key, as a JSON object. Sorted by key, and made to be read: a change makes it anew.
+/// Texts by key, sorted. Optimized for reading: every change rebuilds it.
 ///
-/// All keys and values are one text. A tree takes 544 bytes before it holds the first of them, and each text of its own
-/// at least 56.
+/// All keys and values are in one text. A `BTreeMap` takes 544 bytes for its first entry, and at least 56 for each
+/// text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Map {
     /// Keys and values, each key before its value.
@@ -55,7 +55,7 @@ impl Map {
         self.text.len()
     }
 
-    /// Bytes that it takes besides itself.
+    /// Heap memory in bytes.
     pub fn weight(&self) -> usize {
         self.text.len() + size_of_val(&*self.ends)
     }
@@ -89,8 +89,7 @@ impl Map {
     }
 }
 
-/// Of equal keys the last counts. What would make the text longer than 4 GiB is left out; an answer of an API server is
-/// bounded far below.
+/// Of equal keys the last one counts. Entries beyond 4 GiB are left out; responses of API servers are much smaller.
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Map {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(K, V)> = pairs.into_iter().collect();

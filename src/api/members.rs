@@ -1,9 +1,8 @@
-//! The members of a federated Service, as its annotations name them.
+//! The members of a federated Service, from its annotations.
 
 use super::labels as l;
 
-/// The annotations that name members: those of other clusters, and that of the local one. Linkerd's, and ours of a Service
-/// that is made of slices.
+/// The annotations for members, remote and local: Linkerd's, and ours for a Service that is made of slices.
 pub const MEMBERS: [[&str; 2]; 2] = [
     [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY],
     [l::MEMBERS, l::LOCAL_MEMBER],

@@ -1,13 +1,13 @@
-//! Metadata of the objects that the stores keep: what is read or written here, and nothing else.
+//! Metadata of objects in stores: only the fields that are read or written.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{map::Map, null_is_default, word::Word};
 
-/// Metadata of an object that is kept. `k8s_openapi`'s takes 400 bytes before it holds anything, and a copy of the whole
-/// object in `managedFields`.
+/// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
+/// whole object in `managedFields`.
 ///
-/// All fields are optional, as they are for Kubernetes: an object that is yet to be made has no UID.
+/// All fields are optional, as in Kubernetes: an object that is not created yet has no UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
@@ -30,7 +30,7 @@ pub struct Metadata {
         skip_serializing_if = "Map::is_empty"
     )]
     pub labels: Map,
-    /// Annotations, without those that are never kept.
+    /// Annotations, without [`NEVER_KEPT`].
     #[serde(
         default,
         deserialize_with = "worth_keeping",
@@ -71,7 +71,7 @@ pub struct OwnerReference {
 }
 
 impl OwnerReference {
-    /// To a Service. Without a UID, empty, it names one that does not stand yet.
+    /// To a Service. The UID is empty if the Service does not exist yet.
     pub fn to_service(name: &str, uid: &str) -> Self {
         Self {
             api_version: "v1".into(),
@@ -83,7 +83,7 @@ impl OwnerReference {
     }
 }
 
-/// Annotations that are not kept: nobody here reads them, and one is as large as the whole object.
+/// Annotations that are dropped: nothing reads them, and one is as large as the whole object.
 pub const NEVER_KEPT: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "endpoints.kubernetes.io/last-change-trigger-time",
@@ -99,13 +99,13 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
     Ok(annotations)
 }
 
-/// Bytes of texts, where there are any.
+/// Bytes of optional texts.
 pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usize {
     texts.into_iter().flatten().map(|text| text.len()).sum()
 }
 
 impl Metadata {
-    /// Bytes that it takes besides itself.
+    /// Heap memory in bytes.
     pub fn weight(&self) -> usize {
         let texts = text_weight([
             &self.name,

@@ -1,4 +1,4 @@
-//! Types that are read from and written to API servers, and the texts that people write them as. No behaviour, no client.
+//! Types of API objects, and parsers of their text forms. No behaviour, no client.
 
 pub mod duration;
 pub mod foreign;
@@ -17,7 +17,7 @@ pub mod word;
 
 use serde::{Deserialize, Deserializer};
 
-/// Kubernetes writes `null` where it means that there is nothing.
+/// Reads `null`, which Kubernetes writes for empty values, as the default.
 fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Which clusters take the requests to a federated Service first, and which of them do not at the moment: two annotations.
+//! Two annotations of a federated Service: which clusters receive its requests first, and which of them do not now.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -10,16 +10,16 @@ use super::{
     time::rfc3339,
 };
 
-/// The word for the cluster in which a federated Service stands.
+/// The name of the cluster that a federated Service is in.
 pub const LOCAL: &str = "local";
 
-/// Clusters that a preference names, at most.
+/// Maximum number of clusters in a preference.
 const MOST: usize = 16;
 
 /// The largest weight.
 const HEAVIEST: u32 = 1000;
 
-/// A cluster, as seen from the one in which a federated Service stands.
+/// A cluster, from the view of the one that a federated Service is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// This one.
@@ -28,38 +28,38 @@ pub enum Place {
     Cluster(Box<str>),
 }
 
-/// Which clusters take requests first.
+/// Which clusters receive requests first.
 ///
-/// As people write it: an order, `local` or `local,east`; or weights, `east=80,local=20`. Clusters that it does not name
-/// take requests when none of those can that it names.
+/// Written as an order, `local` or `local,east`, or as weights, `east=80,local=20`. Other clusters receive requests if
+/// none of these can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preference {
-    /// The first of these that can, takes all.
+    /// The first available cluster receives all requests.
     Order(Vec<Place>),
-    /// Those of these that can, take them in these proportions.
+    /// The available clusters receive requests in these proportions.
     Weights(Vec<(Place, u32)>),
 }
 
-/// What is wrong with a preference.
+/// Why a preference is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PreferenceError {
-    /// It names no cluster.
-    #[error("it names no cluster")]
+    /// No cluster.
+    #[error("the list of clusters is empty")]
     Empty,
-    /// It names too many.
-    #[error("it names more than {MOST} clusters")]
+    /// Too many clusters.
+    #[error("more than {MOST} clusters")]
     TooMany,
-    /// A name that no cluster can have.
-    #[error("{0:?} is no name of a cluster")]
+    /// An invalid cluster name.
+    #[error("invalid cluster name {0:?}")]
     Name(String),
-    /// A name that comes twice.
-    #[error("it names {0} twice")]
+    /// A duplicate name.
+    #[error("duplicate cluster {0}")]
     Twice(String),
     /// Weights with some and not with others.
-    #[error("either all clusters have a weight, or none has")]
+    #[error("either all clusters must have a weight, or none")]
     Mixed,
-    /// A weight that is none.
-    #[error("{0:?} is no weight from 1 to {HEAVIEST}")]
+    /// An invalid weight.
+    #[error("invalid weight {0:?}: must be from 1 to {HEAVIEST}")]
     Weight(String),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Place {
 }
 
 impl Preference {
-    /// The clusters that it names, the most preferred first.
+    /// Its clusters, most preferred first.
     pub fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
         match self {
             Self::Order(places) => Box::new(places.iter()),
@@ -98,7 +98,7 @@ impl Preference {
         }
     }
 
-    /// The weight of a cluster: of those in an order, 1.
+    /// The weight of a cluster; 1 in an order.
     pub fn weight(&self, place: &Place) -> u32 {
         let weights = match self {
             Self::Order(_) => return 1,
@@ -156,7 +156,7 @@ impl FromStr for Preference {
     }
 }
 
-/// The linked clusters that a preference names, one that can be read.
+/// The linked clusters in a valid preference.
 pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
     let items = text
         .split(',')
@@ -192,24 +192,24 @@ impl fmt::Display for Preference {
     }
 }
 
-/// Since when a preferred cluster does not take requests, and until when.
+/// Since when a preferred cluster receives no requests, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out {
     /// Since when.
     pub since: Timestamp,
-    /// It can again, and does from then on; `None`: it cannot.
+    /// When it receives requests again; `None` while it cannot.
     pub until: Option<Timestamp>,
 }
 
-/// The preferred clusters that do not take requests.
+/// The preferred clusters that receive no requests.
 ///
-/// In the annotation each has a time interval as ISO 8601 writes it, open while the cluster is away:
+/// In the annotation, each has an ISO 8601 time interval, which is open while the cluster is unavailable:
 /// `local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedOver(pub BTreeMap<Place, Out>);
 
 impl FailedOver {
-    /// Reads the annotation. What cannot be read is as if it were not there.
+    /// Reads the annotation. Invalid items are ignored.
     pub fn read(text: &str) -> Self {
         let items = text.split(',').filter_map(|item| {
             let (name, times) = item.trim().split_once('=')?;
@@ -227,7 +227,7 @@ impl FailedOver {
         Self(items.collect())
     }
 
-    /// The next time at which a cluster takes requests again.
+    /// The next time at which a cluster receives requests again.
     pub fn next_return(&self) -> Option<Timestamp> {
         self.0.values().filter_map(|out| out.until).min()
     }
@@ -244,7 +244,7 @@ impl fmt::Display for FailedOver {
     }
 }
 
-/// Whether a cluster has a member of a federated Service, as its annotations tell. `annotation` reads one.
+/// Whether a cluster has a member of a federated Service. `annotation` reads an annotation of the Service.
 pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Place) -> bool {
     match place {
         Place::Local => local_member(annotation).is_some(),
@@ -252,8 +252,8 @@ pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Plac
     }
 }
 
-/// The clusters that take the requests to a federated Service first, as its annotations tell. Where there is none, all members
-/// take them. `has_member` says which clusters have a member.
+/// The clusters that receive the requests to a federated Service first; if empty, all members receive them.
+/// `has_member` tells which clusters have a member.
 pub fn active<'a>(
     preference: &'a Preference,
     failed_over: &FailedOver,
@@ -293,18 +293,21 @@ mod tests {
     #[test]
     fn what_is_no_preference_is_told_in_one_sentence() {
         for (text, expected) in [
-            ("", "it names no cluster"),
-            (",", "it names no cluster"),
-            ("east,east", "it names east twice"),
-            ("a b", "\"a b\" is no name of a cluster"),
-            ("=3", "\"\" is no name of a cluster"),
+            ("", "the list of clusters is empty"),
+            (",", "the list of clusters is empty"),
+            ("east,east", "duplicate cluster east"),
+            ("a b", "invalid cluster name \"a b\""),
+            ("=3", "invalid cluster name \"\""),
             (
                 "east=80,west",
-                "either all clusters have a weight, or none has",
+                "either all clusters must have a weight, or none",
             ),
-            ("east=0", "\"0\" is no weight from 1 to 1000"),
-            ("east=1001", "\"1001\" is no weight from 1 to 1000"),
-            ("east=x", "\"x\" is no weight from 1 to 1000"),
+            ("east=0", "invalid weight \"0\": must be from 1 to 1000"),
+            (
+                "east=1001",
+                "invalid weight \"1001\": must be from 1 to 1000",
+            ),
+            ("east=x", "invalid weight \"x\": must be from 1 to 1000"),
         ] {
             let error = text.parse::<Preference>().unwrap_err();
             assert_eq!(error.to_string(), expected, "{text:?}");

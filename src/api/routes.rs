@@ -1,4 +1,4 @@
-//! Routes of the Gateway API (and Linkerd's own `HTTPRoute`), as far as they say where requests to a Service go.
+//! Routes of the Gateway API and Linkerd's own `HTTPRoute`: the fields that tell where requests to a Service go.
 //!
 //! Source: Gateway API, "GAMMA": a route whose parent is a Service applies to the requests to that Service.
 
@@ -93,7 +93,7 @@ pub struct RouteSpec {
     /// Where requests go.
     #[serde(default, deserialize_with = "null_is_default")]
     pub rules: Box<[Rule]>,
-    /// Whatever else it says: host names that it is limited to, and what later versions of the API add.
+    /// All other fields, such as host names, and those of later versions of the API.
     #[serde(flatten)]
     pub rest: BTreeMap<Box<str>, Value>,
 }
@@ -121,10 +121,10 @@ pub struct ParentRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// Where requests go that it matches.
+    /// Where matching requests go.
     #[serde(default, deserialize_with = "null_is_default")]
     pub backend_refs: Box<[BackendRef]>,
-    /// Whatever else it says: what it matches, filters, timeouts.
+    /// All other fields, such as matches, filters and timeouts.
     #[serde(flatten)]
     pub rest: BTreeMap<Box<str>, Value>,
 }
@@ -143,17 +143,17 @@ pub struct BackendRef {
     /// Port of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
-    /// Its share among the backends that are ready, up to 1,000,000.
+    /// Its weight among the backends that are ready, up to 1,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// Whatever else it says: another namespace, filters.
+    /// All other fields, such as another namespace, and filters.
     #[serde(flatten)]
     pub rest: BTreeMap<Box<str>, Value>,
 }
 
 impl ParentRef {
-    /// The name of the Service of this namespace that it refers to, if it does. Of Services of other namespaces routes say
-    /// only where the requests of their own namespace go.
+    /// The name of the Service of this namespace that it refers to, if any. A route for a Service of another namespace
+    /// applies only to requests from the route's own namespace.
     pub fn service(&self, namespace: &str) -> Option<&str> {
         let group = self.group.as_deref().unwrap_or(GATEWAY_API);
         let is_service = self.kind.as_deref() == Some("Service") && ["", "core"].contains(&group);
@@ -176,7 +176,7 @@ impl Route {
         backends.map(|backend| &*backend.name)
     }
 
-    /// Without what decides where the requests go: of a route that is only known to be there.
+    /// Without rules, for routes of which only the existence matters.
     #[must_use]
     pub fn without_rules(mut self) -> Self {
         self.spec.rules = Box::default();
@@ -205,7 +205,7 @@ impl Kept for Route {
 /// A route of the kind that has this number in [`RouteKind::ALL`], on its way to or from an API server.
 #[derive(Clone, Debug)]
 pub struct WireRoute<const KIND: usize> {
-    /// What kube itself reads.
+    /// Metadata for kube.
     metadata: ObjectMeta,
     /// The route.
     route: Route,

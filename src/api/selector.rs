@@ -1,4 +1,4 @@
-//! Label selectors as people type them (`app=web,tier in (a, b),!canary`) → `LabelSelector`.
+//! Parses label selectors such as `app=web,tier in (a, b),!canary`.
 //!
 //! The grammar is that of `kubectl -l`, without `<` and `>`, which a Link cannot hold.
 
@@ -6,38 +6,40 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// Most characters of a label's name and of its value; of the prefix of a key.
+/// Maximum lengths of a label's name and value, and of the prefix of a key.
 const MAX_NAME: usize = 63;
 const MAX_PREFIX: usize = 253;
 
-/// Why a text is no label selector.
+/// Why a label selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A key that Kubernetes would refuse.
-    #[error("{0:?} is no label key")]
+    /// An invalid key.
+    #[error("invalid label key {0:?}")]
     Key(String),
-    /// A value that Kubernetes would refuse.
-    #[error("{0:?} is no label value (at most 63 letters, digits, '-', '_' and '.')")]
+    /// An invalid value.
+    #[error("invalid label value {0:?} (up to 63 letters, digits, '-', '_' and '.')")]
     Value(String),
     /// `<` or `>`.
-    #[error("the operator {0:?} has no meaning in a Link (known: =, ==, !=, in, notin, key, !key)")]
+    #[error(
+        "operator {0:?} is not supported in a Link (supported: =, ==, !=, in, notin, key, !key)"
+    )]
     Operator(char),
-    /// An operator that is none.
-    #[error("{found:?} after the key {key:?} is no operator (known: =, ==, !=, in, notin)")]
+    /// An unknown operator.
+    #[error("unknown operator {found:?} after key {key:?} (supported: =, ==, !=, in, notin)")]
     NotAnOperator {
         /// The key before it.
         key: String,
-        /// What stands there.
+        /// The text in place of an operator.
         found: String,
     },
     /// `in` or `notin` without its list.
-    #[error("{0:?} needs a list of values, such as: key {0} (a, b)")]
+    #[error("{0:?} requires a list of values, such as: key {0} (a, b)")]
     MissingList(String),
     /// An opening parenthesis without its closing one.
-    #[error("a closing parenthesis is missing")]
+    #[error("missing closing parenthesis")]
     Unclosed,
     /// A comma with nothing before or after it.
-    #[error("a requirement is missing next to a comma")]
+    #[error("missing requirement before or after a comma")]
     Missing,
 }
 
@@ -49,7 +51,7 @@ pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
         for part in split_requirements(text)? {
             match requirement(part.trim())? {
                 Requirement::Equals(key, value) => {
-                    // A key that must have two values matches nothing; both must be kept for that.
+                    // A key with two values matches nothing, so both are kept.
                     if match_labels.get(&key).is_some_and(|other| *other != value) {
                         expressions.push(expression(key, "In", vec![value]));
                     } else {
@@ -177,7 +179,7 @@ fn value(text: &str) -> Result<String, SelectorError> {
     }
 }
 
-/// Whether Kubernetes takes `text` as the key of a label or annotation.
+/// Whether `text` is a valid key of a label or annotation.
 pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -190,7 +192,7 @@ pub fn is_label_key(text: &str) -> bool {
         })
 }
 
-/// Whether Kubernetes takes `text` as the value of a label.
+/// Whether `text` is a valid value of a label.
 pub fn is_label_value(text: &str) -> bool {
     let alphanumeric = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= MAX_NAME
@@ -201,7 +203,7 @@ pub fn is_label_value(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-/// Whether `text` is a DNS label: at most 63 lower-case letters, digits and inner dashes.
+/// Whether `text` is a DNS label: up to 63 lowercase letters, digits and `-`, starting and ending with a letter or digit.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_NAME && is_dns_label_of_any_length(text)
 }

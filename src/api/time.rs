@@ -1,4 +1,4 @@
-//! Times of day as annotations have them.
+//! Times in annotations.
 
 use k8s_openapi::jiff::Timestamp;
 

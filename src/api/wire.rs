@@ -1,4 +1,4 @@
-//! How objects that are kept get to API servers and back: kube's client asks for more of them than is kept.
+//! Conversion between objects in stores and kube's client, which requires more metadata than is kept.
 
 use std::borrow::Cow;
 
@@ -10,26 +10,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::metadata::Metadata;
 
-/// An object as it is kept: without what nobody reads.
+/// An object in a store, reduced to the fields that are read.
 pub trait Kept: Clone {
     /// Its metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// Bytes that it takes in memory, as near as is simple.
+    /// Approximate memory in bytes.
     fn weight(&self) -> usize;
 }
 
-/// An object that is kept, and a subset of a kind of Kubernetes' own.
+/// An object in a store that is a subset of a Kubernetes type.
 pub trait Subset: Kept + From<Wire<Self>> {
-    /// That kind.
+    /// The Kubernetes type.
     type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
 }
 
-/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Not kept: what holds it
-/// longer than a moment holds the object that comes out of it.
+/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Code that keeps objects
+/// keeps [`Self::object`].
 #[derive(Clone, Debug)]
 pub struct Wire<T> {
-    /// What kube itself reads: name, namespace, resource version.
+    /// Metadata for kube: name, namespace, resource version.
     metadata: ObjectMeta,
     /// The object.
     pub object: T,

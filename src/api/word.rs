@@ -1,10 +1,10 @@
-//! Texts that are nearly always one of a few.
+//! Texts with a few common values.
 
 use std::{fmt, ops::Deref};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text. The ones that most objects have take no memory of their own.
+/// A text. Common values take no heap memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Word(Text);
 
@@ -14,7 +14,7 @@ enum Text {
     Other(Box<str>),
 }
 
-/// Protocols, address types, types of Services, and what owner references name.
+/// Protocols, address types, types of Services, and values of owner references.
 const KNOWN: [&str; 11] = [
     "",
     "TCP",

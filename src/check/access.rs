@@ -1,4 +1,4 @@
-//! Asks an API server who may do what: the user, and our controller. Reviews are answered, never stored.
+//! Asks an API server what the user and our controller may do. Access reviews are not stored.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -10,19 +10,19 @@ use kube::{Api, Client, api::PostParams};
 use super::facts::Known;
 use crate::{api::labels, client::explain};
 
-/// Reviews of access that run at the same time.
+/// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;
 
-/// Something that our controller does.
+/// Permissions that our controller needs.
 #[derive(Clone, Copy)]
 struct Need {
     group: &'static str,
-    /// With its subresource, if it is about one.
+    /// With its subresource, if any.
     resource: &'static str,
     verbs: &'static [&'static str],
-    /// Name of the object, where it is one; else empty.
+    /// Name of the object, if limited to one; otherwise empty.
     name: &'static str,
-    /// Whether only in its own namespace.
+    /// Whether they are needed only in the controller's namespace.
     own: bool,
 }
 
@@ -41,9 +41,9 @@ const fn need(
     }
 }
 
-/// What our controller does.
+/// Permissions that our controller needs.
 ///
-/// As in `templates/controller-access.yaml.hbs` (a test compares), without the creation of namespaces, which is optional.
+/// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces.
 #[rustfmt::skip]
 const CONTROLLER_NEEDS: [Need; 11] = [
     need("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
@@ -85,7 +85,7 @@ pub(super) async fn is_permitted(
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// What our controller needs and is not permitted. `namespace` is where it runs.
+/// Permissions that our controller needs and does not have. `namespace` is where it runs.
 pub(super) async fn controller_denied(client: &Client, namespace: &str) -> Known<Vec<String>> {
     let needs = CONTROLLER_NEEDS
         .iter()

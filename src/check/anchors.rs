@@ -1,4 +1,4 @@
-//! Trust anchors: certificates that two meshes must share to trust one another. Compared as sets.
+//! Trust anchors: certificates that two meshes must share to trust each other. Compared as sets.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ pub type Anchors = BTreeSet<Vec<u8>>;
 pub fn parse(pem: &str) -> Result<Anchors, String> {
     let mut anchors = Anchors::new();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| "a certificate is malformed".to_owned())?;
+        let certificate = certificate.map_err(|_| "invalid certificate".to_owned())?;
         anchors.insert(certificate.to_vec());
     }
     if anchors.is_empty() {
-        return Err("there is no certificate".to_owned());
+        return Err("no certificate found".to_owned());
     }
     Ok(anchors)
 }
 
-/// How people tell a certificate from another: subject, serial number, last day.
+/// Describes a certificate by its subject, serial number and last day.
 pub fn describe(der: &[u8]) -> String {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
-        return "a certificate that cannot be read".to_owned();
+        return "unreadable certificate".to_owned();
     };
     let until = certificate.validity().not_after.timestamp();
     let until = jiff::Timestamp::from_second(until).map_or_else(
@@ -70,6 +70,6 @@ pub(crate) mod tests {
         let anchors = parse(A).unwrap();
         let described = describe(anchors.first().unwrap());
         insta::assert_snapshot!(described, @"CN=root.linkerd.cluster.local (serial 00a1, until 2036-11-18)");
-        assert_eq!(describe(b"no DER"), "a certificate that cannot be read");
+        assert_eq!(describe(b"no DER"), "unreadable certificate");
     }
 }

@@ -26,7 +26,7 @@ pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<Li
         .and_then(|mut data| data.remove(labels::LINKERD_CONFIG_KEY))
         .ok_or_else(|| {
             format!(
-                "ConfigMap {namespace}/{} has no {}",
+                "ConfigMap {namespace}/{} has no key {}",
                 labels::LINKERD_CONFIG,
                 labels::LINKERD_CONFIG_KEY
             )

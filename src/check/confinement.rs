@@ -1,5 +1,5 @@
-//! Whether the account of our controller is held to what it does: the admission policies of `install`, compared with
-//! those that are there.
+//! Whether admission policies restrict our controller's account: compares the policies of `install` with those of the
+//! API server.
 
 use futures::future::try_join_all;
 use kube::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What the API server has of the admission policies for the controller in `namespace`.
+/// The state of the admission policies for the controller in `namespace`.
 pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinement> {
     if !serves_policies(client).await? {
         return Ok(Confinement::Unavailable);
@@ -38,7 +38,7 @@ pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinem
     Ok(Confinement::Installed { missing, differing })
 }
 
-/// Whether the API server has admission policies, which it does from Kubernetes 1.30 on.
+/// Whether the API server supports admission policies (Kubernetes 1.30 or later).
 async fn serves_policies(client: &Client) -> Known<bool> {
     match client.list_api_group_resources(ADMISSION).await {
         Ok(list) => Ok(list
@@ -68,7 +68,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether a policy or binding is what we print, whatever values were given.
+/// Whether a policy or binding is as `install` prints it, with any values.
 fn is_as_printed(expected: &Value, live: &Value) -> bool {
     let without_settings = |object: &Value| {
         let mut spec = object["spec"].clone();
@@ -80,7 +80,7 @@ fn is_as_printed(expected: &Value, live: &Value) -> bool {
     is_same(&without_settings(expected), &without_settings(live))
 }
 
-/// Whether both mean the same once Kubernetes' defaults are filled in.
+/// Whether both are the same after Kubernetes has added defaults.
 fn is_same(expected: &Value, live: &Value) -> bool {
     match (expected, live) {
         (Value::Object(expected), Value::Object(live)) => {

@@ -1,4 +1,4 @@
-//! What is wrong with the credentials of a Link: those of the controller, and those of Linkerd. Pure.
+//! Problems of the credentials of a Link: those of the controller, and those of Linkerd. Pure.
 //!
 //! `check` has rules for these, and `status` shows them with the Link.
 
@@ -10,9 +10,9 @@ use crate::mirror::{
     target::tls::{INSECURE_TLS, InsecureTls},
 };
 
-/// Everything that is wrong, with what helps. The remedy of the first helps against what follows, too.
+/// All problems, each with a remedy. The remedy of the first also solves the others.
 ///
-/// `None` if nothing is known to be wrong and not everything could be looked at.
+/// `None` if no problem is known, but not everything could be read.
 pub fn problems(
     link: &LinkFacts,
     destination: &Known<Destination>,
@@ -33,12 +33,12 @@ pub fn problems(
     (all_known || !found.is_empty()).then_some(found)
 }
 
-/// What the Link's own Secret holds, as far as that is known.
+/// The credentials in the Link's own Secret, if known.
 pub(super) fn own(link: &LinkFacts) -> Option<&Credentials> {
     link.credentials.as_ref()?.as_ref().ok()
 }
 
-/// The connection is not safe. Those who may not read Secrets go by the words of the controller.
+/// The connection is not secure. Without access to Secrets, the Link's status tells.
 pub(super) fn insecure(link: &LinkFacts) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
@@ -51,25 +51,25 @@ pub(super) fn expiring(link: &LinkFacts, own: &Credentials, now: Timestamp) -> O
     expiry::problem(own.expiry?, now, link.cluster())
 }
 
-/// The same, in the words of the controller: they can be read by those who may not read Secrets.
+/// The same, from the Link's status, for users who may not read Secrets.
 fn expiring_condition(link: &LinkFacts) -> Option<String> {
     let (status, message) = link.condition("CredentialsExpiring")?;
     (status == "True").then(|| message.to_owned())
 }
 
-/// Linkerd finds target clusters of remote discovery and of federated Services by Secrets of its own.
+/// Linkerd needs its own Secret for each target cluster of remote discovery and federated Services.
 pub(super) fn missing(link: &LinkFacts, theirs: &Destination) -> Option<String> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
         format!(
-            "the namespace {} has no Secret for it, so remote discovery and federated Services find nothing; \
-             `linkerd-mc link` and `link-gen` make it",
+            "namespace {} has no Secret for this cluster, so remote discovery and federated Services do not work; \
+             create it with `linkerd-mc link` or `linkerd-mc link-gen`",
             theirs.namespace
         )
     })
 }
 
-/// Whether anything of a Link is found by Linkerd itself: remote discovery, or federated Services.
+/// Whether a Link needs Linkerd to connect to the target cluster: for remote discovery or federated Services.
 fn needs_linkerd(link: &LinkFacts) -> bool {
     let spec = &link.link.spec;
     spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
@@ -81,8 +81,8 @@ pub(super) fn differs(link: &LinkFacts, theirs: &Destination) -> Option<String> 
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
     differs.then(|| {
         format!(
-            "Linkerd's Secret has another token than the controller's; `linkerd-mc rotate --cluster-name {}` gives both \
-             a new one",
+            "the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with \
+             `linkerd-mc rotate --cluster-name {}`",
             link.cluster()
         )
     })
@@ -99,17 +99,17 @@ pub(super) fn expiring_at_linkerd(
         return None;
     }
     let problem = expiry::problem(known.expiry?, now, link.cluster())?;
-    Some(format!("in Linkerd's Secret {problem}"))
+    Some(format!("Linkerd's Secret: {problem}"))
 }
 
-/// Linkerd's destination controller reads credentials when it starts, or when their Secret is made, and follows no
-/// change of them (`cluster_store.go`).
+/// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
+/// changes (`cluster_store.go`).
 pub(super) fn unused(link: &LinkFacts, theirs: &Destination) -> Option<String> {
     let changed = theirs.credentials.get(link.cluster())?.changed?;
     (changed > theirs.started?).then(|| {
         format!(
-            "linkerd-destination has started before its credentials were changed, and does not use the new ones; restart \
-             it: `kubectl -n {} rollout restart deployment/linkerd-destination`",
+            "linkerd-destination started before its credentials were changed, and does not use the new ones; restart \
+             it with `kubectl -n {} rollout restart deployment/linkerd-destination`",
             theirs.namespace
         )
     })
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(found(&expired, &refused()), Some(vec![own.to_owned()]));
         let mut changed = theirs;
         changed.credentials.get_mut("east").unwrap().changed = at;
-        let theirs = "linkerd-destination has started before its credentials were changed";
+        let theirs = "linkerd-destination started before its credentials were changed";
         assert_eq!(found(&unread, &Ok(changed)), Some(vec![theirs.to_owned()]));
     }
 
@@ -249,13 +249,16 @@ mod tests {
         (known.expiry, known.changed) = (at, at);
         let expected = [
             "the token expired on 2026-11-21 12:00 UTC",
-            "Linkerd's Secret has another token than the controller's",
-            "in Linkerd's Secret the token expired on 2026-11-21 12:00 UTC",
-            "linkerd-destination has started before its credentials were changed",
+            "the tokens in Linkerd's Secret and in the controller's Secret differ",
+            "Linkerd's Secret: the token expired on 2026-11-21 12:00 UTC",
+            "linkerd-destination started before its credentials were changed",
         ];
         assert_eq!(found(&link, &Ok(theirs.clone())).unwrap(), expected);
         theirs.credentials.clear();
-        let expected = ["the namespace linkerd has no Secret for it", expected[0]];
+        let expected = [
+            "namespace linkerd has no Secret for this cluster",
+            expected[0],
+        ];
         assert_eq!(found(&link, &Ok(theirs)).unwrap(), expected);
     }
 

@@ -1,6 +1,6 @@
-//! What was found out about clusters. Plain values: whoever judges them needs no client.
+//! Facts about clusters. Plain values, so that rules need no client.
 //!
-//! A `Result` says whether something could be found out; its error is one line that says why not.
+//! The error of a `Result` is one line that says why a fact is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::{
     mirror::target::tls::InsecureTls,
 };
 
-/// Something that was asked for: found out, or why not.
+/// A fact, or the reason why it is unknown.
 pub type Known<T> = Result<T, String>;
 
-/// One cluster: its Links, and what it trusts.
+/// One cluster: its Links and its trust anchors.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// What the user calls the cluster: its kubeconfig context.
@@ -39,11 +39,11 @@ pub struct Survey {
 pub struct LinkFacts {
     /// The Link.
     pub link: Link,
-    /// Why it cannot be decoded, if it cannot; then little of it is known.
+    /// Why it cannot be decoded, if so; then little of it is known.
     pub unreadable: Option<String>,
-    /// Its credentials Secret; `None` when nobody asked for it.
+    /// Its credentials Secret; `None` if not requested.
     pub credentials: Option<Known<Credentials>>,
-    /// What its target cluster said; `None` when it was not asked.
+    /// Facts from its target cluster; `None` if not requested.
     pub remote: Option<Known<Remote>>,
 }
 
@@ -73,7 +73,7 @@ impl LinkFacts {
         !gateway_address.is_empty() && !probe_spec.path.is_empty()
     }
 
-    /// What the controller says about the Link.
+    /// What the controller reports about the Link.
     pub fn status(&self) -> Option<&LinkStatus> {
         self.link.status.as_ref()
     }
@@ -85,7 +85,7 @@ impl LinkFacts {
         Some((&found.status, &found.message))
     }
 
-    /// The reason and the message of a condition that the Link has only while there is cause.
+    /// The reason and the message of a condition that the Link has only while there is a problem.
     pub fn trouble(&self, type_: &str) -> Option<(&str, &str)> {
         let conditions = &self.status()?.conditions;
         let mut found = conditions.iter().filter(|c| c.type_ == type_);
@@ -97,24 +97,24 @@ impl LinkFacts {
 /// What is in a credentials Secret, without its secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// Which cluster it leads to.
+    /// The cluster that it is for.
     pub identity: Identity,
     /// When its token expires, if ever.
     pub expiry: Option<Timestamp>,
     /// The start of the SHA-256 of its token.
     pub token: Option<String>,
-    /// Why the connection that it leads to is not safe, if it is not.
+    /// Why its connection is not secure, if so.
     pub insecure: Option<InsecureTls>,
 }
 
-/// What Linkerd's destination controller knows of target clusters: it reads credentials when it starts.
+/// The credentials of Linkerd's destination controller, which reads them when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
     /// Namespace of Linkerd's control plane.
     pub namespace: String,
     /// Its credentials, by name of the target cluster.
     pub credentials: BTreeMap<String, LinkerdCredentials>,
-    /// When the oldest of its Pods that run started; `None` if none does.
+    /// When the oldest of its running Pods started; `None` if none runs.
     pub started: Option<Timestamp>,
 }
 
@@ -125,14 +125,14 @@ pub struct LinkerdCredentials {
     pub expiry: Option<Timestamp>,
     /// The start of the SHA-256 of its token.
     pub token: Option<String>,
-    /// When it was written last, if that was not when it was made.
+    /// When it was last changed, if after its creation.
     pub changed: Option<Timestamp>,
 }
 
-/// What a target cluster says to the credentials of a Link.
+/// Facts that a target cluster returns for the credentials of a Link.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Requests that the controller makes and that are not permitted, such as `list services`.
+    /// Requests of the controller that are not permitted, such as `list services`.
     pub denied: Known<Vec<String>>,
     /// What the credentials permit, cluster-wide and in the namespace of the control plane.
     pub rules: Known<Vec<AccessRule>>,
@@ -140,7 +140,7 @@ pub struct Remote {
     pub config: Known<LinkerdConfig>,
 }
 
-/// One rule of what somebody may do.
+/// One rule of permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRule {
     /// API groups; `*` is all.
@@ -153,10 +153,10 @@ pub struct AccessRule {
     pub verbs: Vec<String>,
 }
 
-/// Everything that the rules look at: one cluster, and the target clusters of its Links.
+/// The input of the rules: one cluster, and the target clusters of its Links.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Now, as the user's clock says.
+    /// The current time.
     pub now: Timestamp,
     /// Version of this program.
     pub version: String,
@@ -168,13 +168,13 @@ pub struct Facts {
     pub serves_links: Known<bool>,
     /// Whether the user may list Links everywhere.
     pub may_list_links: Known<bool>,
-    /// What the Link CRD has.
+    /// Features of the Link CRD.
     pub crd: Known<Crd>,
-    /// Deployments of service mirrors, ours and the original's, in all namespaces.
+    /// Deployments of service mirrors, ours and Linkerd's, in all namespaces.
     pub deployments: Known<Vec<Workload>>,
-    /// What our controller needs and is not permitted, such as `list namespaces`.
+    /// Permissions that our controller needs and does not have, such as `list namespaces`.
     pub controller_denied: Known<Vec<String>>,
-    /// Whether an admission policy holds our controller's account to what it does.
+    /// Whether admission policies restrict our controller's account.
     pub confinement: Known<Confinement>,
     /// Mirrors, endpoint mirrors and federated Services, in all namespaces.
     pub mirrors: Known<Vec<Service>>,
@@ -184,15 +184,15 @@ pub struct Facts {
     pub probes: Known<Vec<Service>>,
     /// EndpointSlices of mirrors and probe Services, by namespace and Service.
     pub endpoints: Known<Endpoints>,
-    /// Endpoints of mirrors and probe Services that no service mirror has made.
+    /// Endpoints of mirrors and probe Services that no service mirror created.
     pub foreign: Known<Vec<Foreign>>,
-    /// Where `ClusterIP`s come from; `None` when no object tells it, or nothing waits for one.
+    /// The range of `ClusterIP`s; `None` if unknown, or if no Service waits for one.
     pub range: Known<Option<ServiceRange>>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
-    /// What Linkerd's destination controller knows of target clusters.
+    /// The credentials of Linkerd's destination controller.
     pub destination: Known<Destination>,
-    /// Trust anchors that proxies are given, PEM; `None` when the ConfigMap is not there.
+    /// Trust anchors for proxies, PEM; `None` if the ConfigMap does not exist.
     pub trust_roots: Known<Option<String>>,
 }
 
@@ -209,7 +209,7 @@ impl Facts {
     }
 }
 
-/// Where the `ClusterIP`s of mirrors come from.
+/// The range of the `ClusterIP`s of mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceRange {
     /// Networks of the address family that Services have unless they ask for another.
@@ -218,16 +218,16 @@ pub struct ServiceRange {
     pub used: usize,
 }
 
-/// The admission policies that hold our controller's account to what it does.
+/// The admission policies that restrict our controller's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confinement {
-    /// The API server knows no such policies.
+    /// The API server does not support admission policies.
     Unavailable,
-    /// It knows them.
+    /// It supports them.
     Installed {
-        /// Policies and bindings that are not there, by kind and name.
+        /// Missing policies and bindings, by kind and name.
         missing: Vec<String>,
-        /// Policies and bindings that are not as this version prints them.
+        /// Policies and bindings that differ from those of this version.
         differing: Vec<String>,
     },
 }
@@ -250,7 +250,7 @@ pub struct Workload {
     pub name: String,
     /// Label `component`.
     pub component: String,
-    /// Label of the target cluster, which only Deployments of the original have.
+    /// Label of the target cluster, which only Deployments of Linkerd's service mirror have.
     pub cluster: Option<String>,
     /// Replicas that should run.
     pub desired: i32,
@@ -258,11 +258,11 @@ pub struct Workload {
     pub available: i32,
     /// Images of its containers.
     pub images: Vec<String>,
-    /// Whether it was installed without admission policies on purpose.
+    /// Whether admission policies were disabled at installation.
     pub is_unconfined: bool,
     /// Selects the Services of this cluster that are members of federated Services; `None` where none are.
     pub local_members: Option<String>,
-    /// Whether it heeds what members of federated Services prefer.
+    /// Whether it applies the preferences of members of federated Services.
     pub heeds_preferences: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Endpoints under the name of a mirror that no service mirror has made: they take a share of its traffic, and nobody sees
-//! it. Pure.
+//! Endpoints of a mirror that no service mirror created. They receive a part of its traffic unnoticed. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +11,38 @@ use crate::{
     mirror::{Names, is_managed},
 };
 
-/// Endpoints of a mirror that are somebody else's.
+/// Endpoints of a mirror that belong to somebody else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Foreign {
     /// Namespace.
     pub namespace: String,
     /// Name of the mirror.
     pub service: String,
-    /// What gives it the endpoints.
+    /// The object with the endpoints.
     pub by: By,
 }
 
-/// What gives a Service endpoints.
+/// An object with endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// Endpoints of the Service's name, of which Kubernetes makes slices.
+    /// Endpoints with the Service's name, for which Kubernetes creates slices.
     Endpoints,
     /// A slice.
     Slice {
         /// Its name.
         name: String,
-        /// Who manages it, as its label says; may be empty.
+        /// Who manages it, from its label; may be empty.
         manager: String,
     },
 }
 
-/// Names of mirrors, to ask for slices that do not say that they are a mirror's.
+/// Names of mirrors, to list slices that do not have the labels of a mirror's.
 pub(super) fn names<'a>(mirrors: impl Iterator<Item = &'a Service>) -> Names {
     mirrors.map(|mirror| mirror.metadata.id()).collect()
 }
 
-/// Finds the slices with endpoints of these mirrors that neither our controller has made, nor Kubernetes of the Endpoints
-/// of Linkerd's own service mirror. That one keeps Endpoints for the mirrors that are its own: we sign ours.
+/// Finds the slices with endpoints of these mirrors that neither our controller created, nor Kubernetes for the
+/// Endpoints of Linkerd's service mirror. Mirrors without our annotations are Linkerd's and have Endpoints.
 pub(super) fn find<'a>(
     mirrors: impl Iterator<Item = &'a Service>,
     slices: &[EndpointSlice],
@@ -82,7 +81,7 @@ pub(super) fn find<'a>(
     found
 }
 
-/// Whether the controller has made a slice, and sees it: anybody may write the name of a manager.
+/// Whether the controller created a slice, and watches it: anybody may write the name of a manager.
 fn is_made_by_us(metadata: &Metadata) -> bool {
     let label = |key| metadata.labels.get(key);
     let seen = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
@@ -91,7 +90,7 @@ fn is_made_by_us(metadata: &Metadata) -> bool {
 }
 
 impl Foreign {
-    /// What is wrong, and what helps.
+    /// The problem, and a remedy.
     pub(super) fn problem(&self) -> String {
         let Self {
             namespace,
@@ -99,7 +98,11 @@ impl Foreign {
             by,
         } = self;
         let (what, kind, name) = match by {
-            By::Endpoints => ("Endpoints of its name".to_owned(), "endpoints", service),
+            By::Endpoints => (
+                "Endpoints of the same name".to_owned(),
+                "endpoints",
+                service,
+            ),
             By::Slice { name, manager } => {
                 let by = match manager.as_str() {
                     "" => String::new(),
@@ -109,8 +112,8 @@ impl Foreign {
             }
         };
         format!(
-            "Service {namespace}/{service}: a share of its traffic goes to {what}, which no service mirror made; find out \
-             who did, then `kubectl -n {namespace} delete {kind} {name}`"
+            "Service {namespace}/{service}: part of its traffic goes to {what}, which no service mirror created; find out \
+             what did, then delete it with `kubectl -n {namespace} delete {kind} {name}`"
         )
     }
 }

@@ -1,6 +1,6 @@
-//! Collects the [`Facts`] about one cluster. Reads only (reviews of access are created, but never stored).
+//! Collects the [`Facts`] about one cluster. Writes nothing: the API server does not store access reviews.
 //!
-//! One list for each kind, in pages, never a request for each mirror. All requests run at the same time.
+//! One list for each kind, in pages, never a request for each mirror. All requests run concurrently.
 
 use std::collections::BTreeSet;
 
@@ -39,9 +39,9 @@ use crate::{
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
 /// Selects the Pods of Linkerd's destination controller.
 const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
-/// ConfigMap with the trust anchors that proxies are given.
+/// ConfigMap with the trust anchors for proxies.
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
-/// Lists of slices that are asked for at the same time.
+/// Lists of slices that are requested concurrently.
 const LISTS_AT_ONCE: usize = 8;
 /// Label of the objects that Kubernetes keeps for each `ClusterIP`.
 const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
@@ -90,7 +90,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         .or_else(|| namespaces.first().cloned());
     let known = mirrors.as_deref().unwrap_or_default();
     let waiting = links.iter().map(|link| range::waiting(link, known)).sum();
-    let no_namespace = || "the extension has no namespace".to_owned();
+    let no_namespace = || "extension namespace not found".to_owned();
     let controller_namespace = controller_namespace.as_deref();
     let (local_members, foreign, range, pods, controller_denied, confinement) = futures::join!(
         async {
@@ -101,7 +101,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         },
         foreign(client, &mirrors, &probes, &slices),
         service_range(client, waiting),
-        // When even that failed, the next requests would only wait as long again.
+        // If that failed, these requests would only wait as long again.
         async {
             match &extension_namespaces {
                 Ok(_) => pods(client, &namespaces).await,
@@ -144,7 +144,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
     }
 }
 
-/// Linkerd's credentials, and how long its destination controller has been running.
+/// Linkerd's credentials, and when its destination controller started.
 pub async fn destination(source: &Source) -> Known<Destination> {
     let (client, namespace) = (&source.client, &source.linkerd_namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
@@ -161,7 +161,7 @@ pub async fn destination(source: &Source) -> Known<Destination> {
     })
 }
 
-/// Namespaces of the extension, by the label that Linkerd's own commands go by.
+/// Namespaces of the extension, by the label that Linkerd's own commands use.
 pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
     let selector = format!(
         "{} in ({},{})",
@@ -209,7 +209,7 @@ async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     Ok(slices.into_iter().map(EndpointSlice::from).collect())
 }
 
-/// Endpoints of mirrors that somebody else has made. Slices that name a cluster have been listed.
+/// Endpoints of mirrors that somebody else created. `slices` are those that name a cluster.
 async fn foreign(
     client: &Client,
     mirrors: &Known<Vec<Service>>,
@@ -233,7 +233,7 @@ async fn foreign(
     Ok(foreign::find(all(), &slices))
 }
 
-/// Where `ClusterIP`s come from, if Services wait for some, and the API server tells it.
+/// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
 async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceRange>> {
     if waiting == 0 {
         return Ok(None);

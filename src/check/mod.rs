@@ -1,8 +1,8 @@
-//! What is known about linked clusters ([`gather`], the only part with a client), what is wrong with it
-//! ([`rules`], pure), and how that is told ([`report`], pure).
+//! Checks of linked clusters: [`gather`] collects facts (the only part with a client), [`rules`] evaluates them (pure),
+//! and [`report`] renders the results (pure).
 //!
-//! [`survey`] and [`topology`] are the part that `status` and `graph` need as well: which cluster links to
-//! which, and how those Links are.
+//! `status` and `graph` also use [`survey`] and [`topology`]: which cluster links to which, and the state of these
+//! Links.
 
 mod access;
 pub mod anchors;
@@ -22,7 +22,7 @@ pub mod survey;
 pub mod topology;
 mod workloads;
 
-/// The text without what could steer a terminal. Names and messages may come from a hostile cluster.
+/// The text without control characters. Names and messages may come from a hostile cluster.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {

@@ -1,4 +1,4 @@
-//! Which clusters a federated Service prefers, and which take its requests now, as its annotations tell. Pure.
+//! Which clusters a federated Service prefers, and which receive its requests now, from its annotations. Pure.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,22 +10,22 @@ use crate::api::{
     preference::{FailedOver, Place, Preference, active, has_member},
 };
 
-/// The preference of a federated Service, and what has become of it. Its JSON is part of the documented output of `status`.
+/// The preference of a federated Service, and its failover state. Its JSON is part of the documented output of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preferred {
     /// Clusters in their order, or with their weights; `null` if none is preferred.
     pub preference: Option<String>,
-    /// Clusters that take the requests first, `local` is this one; where there is none, all members take them.
+    /// Clusters that receive the requests first, `local` for this one; if empty, all members receive them.
     pub active: Vec<String>,
-    /// Preferred clusters that take no requests now.
+    /// Preferred clusters that receive no requests now.
     pub failed_over: Vec<Away>,
-    /// Whether others take the requests of one of these.
+    /// Whether other clusters receive the requests of one of these.
     #[serde(skip)]
     has_failed_over: bool,
 }
 
-/// A preferred cluster that takes no requests.
+/// A preferred cluster that receives no requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Away {
@@ -33,12 +33,12 @@ pub struct Away {
     pub cluster: String,
     /// Since when.
     pub since: Timestamp,
-    /// When it takes requests again; `null` while it cannot.
+    /// When it receives requests again; `null` while it cannot.
     pub returns: Option<Timestamp>,
 }
 
 impl Preferred {
-    /// What the annotations of a Service tell; nothing where it is no federated Service.
+    /// Reads the annotations of a Service; empty if it is not a federated Service.
     pub fn of(service: &Service) -> Self {
         let annotation = |key: &str| service.metadata.annotations.get(key);
         let Some(preference) = annotation(labels::PREFER).and_then(|text| text.parse().ok()) else {
@@ -62,7 +62,7 @@ impl Preferred {
         });
         let is_away = |place: &Place| failed_over.0.contains_key(place);
         let has_failed_over = match (&preference, active.as_slice()) {
-            // Those that come after the active cluster would take nothing anyway.
+            // Those after the active cluster would receive nothing anyway.
             (Preference::Order(places), [active]) => {
                 let mut before = places.iter().take_while(|place| place != active);
                 before.any(is_away)
@@ -77,12 +77,12 @@ impl Preferred {
         }
     }
 
-    /// Whether others take the requests that a preferred cluster would take.
+    /// Whether other clusters receive the requests that a preferred cluster would receive.
     pub fn has_failed_over(&self) -> bool {
         self.has_failed_over
     }
 
-    /// Who takes the requests, in words.
+    /// The clusters that receive the requests, as text.
     fn takers(&self) -> String {
         match self.active.as_slice() {
             [] => "all members".to_owned(),
@@ -90,17 +90,17 @@ impl Preferred {
         }
     }
 
-    /// Which clusters are away, and who takes their requests; `None` if none is. `ago` and `ahead` tell a time that has
-    /// passed and one that comes.
+    /// Which preferred clusters are unavailable, and which clusters receive their requests; `None` if all are
+    /// available. `ago` and `ahead` format a past and a future time.
     pub fn absence(
         &self,
         ago: impl Fn(Timestamp) -> String,
         ahead: impl Fn(Timestamp) -> String,
     ) -> Option<String> {
         let away = self.failed_over.iter().map(|away| {
-            let left = format!("{} went away {}", away.cluster, ago(away.since));
+            let left = format!("{} became unavailable {}", away.cluster, ago(away.since));
             match away.returns {
-                Some(time) => format!("{left} and takes requests again {}", ahead(time)),
+                Some(time) => format!("{left} and receives requests again {}", ahead(time)),
                 None => left,
             }
         });
@@ -144,7 +144,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn absence_says_who_is_away_and_who_takes_the_requests() {
+    fn absence_names_unavailable_clusters_and_those_that_receive_the_requests() {
         let time = |time: Timestamp| time.strftime("%M:%S").to_string();
         for (prefer, away, expected) in [
             ("local,east", "", None),
@@ -152,29 +152,29 @@ pub(crate) mod tests {
                 "local,east",
                 LOCAL,
                 Some(
-                    "prefers local,east; failed over to east: local went away 00:00 ago and takes requests again in 05:20",
+                    "prefers local,east; failed over to east: local became unavailable 00:00 ago and receives requests again in 05:20",
                 ),
             ),
             (
                 "local,east",
                 EAST,
-                Some("prefers local,east; east went away 02:00 ago"),
+                Some("prefers local,east; east became unavailable 02:00 ago"),
             ),
             (
                 "east,local",
                 &format!("{EAST},{LOCAL}"),
                 Some(
-                    "prefers east,local; failed over to all members: east went away 02:00 ago, local went away 00:00 ago and takes requests again in 05:20",
+                    "prefers east,local; failed over to all members: east became unavailable 02:00 ago, local became unavailable 00:00 ago and receives requests again in 05:20",
                 ),
             ),
             (
                 "east=80,west=10,local=10",
                 EAST,
                 Some(
-                    "prefers east=80,west=10,local=10; failed over to west, local: east went away 02:00 ago",
+                    "prefers east=80,west=10,local=10; failed over to west, local: east became unavailable 02:00 ago",
                 ),
             ),
-            // What is said of clusters that are not preferred does not count.
+            // Clusters that are not preferred are ignored.
             ("local", EAST, None),
             ("", EAST, None),
         ] {

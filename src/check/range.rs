@@ -1,4 +1,4 @@
-//! Whether what target clusters export fits what is left of the Service range. Pure.
+//! Whether the Service range has enough addresses for the Services that target clusters export. Pure.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     mirror::Reason,
 };
 
-/// Name of the `ServiceCIDR` that the API server makes.
+/// Name of the `ServiceCIDR` that the API server creates.
 const DEFAULT: &str = "kubernetes";
 
 /// The networks of a cluster's first address family: that of the first network of the default range.
@@ -45,7 +45,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
 }
 
-/// How many `ClusterIP`s are left, if Services that wait need more than that.
+/// How many `ClusterIP`s are free, if waiting Services need more than that.
 fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
     let all: u128 = range
         .networks
@@ -56,15 +56,15 @@ fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
     (waiting as u128 > left).then_some(left)
 }
 
-/// Kubernetes gives out neither the first address of a network, nor the last of an IPv4 one.
+/// Kubernetes uses neither the first address of a network, nor the last of an IPv4 network.
 fn size(net: &IpNet) -> u128 {
     let bits = u32::from(net.max_prefix_len() - net.prefix_len());
     let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
     all.saturating_sub(if is_v4(net) { 2 } else { 1 })
 }
 
-/// Services of the target cluster of a Link that are not mirrored, or no members, and may become so: as its status counts
-/// them, without those that stand.
+/// Number of Services of a Link's target cluster that are not mirrored or federated yet: from the counts in its status,
+/// without existing mirrors and memberships, and without those that will not be.
 pub(super) fn waiting(link: &LinkFacts, mirrors: &[Service]) -> usize {
     let cluster = link.cluster();
     let state = LinkState::of(link);
@@ -85,25 +85,25 @@ pub(super) fn waiting(link: &LinkFacts, mirrors: &[Service]) -> usize {
     wanted.saturating_sub(standing).saturating_sub(never)
 }
 
-/// Whether something else than a missing address is in the way of a Service that does not stand.
+/// Whether a Service without a mirror fails for another reason than a missing address.
 fn will_not_be(service: &ServiceStatus) -> bool {
     let wait = [Reason::Error, Reason::MissingNamespace].map(Reason::as_str);
     let condition = service.conditions.first().filter(|c| c.status != "True");
     condition.is_some_and(|condition| !wait.contains(&condition.reason.as_str()))
 }
 
-/// What is wrong where Services wait, by target cluster, for more addresses than there are; and what helps.
+/// The problem if Services, by target cluster, wait for more addresses than are free, and a remedy.
 pub(super) fn problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<String> {
     let all = waiting.iter().map(|(_, count)| count).sum();
     let left = shortage(range, all)?;
     let of: Vec<String> = waiting
         .iter()
-        .map(|(cluster, count)| format!("{count} of {cluster}"))
+        .map(|(cluster, count)| format!("{count} from {cluster}"))
         .collect();
     let networks: Vec<String> = range.networks.iter().map(ToString::to_string).collect();
     Some(format!(
-        "{left} ClusterIPs are left of the Service range {}, and up to {all} Services wait to be mirrored ({}); one more \
-         ServiceCIDR gives more, narrower selectors of the Links need fewer",
+        "the Service range {} has {left} free ClusterIPs, and up to {all} Services wait to be mirrored ({}); add a \
+         ServiceCIDR, or use narrower selectors in the Links",
         networks.join(", "),
         of.join(", ")
     ))

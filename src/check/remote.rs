@@ -1,4 +1,4 @@
-//! Asks the target cluster of a Link, with the Link's credentials, what the controller would ask. Reads only.
+//! Sends the controller's requests to the target cluster of a Link, with the Link's credentials. Reads only.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::client::{explain, from_credentials};
 
-/// What the controller does in a target cluster, cluster-wide: API group, resource, verb.
+/// Permissions that the controller needs in a target cluster, cluster-wide: API group, resource, verb.
 const NEEDED: [(&str, &str, &str); 4] = [
     ("", "services", "list"),
     ("", "services", "watch"),
@@ -20,7 +20,7 @@ const NEEDED: [(&str, &str, &str); 4] = [
     ("discovery.k8s.io", "endpointslices", "watch"),
 ];
 
-/// Asks a target cluster. All questions together take no longer than `deadline`.
+/// Reads from a target cluster. All requests together take no longer than `deadline`.
 pub(super) async fn ask(
     kubeconfig: &[u8],
     linkerd_namespace: &str,
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     match tokio::time::timeout(deadline, questions).await {
         Ok(answer) => answer,
         Err(_) => Err(format!(
-            "cannot reach the cluster: no answer within {}s",
+            "cannot reach the cluster: timed out after {}s",
             deadline.as_secs_f32()
         )),
     }
@@ -64,7 +64,7 @@ async fn denied(client: &Client) -> Known<Vec<String>> {
     Ok(denied)
 }
 
-/// All that the user of `client` may do in a namespace. That includes what is permitted cluster-wide.
+/// All permissions of the user of `client` in a namespace, including those that are cluster-wide.
 async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec {

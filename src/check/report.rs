@@ -1,6 +1,6 @@
-//! Results → text. The table, the short form and the JSON are those of the original's `check`.
+//! Results → text. The table, the short form and the JSON are those of `linkerd multicluster check`.
 //!
-//! Colours are always in the table's text; whoever prints it drops them where they are not wanted.
+//! The table's text always has colors; they are stripped when it is printed, if they are not wanted.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{
     rules::{CheckResult, Level},
 };
 
-/// Name of the category of one cluster, and the beginning of its name when there are several.
+/// Name of the category of one cluster, or its prefix if there are several.
 pub const CATEGORY: &str = "linkerd-multicluster";
 
 /// The results of one cluster, or of all clusters together.
@@ -24,19 +24,19 @@ pub struct Category {
     pub results: Vec<CheckResult>,
 }
 
-/// How bad the worst result is.
+/// The level of the worst result.
 pub fn worst(categories: &[Category]) -> Level {
     let results = categories.iter().flat_map(|category| &category.results);
     let levels = results.map(|result| result.level);
     levels.max().unwrap_or(Level::Success)
 }
 
-/// Everything, one line a check and more for those that fail.
+/// All results, one line per check and more for those that fail.
 pub fn table(categories: &[Category]) -> String {
     text(categories, |_| true)
 }
 
-/// Only what is not as it should be.
+/// Only warnings and errors.
 pub fn short(categories: &[Category]) -> String {
     text(categories, |result| result.level != Level::Success)
 }
@@ -115,7 +115,7 @@ struct CheckOutput<'a> {
     result: &'static str,
 }
 
-/// The JSON that `linkerd check` reads. `categories` is `null` where nothing was checked.
+/// The JSON that `linkerd check` reads. `categories` is `null` if nothing was checked.
 pub fn json(categories: &[Category]) -> anyhow::Result<String> {
     let outputs: Vec<_> = categories
         .iter()
@@ -144,7 +144,7 @@ fn check_output(result: &CheckResult) -> CheckOutput<'_> {
     }
 }
 
-/// `JUnit`'s XML: a suite a category, a case a check. A warning is a passed case with a text.
+/// `JUnit` XML: one suite per category, one case per check. A warning is a passed case with a text.
 pub fn junit(categories: &[Category]) -> String {
     let count =
         |results: &[CheckResult], level| results.iter().filter(|r| r.level == level).count();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_the_originals() {
+    fn the_json_is_that_of_linkerd_multicluster_check() {
         insta::assert_snapshot!(json(&categories()[1..]).unwrap(), @r#"
         {
           "success": false,

@@ -1,4 +1,4 @@
-//! The state of one Link in few words, from what its controller has written into it. Pure.
+//! A summary of the state of one Link, from its status. Pure.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::{
     mirror::{FederatedThrough, status::GATEWAY_REFUSED, target::drain::DRAINED},
 };
 
-/// How a Link is. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
+/// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkState {
@@ -21,12 +21,12 @@ pub struct LinkState {
     pub name: String,
     /// Whether everything is mirrored that can be.
     pub ready: Option<bool>,
-    /// Whether the target cluster's API server answers.
+    /// Whether the target cluster's API server responds.
     pub connected: Option<bool>,
-    /// Whether the credentials can be used.
+    /// Whether the credentials are usable.
     pub credentials_valid: Option<bool>,
-    /// What is wrong with the credentials, here and at Linkerd, each with what helps. `null` also where nobody asked, as
-    /// `graph` does not.
+    /// Problems of the credentials, in the Link's Secret and in Linkerd's, each with a remedy. `null` also if they were
+    /// not read, as in `graph`.
     pub credentials_problems: Option<Vec<String>>,
     /// The gateway; `null` when the Link has none.
     pub gateway: Option<GatewayState>,
@@ -34,19 +34,19 @@ pub struct LinkState {
     pub mirrored: i64,
     /// Number of Services that are members of federated Services.
     pub federated: i64,
-    /// How the target cluster takes part in them; `null` where the Link's annotation is neither way.
+    /// How the target cluster takes part in them; `null` if the Link's annotation is invalid.
     pub federated_through: Option<FederatedThrough>,
-    /// Number of Services that should be either and are not.
+    /// Number of Services that should be mirrored or federated and are not.
     pub unhealthy: i64,
-    /// Until when the target cluster is drained, and what it did not leave, as the controller says it; `null` if it is not.
+    /// Until when the target cluster is drained, and what it has not left, from the Link's status; `null` if not drained.
     pub drained: Option<String>,
-    /// When anything of this last changed.
+    /// When any of this last changed.
     pub last_change: Option<Timestamp>,
-    /// What is wrong, as the controller says it.
+    /// The problem, from the Link's status.
     pub message: Option<String>,
 }
 
-/// How the gateway of a target cluster is.
+/// The state of a target cluster's gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayState {
@@ -54,7 +54,7 @@ pub struct GatewayState {
     pub alive: Option<bool>,
     /// Since when.
     pub since: Option<Timestamp>,
-    /// Latency of a probe, milliseconds, at some time not long ago.
+    /// Latency of a recent probe, in milliseconds.
     pub latency_ms: Option<i64>,
     /// Its addresses.
     pub addresses: Vec<String>,
@@ -91,7 +91,7 @@ impl LinkState {
                     .unwrap_or(i64::MAX)
             }
         };
-        // The original's controller writes the lists and no counts.
+        // Linkerd's service mirror writes lists without counts.
         let mirrored = status
             .mirrored
             .unwrap_or_else(|| listed(true)(&status.mirror_services));
@@ -134,11 +134,11 @@ impl LinkState {
 /// The conditions of a Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Credentials valid, connected, and everything written that can be.
+    /// Credentials valid, connected, and all mirrors written.
     Ready,
-    /// The target cluster's API server answers.
+    /// The target cluster's API server responds.
     Connected,
-    /// The credentials can be used.
+    /// The credentials are usable.
     CredentialsValid,
     /// The gateway answers probes.
     GatewayAlive,
@@ -159,8 +159,8 @@ fn holds(link: &LinkFacts, type_: &str) -> Option<bool> {
     }
 }
 
-/// The message of the first condition that does not hold, causes before consequences; then that of addresses that are
-/// not used.
+/// The message of the first condition that is not true, causes before consequences; otherwise that of refused gateway
+/// addresses.
 fn message(link: &LinkFacts) -> Option<String> {
     let mut failing = ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
         .iter()
@@ -169,7 +169,7 @@ fn message(link: &LinkFacts) -> Option<String> {
     let failing = failing.next().map(|(_, message)| message.to_owned());
     failing.or_else(|| {
         let (_, refused) = link.trouble(GATEWAY_REFUSED)?;
-        Some(format!("addresses of the gateway are not used: {refused}"))
+        Some(format!("gateway addresses are refused: {refused}"))
     })
 }
 
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn our_controllers_word_is_taken() {
+    fn status_of_our_controller_is_used() {
         let link = link(
             "east",
             &json!({
@@ -260,7 +260,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_originals_lists_are_counted() {
+    fn lists_of_linkerds_service_mirror_are_counted() {
         let link = link(
             "east",
             &json!({
@@ -282,7 +282,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_link_that_nobody_has_looked_at_is_unknown() {
+    fn a_link_without_a_status_is_unknown() {
         let mut link = link("east", &json!({}));
         link.link.status = None;
         link.link.spec.gateway_address.clear();

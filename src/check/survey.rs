@@ -1,7 +1,7 @@
-//! Asks one cluster for its Links, their credentials, and Linkerd's configuration. Reads only.
+//! Reads the Links of a cluster, their credentials, and Linkerd's configuration.
 //!
-//! Requests run at the same time, and each ends within the client's deadline: a cluster that does not answer
-//! costs one deadline, not one for each request.
+//! Requests run concurrently, each with the client's timeout: a cluster that does not respond takes one timeout, not
+//! one per request.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// Objects of one page of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// Links that are looked into at the same time.
+/// Links that are read concurrently.
 const LINKS_AT_ONCE: usize = 32;
 
-/// A cluster that can be asked.
+/// A cluster with a client.
 #[derive(Clone)]
 pub struct Source {
     /// What the user calls the cluster.
@@ -41,14 +41,14 @@ pub struct Source {
     /// Its client, for one-shot requests.
     pub client: Client,
     config: Config,
-    /// Time limit of a request, and of all requests to one target cluster together.
+    /// Timeout of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
     /// Namespace of Linkerd's control plane.
     pub linkerd_namespace: String,
 }
 
 impl Source {
-    /// Prepares to ask a cluster. Sends nothing yet.
+    /// Creates the client. Sends no requests.
     pub async fn new(
         name: &str,
         access: &Access,
@@ -66,27 +66,27 @@ impl Source {
         })
     }
 
-    /// A client whose requests may be silent for as long as a watch may.
+    /// A client for watches, whose timeout is longer than a watch.
     pub fn watch_client(&self) -> anyhow::Result<Client> {
         build(self.config.clone(), WATCH + self.deadline)
     }
 }
 
-/// How long the API server keeps a watch open, and thus how long a dead one is taken for a silent one.
+/// How long the API server keeps a watch open, and thus how long a broken watch may go unnoticed.
 pub const WATCH: Duration = Duration::from_secs(60);
 
-/// How far to look into Links.
+/// What to read about Links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The Links alone.
+    /// Only the Links.
     Links,
     /// Also the credentials Secrets.
     Credentials,
-    /// Also the target clusters, with these credentials.
+    /// Also their target clusters, with these credentials.
     Targets,
 }
 
-/// Asks a cluster.
+/// Reads from a cluster.
 pub async fn survey(source: &Source, depth: Depth) -> Survey {
     let (links, config) = futures::join!(
         links(source, depth),
@@ -105,7 +105,7 @@ async fn links(source: &Source, depth: Depth) -> Known<Vec<LinkFacts>> {
         .await
         .map_err(|error| explain(&error))?;
     links.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
-    // Unordered, so that a target that does not answer holds up nobody but itself.
+    // Unordered, so that a target that does not respond does not delay the others.
     let mut facts: Vec<_> = stream::iter(links.into_iter().enumerate())
         .map(async |(at, link)| (at, link_facts(source, depth, link).await))
         .buffer_unordered(LINKS_AT_ONCE)
@@ -152,12 +152,12 @@ async fn link_facts(source: &Source, depth: Depth, object: LinkObject) -> LinkFa
     facts
 }
 
-/// The kubeconfig in a Link's credentials Secret. The error says nothing of its content.
+/// The kubeconfig in a Link's credentials Secret. Errors do not quote it.
 async fn kubeconfig_of(source: &Source, link: &Link) -> Known<Vec<u8>> {
     let name = &link.spec.cluster_credentials_secret;
     let namespace = link.metadata.namespace.as_deref().unwrap_or_default();
     if name.is_empty() {
-        return Err("the Link names no credentials Secret".to_owned());
+        return Err("spec.clusterCredentialsSecret is empty".to_owned());
     }
     let api: Api<Secret> = Api::namespaced(source.client.clone(), namespace);
     let secret = api
@@ -170,7 +170,7 @@ async fn kubeconfig_of(source: &Source, link: &Link) -> Known<Vec<u8>> {
         .map(|kubeconfig| kubeconfig.0)
         .ok_or_else(|| {
             format!(
-                "Secret {namespace}/{name} has no {}",
+                "Secret {namespace}/{name} has no key {}",
                 labels::KUBECONFIG_KEY
             )
         })
@@ -185,7 +185,7 @@ where
     let mut page = ListParams::default().labels(selector).limit(PAGE);
     loop {
         let answer = match api.list(&page).await {
-            // The server forgot the list that we were reading: begin again, and take it whole.
+            // The continue token has expired: list again, without pages.
             Err(kube::Error::Api(status))
                 if status.code == 410 && page.continue_token.is_some() =>
             {

@@ -1,7 +1,7 @@
-//! Which cluster links to which: what several clusters say about one another, put together. Pure.
+//! Which cluster links to which, from the surveys of several clusters. Pure.
 //!
-//! A Link names its target; that the target is one of the clusters that were asked is found by the API server
-//! in its credentials, or by its name, or by the authority that vouches for the API server.
+//! Whether the target of a Link is one of these clusters is decided by the API server in the Link's credentials, or by
+//! its name, or by the certificate authority of the API server.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fleet {
-    /// Clusters: those that were asked, in that order, then those that Links name.
+    /// Clusters: those that were surveyed, in that order, then other targets of Links.
     pub clusters: Vec<Cluster>,
     /// Links, by source.
     pub links: Vec<Edge>,
@@ -26,13 +26,13 @@ pub struct Fleet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// Its context, or the name that a Link gives it.
+    /// Its context, or its name in a Link.
     pub name: String,
-    /// Whether it was asked, and answered.
+    /// Whether it responded; `null` if it was not surveyed.
     pub reachable: Option<bool>,
-    /// Why it did not answer.
+    /// Why it did not respond.
     pub error: Option<String>,
-    /// What it trusts: subjects and serial numbers; `null` where unknown.
+    /// Subjects and serial numbers of its trust anchors; `null` if unknown.
     pub trust_anchors: Option<Vec<String>>,
 }
 
@@ -42,18 +42,18 @@ pub struct Cluster {
 pub struct Edge {
     /// The cluster in which the Link is: it mirrors from the target.
     pub source: String,
-    /// The target, as the clusters of this fleet are named.
+    /// The target, by its name in this fleet.
     pub target: String,
-    /// Whether the target has no Link back; `null` where unknown.
+    /// Whether the target has no Link back; `null` if unknown.
     pub one_way: Option<bool>,
-    /// Whether both clusters have the same trust anchors; `null` where unknown.
+    /// Whether both clusters have the same trust anchors; `null` if unknown.
     pub shares_trust_anchors: Option<bool>,
     /// The Link.
     #[serde(flatten)]
     pub link: LinkState,
 }
 
-/// Puts together what clusters say.
+/// Combines the surveys of several clusters.
 pub fn fleet(surveys: &[Survey]) -> Fleet {
     let trusted: Vec<_> = surveys.iter().map(trust_anchors).collect();
     let mut clusters: Vec<_> = surveys
@@ -98,12 +98,12 @@ pub fn fleet(surveys: &[Survey]) -> Fleet {
 }
 
 impl Fleet {
-    /// What a person should know about it, a sentence each.
+    /// Problems between clusters, one line each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for cluster in &self.clusters {
             if let Some(error) = &cluster.error {
-                notes.push(format!("{} cannot be asked: {error}", cluster.name));
+                notes.push(format!("{}: cannot list Links: {error}", cluster.name));
             }
         }
         notes.extend(self.one_way());
@@ -171,7 +171,7 @@ fn target(link: &LinkFacts, source: usize, surveys: &[Survey]) -> Option<usize> 
             .authorities;
         let mut found =
             (0..surveys.len()).filter(|&at| surveys[at].identity.authorities == *authorities);
-        // One authority may vouch for many clusters; then it tells nothing.
+        // An authority that several clusters share does not identify one.
         let only = found.next().filter(|_| found.next().is_none());
         only.filter(|&at| at != source)
     };
@@ -293,7 +293,7 @@ pub(crate) mod tests {
         assert_eq!(
             fleet.notes(),
             [
-                "south cannot be asked: no answer",
+                "south: cannot list Links: no answer",
                 "west → north is one-way: north has no Link to west",
                 "north and west have different trust anchors",
             ]
@@ -301,7 +301,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_authority_that_vouches_for_several_clusters_tells_nothing() {
+    fn an_authority_of_several_clusters_identifies_none() {
         let mut surveys = surveys();
         surveys[2].identity.authorities = [b"shared".to_vec()].into();
         surveys[3].identity.authorities = [b"shared".to_vec()].into();
@@ -320,7 +320,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_said_about_a_way_back_from_a_cluster_that_cannot_be_asked() {
+    fn one_way_is_unknown_if_the_target_does_not_respond() {
         let mut surveys = surveys();
         surveys[0].links = Ok(vec![to("south", "", "")]);
         assert_eq!(fleet(&surveys).links[0].one_way, None);

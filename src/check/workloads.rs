@@ -1,4 +1,4 @@
-//! Deployments and pods → what the rules look at. Pure.
+//! Deployments and pods → the input of the rules. Pure.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
 const PROXY: &str = "linkerd-proxy";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
-/// `component: controller` is a label that anybody may use.
+/// Whether this is a service mirror. The label `component: controller` alone does not tell, because anybody may use it.
 pub(super) fn is_service_mirror(workload: &Workload) -> bool {
     workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
 }
@@ -70,7 +70,7 @@ fn flag<'a>(args: &[&'a str], name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether a flag is given that turns something on.
+/// Whether a boolean flag is on.
 fn is_on(args: &[&str], name: &str) -> bool {
     let off = ["false", "f", "no", "n", "off", "0"];
     flag(args, name).is_some_and(|value| !off.contains(&value.to_ascii_lowercase().as_str()))
@@ -107,7 +107,7 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
     }
 }
 
-/// When a Pod that runs has started. Of its containers the oldest counts: which one reads credentials is not known.
+/// When a running Pod started: its oldest container, because it is unknown which one reads credentials.
 pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");

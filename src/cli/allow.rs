@@ -18,40 +18,41 @@ use crate::{
 
 const ALLOW_EXAMPLES: &str = "\
 Examples:
-  # Let another cluster mirror from this one, with an account of its own
+  # Create an account for the cluster west, and link with it
   linkerd-mc allow --service-account-name west | kubectl apply -f -
   linkerd-mc link-gen --cluster-name east --service-account-name west
 
-  # As little as a cluster needs that mirrors through the gateway only
+  # Grant only what gateway mode needs
   linkerd-mc allow --service-account-name west --mode gateway \\
     | kubectl apply -f -";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:
-  # Take the access of one cluster away again
+  # Revoke the access of one cluster
   linkerd-mc revoke --service-account-name west | kubectl delete -f -";
 
-/// Print a ServiceAccount with which another cluster can mirror from this one
+/// Print a ServiceAccount that another cluster can use to mirror from this one
 ///
-/// `install` prints one account for all; with one for each source cluster, each can be revoked alone.
+/// `install` creates one account that all source clusters share. With one account for each source cluster, you can
+/// revoke each of them separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = ALLOW_EXAMPLES)]
 pub(crate) struct Allow {
     #[command(flatten)]
     accounts: Accounts,
-    /// What the account may do
+    /// Permissions of the account
     #[arg(long, value_name = "MODE", default_value = "full")]
     mode: Mode,
-    /// Print it also when there is such a ServiceAccount, and without asking the cluster
+    /// Print even if the ServiceAccount exists; do not contact the cluster
     #[arg(long)]
     ignore_cluster: bool,
     #[command(flatten)]
     output: Output,
 }
 
-/// Print what `allow` made, for `kubectl delete -f -`
+/// Print the objects of `allow`, to delete them with `kubectl delete -f -`
 ///
-/// The token of the account ends with it, so clusters that are linked with it lose access at once.
+/// This revokes the account's token: clusters that use it lose access immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = REVOKE_EXAMPLES)]
 pub(crate) struct Revoke {
@@ -63,7 +64,7 @@ pub(crate) struct Revoke {
 
 #[derive(Debug, Args)]
 struct Accounts {
-    /// Name of the ServiceAccount; several with commas
+    /// Names of the ServiceAccounts, comma-separated
     #[arg(long, value_name = "NAME", required = true, value_delimiter = ',', value_parser = args::object_name)]
     service_account_name: Vec<String>,
     /// Namespace of the ServiceAccount
@@ -71,12 +72,12 @@ struct Accounts {
     namespace: String,
 }
 
-/// What an account may do.
+/// Permissions of an account.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
-    /// Read what mirroring through the gateway needs
+    /// Read access for gateway mode
     Gateway,
-    /// Read what pod-to-pod mirroring and federated Services need as well
+    /// Read access for all modes, including remote discovery and federated Services
     Full,
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn revoke(args: &Revoke) -> anyhow::Result<()> {
     output::data(&args.output.format(&manifest))
 }
 
-/// Whether the namespace is still to be made. Fails when there is such a ServiceAccount.
+/// Whether the namespace has to be created. Fails if one of the ServiceAccounts exists.
 async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result<bool> {
     let cluster = Cluster::connect(&global.access()).await?;
     let api = Api::<ServiceAccount>::namespaced(cluster.client.clone(), &accounts.namespace);
@@ -120,10 +121,10 @@ async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result
         if found.is_some() {
             return Err(fail(
                 format!(
-                    "there is a ServiceAccount {name:?} in the namespace {:?} already",
+                    "ServiceAccount {name:?} already exists in namespace {:?}",
                     accounts.namespace
                 ),
-                "choose another name, or pass --ignore-cluster to print it all the same",
+                "choose another name, or pass --ignore-cluster to print it anyway",
             ));
         }
     }

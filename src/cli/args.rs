@@ -24,7 +24,7 @@ pub(crate) struct Global {
     /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, global = true, value_name = "NAME", add = ArgValueCompleter::new(complete::contexts))]
     pub(crate) context: Option<String>,
     /// User to impersonate
@@ -33,13 +33,13 @@ pub(crate) struct Global {
     /// Group to impersonate (repeatable)
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub(crate) as_groups: Vec<String>,
-    /// Address of the API server, instead of the kubeconfig's
+    /// Address of the API server; overrides the kubeconfig's
     #[arg(long, global = true, value_name = "HOST:PORT")]
     pub(crate) api_addr: Option<String>,
     /// Namespace of Linkerd's control plane
     #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) linkerd_namespace: String,
-    /// Log what is going on to stderr
+    /// Print debug logs to stderr
     // An optional value, because `linkerd check` passes `--verbose=false`.
     #[arg(
         long, global = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
@@ -76,14 +76,14 @@ pub(crate) enum ManifestFormat {
     /// Documents separated by `---`
     #[default]
     Yaml,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 /// How manifests are printed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
-    /// Format of the output
+    /// Output format
     #[arg(
         short = 'o',
         long = "output",
@@ -109,7 +109,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(
-            "a namespace is a DNS label: at most 63 lower-case letters, digits and inner dashes"
+            "must be a DNS label: up to 63 lowercase letters, digits and '-', starting and ending with a letter or digit"
                 .to_owned(),
         )
     }
@@ -120,7 +120,7 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_dns_label) {
         Ok(text.to_owned())
     } else {
-        Err("a name has lower-case letters, digits, and dashes and dots between them".to_owned())
+        Err("must consist of lowercase letters, digits, '-' and '.', and start and end with a letter or digit".to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! `check`: what is wrong with linked clusters, also as `linkerd check` asks it.
+//! `check`: finds problems of linked clusters. `linkerd check` runs it too.
 
 use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
@@ -24,39 +24,39 @@ use crate::{
     controller::clock,
 };
 
-/// Time between attempts of checks that waiting may help.
+/// Interval of retries.
 const RETRY: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:
-  # The current context's cluster, and the clusters that it links to
+  # Check the current context's cluster, and the clusters that it links to
   linkerd-mc check
 
-  # Only what is wrong, without waiting for anything
+  # Show only problems, without waiting
   linkerd-mc check --output short --wait 0s
 
-  # All clusters of the kubeconfig, with a report for CI
+  # Check all clusters of the kubeconfig, and write a report for CI
   linkerd-mc check --all-contexts --output junit > check.xml";
 
-/// Check that linked clusters work, and say what is wrong
+/// Check linked clusters for problems
 ///
-/// Exit code 0 when all is well or there are only warnings, else 1. Installed as `linkerd-multicluster` on PATH,
-/// `linkerd check` runs it too.
+/// Exits with 0 if there are no errors, and with 1 otherwise; warnings are not errors. If it is installed on PATH as
+/// `linkerd-multicluster`, `linkerd check` runs it too.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Check {
     #[command(flatten)]
     contexts: Contexts,
-    /// Format of the output
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// How long to wait for what may still become well, such as a controller that starts
+    /// How long to retry checks that may pass later, such as for a controller that is starting
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
     wait: Duration,
-    /// Time limit for each cluster to answer
+    /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     timeout: Duration,
-    // The next two are what `linkerd check` passes to every extension; the original ignores them too.
+    // `linkerd check` passes the next two flags to every extension; `linkerd multicluster check` ignores them too.
     #[arg(
         long, hide = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true"
@@ -70,19 +70,19 @@ pub(crate) struct Check {
 enum Format {
     /// All checks
     Table,
-    /// As table
+    /// Same as table
     Basic,
     /// Only checks that fail
     Short,
-    /// A JSON object, as `linkerd check -o json` has it
+    /// JSON in the format of `linkerd check -o json`
     Json,
     /// An XML report for CI
     Junit,
 }
 
-/// Checks. Exit code 1 when something is wrong.
+/// Runs the command. Exit code 1 if there are errors.
 pub(crate) fn run(global: &Global, args: &Check) -> anyhow::Result<ExitCode> {
-    // What these say about a namespace or the data plane is nothing to this extension.
+    // These flags mean nothing to this extension.
     let Check {
         proxy: _,
         namespace: _,
@@ -105,13 +105,13 @@ pub(crate) fn run(global: &Global, args: &Check) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A cluster, and what is wrong with it.
+/// A cluster, and the results of its checks.
 struct Checked {
     survey: Survey,
     results: Vec<CheckResult>,
 }
 
-/// Checks all clusters at the same time, again and again while waiting may help one of them.
+/// Checks all clusters concurrently. Repeats the checks of a cluster while they may still pass.
 async fn check_all(members: &[Member], wait: Duration) -> Vec<Checked> {
     let end = Instant::now() + wait;
     let progress = Progress::new("checking");
@@ -131,7 +131,7 @@ async fn check_all(members: &[Member], wait: Duration) -> Vec<Checked> {
     progress.during(all).await
 }
 
-/// What is worth waiting for: the first problem that may go away. Nothing where another error stays anyway.
+/// The first error that may go away. `None` if there is another error that will not.
 fn awaited(results: &[CheckResult]) -> Option<&str> {
     if results
         .iter()
@@ -164,8 +164,8 @@ async fn check(member: &Member) -> Checked {
     }
 }
 
-/// One category for one cluster, as the original has it; for several one each, and one for what they say of
-/// one another.
+/// One category if there is one cluster, as in `linkerd multicluster check`. With several clusters one for each, and
+/// one for the Links between them.
 fn categories(checked: Vec<Checked>) -> Vec<Category> {
     let many = checked.len() > 1;
     let mut surveys = Vec::new();
@@ -191,12 +191,12 @@ fn categories(checked: Vec<Checked>) -> Vec<Category> {
     categories
 }
 
-/// The answer to `linkerd check`, which asks every executable named `linkerd-…` on PATH who it is; `None` when
-/// these arguments, the program's name first, do not ask that.
+/// The answer to `linkerd check`, which runs every executable named `linkerd-…` on PATH with `_extension-metadata`.
+/// `None` if `args`, which start with the program's name, are different ones.
 ///
-/// It is no command, so that neither help nor completions offer it. Those that answer `"checks": "always"` are run
-/// against every cluster. We do not: like the original's extension we are run where a namespace carries the
-/// extension's label, and do not fail a cluster that has no need of us.
+/// This is not a clap command, so neither help nor completions show it. Extensions that answer `"checks": "always"` run
+/// against every cluster. We do not: like `linkerd multicluster` we run if a namespace has the extension's label, and
+/// do not fail on clusters that do not use the extension.
 pub(crate) fn extension_metadata(args: &[OsString]) -> Option<String> {
     let [program, question] = args else {
         return None;
@@ -204,7 +204,7 @@ pub(crate) fn extension_metadata(args: &[OsString]) -> Option<String> {
     if question != "_extension-metadata" {
         return None;
     }
-    // The answer counts only if the name is that of the executable file.
+    // Linkerd accepts the answer only if the name is that of the executable file.
     let name = Path::new(program).file_name().unwrap_or_default();
     Some(format!(
         "{}\n",

@@ -1,4 +1,4 @@
-//! A cluster as one-shot commands use it: requests with deadlines, and errors that name the server.
+//! Requests of one-shot commands to a cluster, with timeouts, and with errors that name the server.
 
 use std::{future::Future, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{
     manifests::yaml,
 };
 
-/// Longest time that one request may take.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Runs a command that talks to clusters. Commands that do not, start no runtime.
+/// Runs a command that sends requests. Other commands start no runtime.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -28,7 +28,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> a
         .block_on(command)
 }
 
-/// A cluster to talk to.
+/// A connection to a cluster.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     server: String,
@@ -62,11 +62,11 @@ impl Cluster {
                     || rejected_hint(status.code).to_owned(),
                 ),
             Ok(Err(error)) => self.unreachable(innermost(&error)),
-            Err(_) => self.unreachable(format!("no answer within {} s", DEADLINE.as_secs())),
+            Err(_) => self.unreachable(format!("timed out after {} s", DEADLINE.as_secs())),
         }
     }
 
-    /// Like [`Self::request`]; what is not there, or is of a kind that the server does not know, is `None`.
+    /// Like [`Self::request`]; `None` if the object does not exist, or the server does not know its kind.
     pub(crate) async fn request_opt<T>(
         &self,
         what: &str,
@@ -90,28 +90,26 @@ impl Cluster {
             .await?
             .ok_or_else(|| {
                 fail(
-                    format!(
-                        "there is no ConfigMap {LINKERD_CONFIG} in the namespace {namespace:?}"
-                    ),
-                    "install Linkerd first, or say with --linkerd-namespace where it is",
+                    format!("ConfigMap {LINKERD_CONFIG} not found in namespace {namespace:?}"),
+                    "install Linkerd first, or pass its namespace with --linkerd-namespace",
                 )
             })?;
-        let broken = || format!("the ConfigMap {namespace}/{LINKERD_CONFIG} is broken");
-        let repair = || "`linkerd check` and `linkerd upgrade` repair it".to_owned();
+        let broken = || format!("invalid ConfigMap {namespace}/{LINKERD_CONFIG}");
+        let repair = || "run `linkerd check`, and repair it with `linkerd upgrade`".to_owned();
         let text = config
             .data
             .as_ref()
             .and_then(|data| data.get(LINKERD_CONFIG_KEY))
-            .with_context(|| format!("it has no key {LINKERD_CONFIG_KEY:?}"))
+            .with_context(|| format!("missing key {LINKERD_CONFIG_KEY:?}"))
             .hint(broken, repair)?;
         yaml::from_yaml(text).hint(broken, repair)
     }
 
     fn unreachable<T>(&self, cause: String) -> anyhow::Result<T> {
         let hint = if cause.contains("certificate") {
-            "the context's certificate authority must be the one that signed the server's certificate, and --api-addr a name in it"
+            "check that the context's certificate authority signed the server's certificate, and that --api-addr is one of its names"
         } else {
-            "is the cluster up, and --context the right one?"
+            "check that the cluster is up, and that --context is the right one"
         };
         Err(anyhow::Error::msg(cause)).hint(
             || format!("cannot reach the API server {}", self.server),
@@ -122,13 +120,13 @@ impl Cluster {
 
 fn rejected_hint(code: u16) -> &'static str {
     match code {
-        401 => "the server does not accept these credentials; log in again",
-        403 => "this needs more rights; --context, --as and --as-group choose another identity",
-        _ => "the API server refused the request for the cause above",
+        401 => "the server rejected the credentials; log in again",
+        403 => "permission denied; choose another identity with --context, --as or --as-group",
+        _ => "the API server rejected the request; see the cause above",
     }
 }
 
-/// The cause at the bottom of an error; the layers above it only repeat where it came through.
+/// The innermost cause of an error. The outer layers only repeat where it came from.
 fn innermost(error: &kube::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
@@ -136,7 +134,7 @@ fn innermost(error: &kube::Error) -> String {
     }
     let io = cause.downcast_ref::<std::io::Error>();
     if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
-        return "no answer in time".to_owned();
+        return "timed out".to_owned();
     }
     in_brief(&cause.to_string())
 }

@@ -1,6 +1,6 @@
-//! What a shell asks when somebody presses Tab: also names that only the kubeconfig or the cluster knows.
+//! Answers completion requests of shells, also with names from the kubeconfig and the cluster.
 //!
-//! A completion is a courtesy: whatever goes wrong, there is nothing to offer, and nothing is said about it.
+//! Errors are not reported: if names cannot be read, none are offered.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,14 +19,14 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use super::cluster::block_on;
 use crate::{api::link::LinkObject, client::Access};
 
-/// Variable by which a script of [`script`] asks; it holds the shell's name.
+/// Environment variable that marks a completion request of a [`script`]; its value is the shell's name.
 const VARIABLE: &str = "LINKERD_MC_COMPLETE";
-/// Who pressed Tab does not wait longer for a cluster.
+/// Timeout of a request to the cluster.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Names of a cluster that are offered, at most.
+/// Maximum number of names that are listed.
 const OFFERED: u32 = 500;
 
-/// Answers a shell, if one asks. `args` as the script passes them: the program, `--`, the words typed so far.
+/// Answers a completion request, if this is one. `args` are the program, `--`, and the words typed so far.
 pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> anyhow::Result<bool> {
     if std::env::var_os(VARIABLE).is_none() {
         return Ok(false);
@@ -36,10 +36,10 @@ pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> any
         .var(VARIABLE)
         .shells(Shells(&[&Bash, &Zsh, &Fish]))
         .try_complete(args, folder.as_deref())
-        .with_context(|| format!("{VARIABLE} is set, and this is no question of a shell"))
+        .with_context(|| format!("{VARIABLE} is set, but this is not a completion request"))
 }
 
-/// The script by which a shell asks.
+/// The script that makes a shell send completion requests.
 pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<String> {
     let mut script = Vec::new();
     shell.write_registration(VARIABLE, name, name, name, &mut script)?;
@@ -51,11 +51,11 @@ pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<Str
             "[[ $funcstack[1] == _{name} ]] && {function} \"$@\""
         )?;
     }
-    let script = String::from_utf8(script).context("the script is no text")?;
+    let script = String::from_utf8(script).context("the script is not valid UTF-8")?;
     Ok(format!("{}\n", script.trim()))
 }
 
-/// Offers contexts of the kubeconfig; after a comma another one.
+/// Offers contexts of the kubeconfig, also after a comma.
 pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
     let known = typed().kubeconfig().map(|kubeconfig| {
         let contexts = kubeconfig.contexts.into_iter();
@@ -109,7 +109,7 @@ fn from_cluster(
     block_on(asked).unwrap_or_default()
 }
 
-/// Those of `names` that continue what is typed, in order, each once.
+/// The names that start with what is typed, sorted, without duplicates.
 fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let (given, begun) = match current.rfind(',') {
@@ -123,7 +123,7 @@ fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     whole.map(CompletionCandidate::new).collect()
 }
 
-/// The cluster that the words typed so far name.
+/// The cluster of the words typed so far.
 fn typed() -> Access {
     let words: Vec<String> = std::env::args_os()
         .skip_while(|word| word != "--")
@@ -132,7 +132,7 @@ fn typed() -> Access {
     access(&words)
 }
 
-/// Read by hand: what is still being typed is no good command line, and clap would refuse it.
+/// Parsed by hand, because clap would reject an incomplete command line.
 fn access(words: &[String]) -> Access {
     let value = |flag: &str| -> Option<String> {
         let mut given = words.iter().enumerate().filter_map(|(at, word)| {

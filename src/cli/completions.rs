@@ -1,4 +1,4 @@
-//! `linkerd-mc completions` and `linkerd-mc man`: what shells and `man` want to know of the command line.
+//! `linkerd-mc completions` and `linkerd-mc man`: completion scripts and manual pages.
 
 use std::path::{Path, PathBuf};
 
@@ -27,26 +27,26 @@ Examples:
   # Install all pages
   linkerd-mc man --directory /usr/local/share/man/man1";
 
-/// Print a script that makes a shell complete this program's flags
+/// Print a shell completion script
 ///
-/// The shell then asks the program itself, which also knows contexts, namespaces and linked clusters.
+/// The script calls this program, and also completes contexts, namespaces and linked clusters.
 #[derive(Debug, Args)]
 #[command(after_long_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct Completions {
-    /// Shell
+    /// Shell that the script is for
     shell: Shell,
 }
 
-/// Print the manual, or write a page for each command
+/// Print the manual page, or write a page for each command
 #[derive(Debug, Args)]
 #[command(after_long_help = MAN_EXAMPLES)]
 pub(crate) struct Man {
-    /// Write all pages to this directory, instead of the main one to stdout
+    /// Write all pages to this directory, instead of printing the main page
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 }
 
-/// A shell that we have a script for.
+/// A supported shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     /// bash
@@ -76,7 +76,9 @@ pub(crate) fn man(command: Command, args: &Man) -> anyhow::Result<()> {
     let Some(directory) = &args.directory else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
-        return output::data(&String::from_utf8(page).context("the manual is no text")?);
+        return output::data(
+            &String::from_utf8(page).context("the manual page is not valid UTF-8")?,
+        );
     };
     write_pages(command, directory)
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))

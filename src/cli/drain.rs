@@ -1,7 +1,7 @@
-//! `linkerd-mc drain` and `undrain`: a target cluster leaves federated Services for a while, and joins them again.
+//! `linkerd-mc drain` and `undrain`: take a target cluster out of federated Services for a while, and let it rejoin.
 //!
-//! An annotation of the Link says so, and the controller acts on it. The commands write it, and wait for the controller's
-//! answer in the Link's status.
+//! The commands write an annotation of the Link, and wait until the Link's status shows that the controller acted on
+//! it.
 
 use std::{
     process::ExitCode,
@@ -39,58 +39,58 @@ use crate::{
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
-  # Take east out of the federated Services of west, before it is upgraded
+  # Take east out of the federated Services of west, before an upgrade
   linkerd-mc --context west drain --cluster-name east
 
-  # For longer
+  # Drain it for 4 hours
   linkerd-mc --context west drain --cluster-name east --for 4h
 
-  # The command that would be run by hand
+  # Print the equivalent kubectl command
   linkerd-mc --context west drain --cluster-name east --dry-run
 
-Exit codes: 0 it has left all; 1 it stays in some, or something failed.";
+Exit codes: 0 it has left all federated Services; 1 it stays in some, or an error occurred.";
 
 const UNDRAIN_EXAMPLES: &str = "\
 Examples:
-  # East takes part again in the federated Services of west
+  # Let east rejoin the federated Services of west
   linkerd-mc --context west undrain --cluster-name east";
 
-/// The shortest drain, and the longest.
+/// Minimum and maximum duration of a drain.
 const BOUNDS: (Duration, Duration) = (
     Duration::from_secs(60),
     Duration::from_secs(7 * 24 * 60 * 60),
 );
-/// Time between two looks at a Link.
+/// Poll interval for a Link.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Take a cluster out of federated Services for a while, so that it can be worked on
+/// Take a cluster out of federated Services for maintenance
 ///
-/// Requests to federated Services of this cluster go to the other members. Where there is no other, the cluster stays:
-/// those Services are listed. Mirrors of the cluster, which ask for it by name, stay as they are. It comes back when the
-/// time is over, or with `undrain`; run again, the time begins anew.
+/// Requests to federated Services of this cluster go to the other members. The cluster stays in federated Services that
+/// have no other member; the command lists them. Mirrors of the cluster are not affected. The drain ends after --for or
+/// with `undrain`. Running `drain` again restarts the time.
 ///
-/// An annotation of the Link says until when. In each cluster that has a Link to the one that is worked on, it is to be
-/// drained.
+/// The end of the drain is stored in an annotation of the Link. Run the command for each source cluster that has a Link
+/// to the drained cluster.
 #[derive(Debug, Args)]
 #[command(after_long_help = DRAIN_EXAMPLES)]
 pub(crate) struct Drain {
     #[command(flatten)]
     which: Which,
-    /// Until it comes back by itself: 1m to 7d; 2d is 2 days
+    /// Duration of the drain, from 1m to 7d
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = span)]
     span: Duration,
-    /// Wait this long until it has left; 0s does not wait
+    /// How long to wait until the cluster has left; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
 }
 
-/// End the drain of a cluster: it takes part in federated Services again
+/// End the drain of a cluster, so that it rejoins federated Services
 #[derive(Debug, Args)]
 #[command(after_long_help = UNDRAIN_EXAMPLES)]
 pub(crate) struct Undrain {
     #[command(flatten)]
     which: Which,
-    /// Wait this long until it is back; 0s does not wait
+    /// How long to wait until the cluster has rejoined; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
 }
@@ -104,12 +104,12 @@ struct Which {
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Print the command that does the same, and do nothing
+    /// Print the equivalent kubectl command, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs `drain`. Exit code 1 where the cluster stays in a federated Service.
+/// Runs `drain`. Exit code 1 if the cluster stays in a federated Service.
 pub(crate) fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
     block_on(async {
         let cluster = Cluster::connect(&global.access()).await?;
@@ -124,7 +124,7 @@ pub(crate) fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
             output::note(&format!("{name} is drained {}", until(end)));
             return Ok(ExitCode::SUCCESS);
         }
-        let waiting = format!("waiting until {name} has left federated Services");
+        let waiting = format!("waiting for {name} to leave federated Services");
         let left = args
             .which
             .wait(&cluster, &waiting, args.wait, |links| has_left(links, end));
@@ -135,7 +135,7 @@ pub(crate) fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
                     args.wait
                 ),
                 format!(
-                    "the Link says {}; is the controller running? --wait waits longer",
+                    "the Link is drained {}; check that the controller is running, or pass a longer --wait",
                     until(end)
                 ),
             )
@@ -143,7 +143,7 @@ pub(crate) fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
         tokio::time::sleep(SEEN).await;
         if all {
             output::note(&format!(
-                "{name} is drained {}: it takes part in no federated Service",
+                "{name} is drained {}: it has left all federated Services",
                 until(end)
             ));
             return Ok(ExitCode::SUCCESS);
@@ -168,16 +168,16 @@ pub(crate) fn undrain(global: &Global, args: &Undrain) -> anyhow::Result<ExitCod
         }
         annotate(&cluster, &links, None).await?;
         if !args.wait.is_zero() {
-            let waiting = format!("waiting until {name} takes part in federated Services");
+            let waiting = format!("waiting for {name} to rejoin federated Services");
             let back = args.which.wait(&cluster, &waiting, args.wait, is_back);
             Box::pin(back).await?.map_err(|why| {
                 fail(
-                    format!("{name} is not back in federated Services after {:?}: {why}", args.wait),
-                    "is the controller running, and the cluster connected? `linkerd-mc check` says more; --wait waits longer",
+                    format!("{name} has not rejoined federated Services after {:?}: {why}", args.wait),
+                    "check that the controller is running and the cluster is connected with `linkerd-mc check`, or pass a longer --wait",
                 )
             })?;
         }
-        output::note(&format!("{name} takes part in federated Services again"));
+        output::note(&format!("{name} is no longer drained"));
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -188,14 +188,14 @@ impl Which {
         let mut found = links(cluster, &self.namespace).await?;
         let hint = known_clusters(
             &found,
-            "--namespace says where to look, --context in which cluster",
+            "choose another namespace with --namespace, or another cluster with --context",
         );
         let name = self.cluster_name.to_string();
         found.retain(|link| link.spec.target_cluster_name == name);
         if found.is_empty() {
             return Err(fail(
                 format!(
-                    "no Link in the namespace {:?} is to {name:?}",
+                    "no Link to {name:?} found in namespace {:?}",
                     self.namespace
                 ),
                 hint,
@@ -204,7 +204,7 @@ impl Which {
         Ok(found)
     }
 
-    /// Prints what sets the end of a drain, or takes it away.
+    /// Prints the command that sets or removes the annotation.
     fn print(&self, links: &[Link], end: Option<Timestamp>) -> anyhow::Result<ExitCode> {
         let change = match end {
             Some(end) => format!("--overwrite {}={}", labels::DRAINED_UNTIL, rfc3339(end)),
@@ -220,7 +220,7 @@ impl Which {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Looks at the Links until they tell what is waited for. Inside, `Err` is what they told last.
+    /// Polls the Links until `told` succeeds. The inner `Err` is its last error.
     async fn wait<T>(
         &self,
         cluster: &Cluster,
@@ -262,7 +262,7 @@ impl Which {
         carried.sort();
         output::data(&carried.concat())?;
         output::warning(&format!(
-            "{name} is drained {}, and stays in federated Services without another member: {}",
+            "{name} is drained {}, but stays in federated Services that have no other member: {}",
             until(end),
             carried.len()
         ));
@@ -270,13 +270,13 @@ impl Which {
     }
 }
 
-/// Sets the annotation of these Links, or takes it away.
+/// Sets or removes the annotation of these Links.
 async fn annotate(cluster: &Cluster, links: &[Link], end: Option<Timestamp>) -> anyhow::Result<()> {
     for link in links {
         let namespace = link.namespace().unwrap_or_default();
         let api = Api::<Link>::namespaced(cluster.client.clone(), &namespace);
         let name = link.name_any();
-        // Not a Link of this name that was made since.
+        // The UID excludes a newer Link of this name.
         let patch = json!({ "metadata": {
             "uid": link.uid(),
             "annotations": { labels::DRAINED_UNTIL: end.map(rfc3339) },
@@ -293,10 +293,10 @@ async fn annotate(cluster: &Cluster, links: &[Link], end: Option<Timestamp>) -> 
     Ok(())
 }
 
-/// Whether the cluster of these Links has left all federated Services, or all but those without another member, in the
-/// drain that lasts until `end`. `Err`: it has others to leave; what is known.
+/// Whether the cluster of these Links has left all federated Services (`true`), or all but those without another member
+/// (`false`), in the drain that lasts until `end`. `Err` while it has not, with the reason.
 fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
-    let mut why = "no controller has looked at the Link".to_owned();
+    let mut why = "no status reported yet".to_owned();
     for link in links {
         let conditions = link.status.iter().flat_map(|status| &status.conditions);
         for condition in conditions {
@@ -317,7 +317,7 @@ fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
     Err(why)
 }
 
-/// Whether nothing says that the cluster of these Links is drained. `Err`: what does.
+/// Succeeds if the status of none of these Links shows a drain. `Err` is what the status shows.
 fn is_back(links: &[Link]) -> Result<(), String> {
     for status in links.iter().filter_map(|link| link.status.as_ref()) {
         if let Some(drained) = status.conditions.iter().find(|c| c.type_ == DRAINED) {
@@ -330,7 +330,7 @@ fn is_back(links: &[Link]) -> Result<(), String> {
         });
         let out = out.count();
         if out > 0 {
-            return Err(format!("federated Services to join: {out}"));
+            return Err(format!("federated Services left to rejoin: {out}"));
         }
     }
     Ok(())
@@ -341,7 +341,7 @@ fn span(text: &str) -> Result<Duration, String> {
     let span = args::days_or_duration(text)?;
     let (shortest, longest) = BOUNDS;
     if span < shortest || span > longest {
-        return Err("a drain lasts 1m to 7d".to_owned());
+        return Err("must be between 1m and 7d".to_owned());
     }
     Ok(span)
 }

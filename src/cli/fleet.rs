@@ -1,4 +1,4 @@
-//! Which clusters a command asks: the current context, those of `--context a,b`, or all.
+//! Which clusters a command uses: the current context, those of `--context a,b`, or all.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use crate::{
     hint::fail,
 };
 
-/// Which contexts to ask.
+/// Which contexts to use.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Contexts {
-    /// Ask the clusters of all contexts of the kubeconfig; for some, pass --context a,b,c
+    /// Use all contexts of the kubeconfig; for several of them, pass --context a,b,c
     #[arg(long, conflicts_with = "context")]
     pub(crate) all_contexts: bool,
 }
 
-/// A context, and its cluster or why there is no asking it.
+/// A context, and its cluster or the reason why there is no client for it.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) source: Known<Source>,
 }
 
 impl Contexts {
-    /// The clusters that the user means, at least one. Fails on a context that is not in the kubeconfig.
+    /// The chosen clusters, at least one. Fails on a context that is not in the kubeconfig.
     ///
-    /// Nothing is sent, but a kubeconfig may run a command for each context: they run at the same time.
+    /// Sends no requests. A kubeconfig may run a command for each context; these run concurrently.
     pub(crate) async fn members(
         self,
         global: &Global,
@@ -44,8 +44,8 @@ impl Contexts {
         let [name] = names.as_slice() else {
             if access.api_addr.is_some() {
                 return Err(fail(
-                    "--api-addr is the address of one cluster, and several are asked",
-                    "leave it out, or name one context",
+                    "--api-addr cannot be used with several clusters",
+                    "leave it out, or pass a single context",
                 ));
             }
             let namespace = &global.linkerd_namespace;
@@ -59,7 +59,7 @@ impl Contexts {
             }
             return Ok(members);
         };
-        // With one cluster only, an error is the command's.
+        // With a single cluster, an error fails the command.
         let access = match &access.context {
             Some(_) => access.with_context(name),
             None => access,
@@ -78,7 +78,7 @@ impl Contexts {
             if names.is_empty() {
                 return Err(fail(
                     "the kubeconfig has no contexts",
-                    "is KUBECONFIG right?",
+                    "check --kubeconfig and $KUBECONFIG",
                 ));
             }
             return Ok(names);
@@ -102,7 +102,7 @@ impl Contexts {
             access.with_context(name).context_name(&kubeconfig)?;
         }
         if names.is_empty() {
-            return Err(fail("--context names no context", "pass --context a,b,c"));
+            return Err(fail("--context is empty", "pass --context a,b,c"));
         }
         Ok(names)
     }
@@ -126,11 +126,11 @@ fn split(list: &str) -> Vec<String> {
 async fn member(name: String, access: Access, deadline: Duration, namespace: String) -> Member {
     let runtime = tokio::runtime::Handle::current();
     let context = name.clone();
-    // A kubeconfig's exec plugin blocks the thread that sets up the client.
+    // An exec plugin of the kubeconfig blocks the thread that sets up the client.
     let task = tokio::task::spawn_blocking(move || {
         runtime.block_on(Source::new(&context, &access, deadline, &namespace))
     });
-    let source = match task.await.context("a task ended early") {
+    let source = match task.await.context("a background task failed") {
         Ok(source) => source.map_err(|error| format!("{error:#}")),
         Err(error) => Err(format!("{error:#}")),
     };
@@ -150,7 +150,7 @@ fn drop_doubles(members: &mut Vec<Member>) {
     });
 }
 
-/// Asks all clusters at the same time.
+/// Surveys all clusters concurrently.
 pub(crate) async fn survey_all(members: &[Member], depth: Depth) -> Vec<Survey> {
     join_all(members.iter().map(async |member| match &member.source {
         Ok(source) => survey(source, depth).await,
@@ -159,7 +159,7 @@ pub(crate) async fn survey_all(members: &[Member], depth: Depth) -> Vec<Survey> 
     .await
 }
 
-/// What is known about a cluster that cannot be asked.
+/// The survey of a cluster that cannot be reached.
 pub(crate) fn silent(name: &str, why: &str) -> Survey {
     Survey {
         name: name.to_owned(),
@@ -226,7 +226,7 @@ current-context: west
         for (context, expected) in [
             ("north", "context \"north\" is not in the kubeconfig"),
             ("east,north", "context \"north\" is not in the kubeconfig"),
-            (" , ", "--context names no context"),
+            (" , ", "--context is empty"),
         ] {
             let error = names(Some(context), false).await.unwrap_err();
             assert_eq!(error.to_string(), expected);

@@ -1,4 +1,4 @@
-//! `gateways`: whether the gateways of target clusters are alive, as the original prints it.
+//! `gateways`: whether the gateways of target clusters are alive, in the format of `linkerd multicluster gateways`.
 
 use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
@@ -27,23 +27,23 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # All gateways
+  # Show all gateways
   linkerd-mc gateways
 
-  # Those that are dead
+  # Show gateways that are not alive
   linkerd-mc gateways -o json | jq '.[] | select(.alive | not)'";
 
 /// Show whether the gateways of target clusters are alive
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Gateways {
-    /// Only the gateway of this target cluster
+    /// Show only the gateway of this target cluster
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
-    /// Time limit of a request to the cluster
+    /// Timeout of each request to the cluster
     #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     wait: Duration,
-    /// `json`, or anything else for the table
+    /// Output format: `json`, or anything else for a table
     #[arg(
         short,
         long,
@@ -54,7 +54,7 @@ pub(crate) struct Gateways {
     output: String,
 }
 
-/// A gateway, with the fields of the original's JSON.
+/// A gateway, with the JSON fields of `linkerd multicluster gateways`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Gateway {
@@ -79,7 +79,7 @@ pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> 
                 .source
                 .as_ref()
                 .map_err(|why| anyhow::anyhow!("{why}"))?;
-            let gateways = spin("asking for the gateways", Box::pin(ask(source, args))).await?;
+            let gateways = spin("reading gateways", Box::pin(ask(source, args))).await?;
             output::data(&if args.output == "json" {
                 serde_json::to_string_pretty(&gateways)? + "\n"
             } else {
@@ -100,7 +100,7 @@ async fn ask(source: &Source, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
     if namespaces.is_empty() {
         return Err(fail(
             "the multicluster extension is not installed",
-            "install it: `linkerd-mc install | kubectl apply -f -`",
+            "install it with `linkerd-mc install | kubectl apply -f -`",
         ));
     }
     let links = known("Links", survey.links)?;
@@ -112,7 +112,7 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
     answer.map_err(|why| {
         fail(
             format!("cannot list {what}: {why}"),
-            "is the cluster up, and are you permitted to list this? `linkerd-mc check` says more",
+            "check that the cluster is up and that you may list them; `linkerd-mc check` shows details",
         )
     })
 }
@@ -133,7 +133,7 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
             let latency = gateway.latency_ms.and_then(|ms| u64::try_from(ms).ok());
             Some(Gateway {
                 cluster_name: link.cluster().to_owned(),
-                // Unknown is not alive: the format has two words only.
+                // The format has only true and false; unknown is false.
                 alive: gateway.alive == Some(true),
                 number_of_services: services.get(link.cluster()).copied().unwrap_or_default(),
                 latency: latency.unwrap_or_default(),
@@ -145,7 +145,7 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
     gateways
 }
 
-/// The original's table: two blanks follow each column, also the last.
+/// The table of `linkerd multicluster gateways`: two spaces follow each column, including the last.
 fn table(gateways: &[Gateway]) -> String {
     let names: Vec<_> = gateways
         .iter()
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_originals() {
+    fn the_table_is_linkerds() {
         assert_eq!(
             table(&some()),
             "CLUSTER                ALIVE    NUM_SVC      LATENCY  \n\
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_the_originals_but_for_an_empty_list() {
+    fn the_json_is_linkerds_except_for_an_empty_list() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&some()[..1]).unwrap(), @r#"
         [
           {

@@ -1,4 +1,4 @@
-//! `graph`: clusters and the Links between them, as text or as a drawing's source.
+//! `graph`: clusters and the Links between them, as text, JSON or a diagram.
 
 mod draw;
 
@@ -21,13 +21,13 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # What the current context's cluster links to
+  # Show what the current context's cluster links to
   linkerd-mc graph
 
-  # All clusters of the kubeconfig, as a Mermaid diagram for a README
+  # Print all clusters of the kubeconfig as a Mermaid diagram
   linkerd-mc graph --all-contexts -o mermaid
 
-  # The same as an image, drawn by Graphviz
+  # Draw the same with Graphviz
   linkerd-mc graph --all-contexts -o dot | dot -Tsvg > clusters.svg";
 
 /// Show which cluster links to which
@@ -36,10 +36,10 @@ Examples:
 pub(crate) struct Graph {
     #[command(flatten)]
     contexts: Contexts,
-    /// Format of the output
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// Time limit of a request to a cluster
+    /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     timeout: Duration,
 }
@@ -56,22 +56,22 @@ enum Format {
     Json,
 }
 
-/// Draws the clusters. Exit code 1 when one of several did not answer.
+/// Runs the command. Exit code 1 if one of several clusters did not respond.
 pub(crate) fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
     block_on(async {
         let members = args.contexts.members(global, args.timeout).await?;
-        // Where there are several, their credentials say where their Links lead.
+        // With several clusters, the credentials of a Link tell which of them it leads to.
         let depth = match members.as_slice() {
             [_] => Depth::Links,
             _ => Depth::Credentials,
         };
-        let surveys = spin("asking the clusters", survey_all(&members, depth)).await;
+        let surveys = spin("reading Links", survey_all(&members, depth)).await;
         if let [survey] = surveys.as_slice()
             && let Err(why) = &survey.links
         {
             return Err(fail(
                 format!("cannot list the Links of {}: {why}", survey.name),
-                "is the cluster up, and are you permitted to list Links? `linkerd-mc check` says more",
+                "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
             ));
         }
         let fleet = fleet(&surveys);

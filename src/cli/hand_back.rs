@@ -1,9 +1,9 @@
-//! `linkerd-mc hand-back`: the mirrors as Linkerd's own service mirror keeps them, while traffic flows.
+//! `linkerd-mc hand-back`: hands mirrors back to Linkerd's service mirror without interrupting traffic.
 //!
-//! Linkerd's service mirror keeps v1 Endpoints, of which Kubernetes makes slices. It makes no Endpoints for mirrors that
-//! it believes to be right, and none for hosts whose mirror is there, so they are made here. Then our slices can go, with
-//! the care that Linkerd's destination controller needs: it knows an address that is in two slices once, and forgets it
-//! when it goes from one of them, until the other one changes.
+//! Linkerd's service mirror writes v1 Endpoints, and Kubernetes creates slices for these. It writes no Endpoints for
+//! mirrors that it considers up to date, nor for hosts whose mirror exists, so this command writes them. Then our
+//! slices can be deleted. Linkerd's destination controller stores an address that is in two slices once, and drops it
+//! when one of the slices goes, until the other slice changes. So the other slice is written once more.
 
 mod endpoints;
 
@@ -41,7 +41,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # What would be handed back
+  # List the mirrors that would be handed back
   linkerd-mc hand-back --dry-run
 
   # Stop the controller, then hand all mirrors back
@@ -49,29 +49,28 @@ Examples:
     linkerd-multicluster-controller --replicas=0
   linkerd-mc hand-back";
 
-/// On slices that Kubernetes made: when they were written once more, after ours had gone.
+/// Annotation of slices that Kubernetes created: when they were written again, after ours were deleted.
 const WRITTEN_AGAIN: &str = "mirror.linkerd.io/written-again";
-/// Services that are worked on at the same time.
+/// Services that are processed concurrently.
 const AT_ONCE: usize = 8;
-/// Time between two looks for what Kubernetes makes.
+/// Poll interval for the slices that Kubernetes creates.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Give all mirrors back to Linkerd's own service mirror, without losing a request
+/// Hand all mirrors back to Linkerd's service mirror without interrupting traffic
 ///
-/// Writes v1 Endpoints for each mirror, waits until Kubernetes has made EndpointSlices of them, and deletes those of
-/// linkerd-mc. Services keep their addresses, and no longer say that they belong to linkerd-mc; Links lose their status.
-/// The controller has to be stopped before; Linkerd's own may be started afterwards. Whatever ends it on the way, run it
-/// again.
+/// Writes v1 Endpoints for each mirror, waits until Kubernetes has created EndpointSlices for them, and deletes those
+/// of linkerd-mc. Services keep their addresses and lose the annotations of linkerd-mc; Links lose their status. Stop
+/// the controller first, and start Linkerd's service mirror afterwards. If the command is interrupted, run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct HandBack {
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = l::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Say which mirrors would be handed back, and change nothing
+    /// List the mirrors that would be handed back, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Wait this long for the slices of each mirror
+    /// How long to wait for the EndpointSlices of each mirror
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
 }
@@ -101,15 +100,15 @@ async fn hand_back(global: &Global, args: &HandBack) -> anyhow::Result<()> {
         })
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>();
-    spin("handing the mirrors back", work).await?;
+    spin("handing back mirrors", work).await?;
     output::note(&format!(
-        "handed back: {count} {}; Linkerd's own service mirror can be started",
+        "handed back {count} {}; you can now start Linkerd's service mirror",
         if count == 1 { "Service" } else { "Services" }
     ));
     Ok(())
 }
 
-/// Fails while a controller leads: it would make again what is deleted here.
+/// Fails if a controller holds the lease: it would create again what is deleted here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let leases = Api::<Lease>::namespaced(cluster.client.clone(), namespace);
     let found = cluster
@@ -117,9 +116,9 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
         .await?;
     if found.is_some_and(|found| is_held(&found, clock::now())) {
         return Err(fail(
-            format!("the controller in the namespace {namespace:?} is running"),
+            format!("the controller is running in namespace {namespace:?}"),
             format!(
-                "stop it first: kubectl -n {namespace} scale deployment {} --replicas=0",
+                "stop it first with `kubectl -n {namespace} scale deployment {} --replicas=0`",
                 l::CONTROLLER_NAME
             ),
         ));
@@ -127,8 +126,8 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
     Ok(())
 }
 
-/// Takes away what the controller has said of the Links: it says it no longer, and who waits for Ready after it was
-/// started again has to wait until it is.
+/// Clears the status of the Links, because it is no longer updated. Whoever waits for `Ready` after the controller is
+/// started again must not see the old value.
 async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let api = Api::<PartialObjectMeta<Link>>::namespaced(cluster.client.clone(), namespace);
     let params = ListParams::default();
@@ -142,7 +141,7 @@ async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
     for link in links {
         let name = link.name_any();
         let patched = api.patch_status(&name, &params, &none);
-        let what = format!("change the status of the Link {namespace}/{name}");
+        let what = format!("clear the status of the Link {namespace}/{name}");
         cluster.request_opt(&what, patched).await?;
     }
     Ok(())
@@ -162,11 +161,11 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
     renewed.0.checked_add(lasts).is_ok_and(|ends| ends > now)
 }
 
-/// A Service to hand back: a mirror, a host's mirror, a federated Service, or one that a gateway is probed through.
+/// A Service to hand back: a mirror, a host's mirror, a federated Service, or a probe Service.
 struct Mirror {
     namespace: String,
     service: String,
-    /// Slices of ours; Services in remote discovery and federated ones may have none.
+    /// Our slices; Services in remote discovery and federated Services may have none.
     ours: Vec<EndpointSlice>,
 }
 
@@ -177,7 +176,7 @@ impl std::fmt::Display for Mirror {
 }
 
 impl Mirror {
-    /// All Services of an installation. They are signed until everything is done for them.
+    /// All Services of an installation. They keep our annotations until they are handed back completely.
     async fn gather(cluster: &Cluster, installation: &str) -> anyhow::Result<Vec<Self>> {
         let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
         let slices = Api::<EndpointSlice>::all(cluster.client.clone());
@@ -235,7 +234,7 @@ impl Mirror {
             let what = format!("delete the EndpointSlice {}/{name}", self.namespace);
             cluster.request_opt(&what, deleted).await?;
         }
-        // Linkerd reads what it may have forgotten.
+        // Linkerd reads these slices again, in case it dropped addresses.
         let now = clock::now().to_string();
         let patch = json!({ "metadata": { "annotations": { WRITTEN_AGAIN: now } } });
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
@@ -246,7 +245,7 @@ impl Mirror {
             cluster.request_opt(&what, patched).await?;
         }
         let services = Api::<Service>::namespaced(cluster.client.clone(), &self.namespace);
-        // Our controller removes the Endpoints of a Service that does not say that it is ours, once it is told to take over.
+        // Without our annotations, our controller removes these Endpoints if it adopts the Service again.
         let unsigned = l::SIGNATURE.map(|key| (key.to_owned(), Value::Null));
         let unsigned = json!({ "metadata": { "annotations": Map::from_iter(unsigned) } });
         let patch = Patch::Merge(&unsigned);
@@ -256,8 +255,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Those that have all addresses stay as they are: they are Linkerd's own service mirror's. Others are replaced:
-    /// Kubernetes leaves some behind where a mirror had a selector for a while.
+    /// Endpoints that have all addresses were written by Linkerd's service mirror, and stay as they are. Others are
+    /// replaced: Kubernetes leaves some behind if a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.namespace);
         let read = api.get_opt(&self.service);
@@ -298,16 +297,16 @@ impl Mirror {
             if started.elapsed() >= wait {
                 return Err(fail(
                     format!(
-                        "Kubernetes has made no EndpointSlices of the Endpoints {self} within {wait:?}"
+                        "Kubernetes created no EndpointSlices for the Endpoints {self} within {wait:?}"
                     ),
-                    "its controller endpointslice-mirroring-controller does; nothing of this mirror was deleted",
+                    "check that kube-controller-manager runs endpointslice-mirroring-controller; nothing of this mirror was deleted",
                 ));
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// The slices that Kubernetes made of its Endpoints.
+    /// The slices that Kubernetes created for its Endpoints.
     async fn theirs(
         &self,
         cluster: &Cluster,

@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-/// Time between two looks at a control plane that is waited for.
+/// Poll interval while waiting for Linkerd.
 const RETRY: Duration = Duration::from_secs(2);
 
-const NO_POLICIES: &str = "the cluster has no ValidatingAdmissionPolicy, as before Kubernetes 1.30: RBAC alone says what \
-    the controller may write; install again when the cluster has been upgraded";
+const NO_POLICIES: &str = "the cluster does not support ValidatingAdmissionPolicy (Kubernetes 1.30 or later), so only \
+    RBAC restricts what the controller may write; install again after upgrading the cluster";
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -36,24 +36,24 @@ Examples:
   # Install into the cluster of the current context
   linkerd-mc install | kubectl apply -f -
 
-  # A cluster that only mirrors from others needs no gateway
+  # Install without a gateway, in a cluster that only mirrors from others
   linkerd-mc install --gateway=false | kubectl apply -f -
 
-  # The image of the controller is where you pushed it
+  # Use a controller image from your own registry
   linkerd-mc install --set controller.image.name=registry.example.com/mc \\
     | kubectl apply -f -
 
-  # Start a values file, here one for high availability, and use it
+  # Write a values file for high availability, and use it
   linkerd-mc install --ha --print-values > values.yaml
   linkerd-mc install --values values.yaml | kubectl apply -f -
 
-  # Render without a cluster, as one JSON object a line
+  # Render without a cluster, as one JSON object per line
   linkerd-mc install --ignore-cluster -o json";
 
-/// Print what a cluster needs to mirror Services from others, and to be mirrored
+/// Print the manifests of the multicluster extension
 ///
-/// Pipe it into `kubectl apply -f -`. It asks the cluster for Linkerd's trust domain and CNI mode, and
-/// changes nothing by itself.
+/// Pipe the output into `kubectl apply -f -`. The command reads Linkerd's trust domain and CNI mode from the cluster,
+/// and changes nothing itself.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -67,7 +67,7 @@ pub(crate) struct Install {
     /// Port of the gateway for mirrored traffic
     #[arg(long, value_name = "PORT", default_value_t = 4143, value_parser = clap::value_parser!(u16).range(1..))]
     gateway_port: u16,
-    /// Time between two probes of the gateway from other clusters, in seconds
+    /// Interval of the probes that other clusters send to the gateway, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     gateway_probe_seconds: u32,
     /// Port of the gateway for probes
@@ -76,16 +76,16 @@ pub(crate) struct Install {
     /// Type of the gateway's Service
     #[arg(long, value_name = "TYPE", default_value = "LoadBalancer", value_parser = ["LoadBalancer", "NodePort", "ClusterIP"])]
     gateway_service_type: String,
-    /// Node port of the load balancer's health check of the gateway; 0 for none
+    /// Node port for the load balancer's health checks of the gateway; 0 for none
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     gateway_healthcheck_nodeport: u16,
-    /// Make the ServiceAccount that controllers of other clusters use
+    /// Create the ServiceAccount that controllers of other clusters use
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     service_mirror_credentials: bool,
-    /// More replicas of everything, spread over nodes and zones where there are enough
+    /// Run several replicas of each component, spread over nodes and zones if possible
     #[arg(long)]
     ha: bool,
-    /// Registry of the controller's image, in place of the one in controller.image.name
+    /// Registry of the controller image; replaces the one in controller.image.name
     #[arg(
         long,
         value_name = "REGISTRY",
@@ -93,13 +93,13 @@ pub(crate) struct Install {
         hide_env_values = true
     )]
     registry: Option<String>,
-    /// Do not ask the cluster for anything
+    /// Do not contact the cluster
     #[arg(long)]
     ignore_cluster: bool,
-    /// Wait this long for Linkerd to be installed, such as 5m
+    /// How long to wait for Linkerd to be installed, such as 5m
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = args::duration)]
     wait: Duration,
-    /// Print all values with their meanings, as the other flags set them, and nothing else
+    /// Print all values with comments, as set by the other flags, instead of the manifests
     #[arg(long)]
     print_values: bool,
     #[command(flatten)]
@@ -130,7 +130,7 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
         values.use_registry(registry);
     }
-    // What the cluster says of itself is true whatever a values file says.
+    // A values file cannot turn off the CNI mode of the cluster.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
     let manifest = if values.controller.admission_policy && !has_policies {
         output::warning(NO_POLICIES);
@@ -166,7 +166,7 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
     values
 }
 
-/// What the cluster has: Linkerd's configuration, and whether it knows admission policies.
+/// Reads Linkerd's configuration, and whether the cluster supports admission policies.
 async fn ask(global: &Global, wait: Duration) -> anyhow::Result<(LinkerdConfig, bool)> {
     let cluster = Cluster::connect(&global.access()).await?;
     let config = linkerd_config(&cluster, global, wait).await?;
@@ -224,7 +224,7 @@ mod tests {
                 .iter()
                 .map(|arg| arg.as_str().unwrap().to_owned());
             let parsed = crate::cli::controller(args).unwrap();
-            assert_eq!(parsed.original.warnings(), [""; 0]);
+            assert_eq!(parsed.service_mirror.warnings(), [""; 0]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which objects there are: kinds by name, found by label or name, without their contents.
+//! Finds objects of known kinds by label or name, without their contents; applies and deletes them.
 
 use kube::{
     Api, ResourceExt as _,
@@ -138,9 +138,7 @@ impl Kind {
     pub(crate) async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
         let version = self.named(None, String::new()).api_version;
         let list = cluster.client.list_api_group_resources(&version);
-        let list = cluster
-            .request_opt("ask which resources there are", list)
-            .await?;
+        let list = cluster.request_opt("list the API resources", list).await?;
         let mut kinds = list.into_iter().flat_map(|list| list.resources);
         Ok(kinds.any(|resource| resource.kind == self.name))
     }
@@ -182,7 +180,7 @@ impl Kind {
     }
 }
 
-/// Deletes an object; one that is gone already is fine.
+/// Deletes an object. Succeeds if it does not exist.
 pub(crate) async fn delete(cluster: &Cluster, identity: &Identity) -> anyhow::Result<()> {
     let kind = ALL
         .into_iter()
@@ -190,7 +188,7 @@ pub(crate) async fn delete(cluster: &Cluster, identity: &Identity) -> anyhow::Re
             kind.named(None, String::new()).api_version == identity.api_version
                 && kind.name == identity.kind
         })
-        .ok_or_else(|| anyhow::anyhow!("{} is no kind that is deleted here", identity.kind))?;
+        .ok_or_else(|| anyhow::anyhow!("cannot delete objects of kind {}", identity.kind))?;
     let api = kind.api(cluster, identity.namespace.as_deref());
     cluster
         .request_opt(
@@ -201,7 +199,7 @@ pub(crate) async fn delete(cluster: &Cluster, identity: &Identity) -> anyhow::Re
     Ok(())
 }
 
-/// Creates an object or makes it what it should be, as `kubectl apply --server-side` does.
+/// Creates or updates an object, as `kubectl apply --server-side` does.
 ///
 /// Fails for kinds that no command applies.
 pub(crate) async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyhow::Result<()> {
@@ -210,7 +208,7 @@ pub(crate) async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyh
     let kind = ALL
         .into_iter()
         .find(|kind| Some(kind.name) == text("/kind"))
-        .ok_or_else(|| anyhow::anyhow!("{name} is of no kind that is applied here"))?;
+        .ok_or_else(|| anyhow::anyhow!("cannot apply {name}: unknown kind"))?;
     let api = kind.api(cluster, text("/metadata/namespace"));
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

@@ -32,37 +32,38 @@ Examples:
   # Mirror Services of east into west
   linkerd-mc link --from east --to west
 
-  # And those of west into east
+  # Mirror in both directions
   linkerd-mc link --from east --to west --mutual
 
-  # Look at what would be applied to west, credentials included
+  # Print what would be applied to west, including credentials
   linkerd-mc link --from east --to west --dry-run";
 
-/// Time between two looks at a Link.
+/// Poll interval for a Link.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Link two clusters: what `link-gen` prints for the one is applied to the other
+/// Link two clusters
 ///
-/// Both are contexts of the kubeconfig. Waits until the Link is ready, and shows what is mirrored.
+/// Both clusters are contexts of the kubeconfig. Applies the output of `link-gen` for the target cluster to the source
+/// cluster, waits until the Link is ready, and shows what is mirrored.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Link {
-    /// Context of the target cluster, whose Services are to be mirrored
+    /// Context of the target cluster, whose Services are mirrored
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     from: Option<String>,
-    /// Context of the source cluster, which gets the mirrors
+    /// Context of the source cluster, where the mirrors are created
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     to: Option<String>,
-    /// Name that the target cluster gets; part of the name of each mirror [default: its context's]
+    /// Name of the target cluster, and the suffix of its mirrors [default: the name of its context]
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<ClusterName>,
-    /// Link the clusters the other way round, too
+    /// Link the clusters in both directions
     #[arg(long, conflicts_with_all = ["api_server_address", "gateway_addresses", "gateway_port"])]
     mutual: bool,
-    /// Print what would be applied, and apply nothing
+    /// Print what would be applied, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Wait this long until the Links are ready; 0s does not wait
+    /// How long to wait until the Links are ready; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
     #[command(flatten)]
@@ -71,7 +72,7 @@ pub(crate) struct Link {
     output: Output,
 }
 
-/// One direction: objects made from one cluster, for another.
+/// One direction: objects generated from one cluster, for another.
 struct Direction {
     access: Access,
     context: String,
@@ -112,7 +113,7 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The two contexts; asks for what is missing where somebody can be asked.
+/// The two contexts. Prompts for missing ones if stdin and stderr are terminals.
 fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
     let known: Vec<String> = access
         .kubeconfig()?
@@ -131,9 +132,9 @@ fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             let names: Vec<&str> = choices.iter().map(|name| name.as_str()).collect();
             return Err(fail(
-                format!("{flag} is missing"),
+                format!("missing {flag}"),
                 format!(
-                    "{flag} takes a context of the kubeconfig: {}",
+                    "pass {flag} with a context of the kubeconfig: {}",
                     names.join(", ")
                 ),
             ));
@@ -142,21 +143,21 @@ fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
             .with_prompt(question)
             .items(&choices)
             .interact();
-        // Select hides the cursor, and leaves it hidden when it is interrupted.
+        // Select hides the cursor, and does not show it again if it is interrupted.
         let _ = dialoguer::console::Term::stderr().show_cursor();
-        Ok(choices[chosen.context("nothing was chosen")?].clone())
+        Ok(choices[chosen.context("no context was chosen")?].clone())
     };
     let from = choose(
         &args.from,
         "--from",
-        "Mirror Services of which cluster?",
+        "Mirror Services from which cluster?",
         args.to.as_deref(),
     )?;
     let to = choose(&args.to, "--to", "Into which cluster?", Some(&from))?;
     if from == to {
         return Err(fail(
-            format!("--from and --to both name {from:?}"),
-            "a cluster is linked to another one",
+            format!("--from and --to are both {from:?}"),
+            "choose two different contexts",
         ));
     }
     Ok((from, to))
@@ -172,8 +173,8 @@ async fn direction(
     let name = match name {
         Some(name) => name,
         None => from.parse().hint(
-            || format!("the context {from:?} has a name that a cluster cannot have"),
-            || "--cluster-name gives the cluster another one (without --mutual)".into(),
+            || format!("the name of the context {from:?} is not a valid cluster name"),
+            || "pass another name with --cluster-name (without --mutual)".into(),
         )?,
     };
     let access = global.access();
@@ -184,7 +185,7 @@ async fn direction(
         &args.generated,
     )
     .await
-    .with_context(|| format!("cannot make the link to {from}"))?;
+    .with_context(|| format!("cannot generate the link to {from}"))?;
     Ok(Direction {
         access: access.with_context(to),
         context: to.to_owned(),
@@ -225,7 +226,7 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
                 .request("read the Link", links.get(&name.to_string()))
                 .await?;
             let status = live.status.unwrap_or_default();
-            // What the status says of an older generation is not what was just applied.
+            // A status of an older generation is not about what was just applied.
             let current = status.observed_generation == live.metadata.generation;
             let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
             if current && ready.is_some_and(|ready| ready.status == "True") {
@@ -236,7 +237,7 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
                 format!("{}{colon}{}", ready.reason, ready.message)
             });
             progress.say(&format!(
-                "waiting until the Link {name} is ready{}",
+                "waiting for the Link {name} to become ready{}",
                 why.as_ref()
                     .map(|why| format!(" ({why})"))
                     .unwrap_or_default()
@@ -246,10 +247,10 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
                     format!(
                         "the Link {name} in {context} is not ready after {:?}: {}",
                         args.wait,
-                        why.unwrap_or_else(|| "no controller has looked at it".to_owned())
+                        why.unwrap_or_else(|| "no status reported yet".to_owned())
                     ),
                     format!(
-                        "`linkerd-mc --context {context} check` says more; --wait waits longer"
+                        "run `linkerd-mc --context {context} check` for details, or pass a longer --wait"
                     ),
                 ));
             }

@@ -1,4 +1,4 @@
-//! `linkerd-mc link-gen`: asks the target cluster for what a link needs, and prints the link's objects.
+//! `linkerd-mc link-gen`: reads from the target cluster what a link needs, and prints the link's objects.
 
 use std::time::{Duration, Instant};
 
@@ -45,27 +45,27 @@ Examples:
   linkerd-mc --context east link-gen --cluster-name east \\
     | kubectl --context west apply -f -
 
-  # East's kubeconfig has an address that west cannot reach
+  # Use an API server address that west can reach
   linkerd-mc --context east link-gen --cluster-name east \\
     --api-server-address https://east.example.com:6443
 
-  # A flat network without a gateway, and a token that expires in 90 days
+  # Link on a flat network without a gateway, with a token for 90 days
   linkerd-mc --context east link-gen --cluster-name east \\
     --gateway=false --token-duration 2160h";
 
-/// How long a token that is not there yet is waited for.
+/// How long to wait for the token of a new Secret.
 const TOKEN_WAIT: Duration = Duration::from_secs(5);
-/// Time between two looks at it.
+/// Poll interval for it.
 const TOKEN_LOOK: Duration = Duration::from_millis(250);
 
 /// Print the objects that link another cluster to this one
 ///
-/// Run it against the target cluster, whose Services are to be mirrored, and apply the output to the
-/// source cluster, which gets the mirrors: two Secrets with credentials, and the Link.
+/// Run it against the target cluster, whose Services are mirrored. Apply the output to the source cluster, where the
+/// mirrors are created. The output has two Secrets with credentials, and the Link.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LinkGen {
-    /// Name that the target cluster gets; part of the name of each mirror
+    /// Name of the target cluster, and the suffix of its mirrors
     #[arg(long, value_name = "NAME")]
     cluster_name: ClusterName,
     #[command(flatten)]
@@ -74,28 +74,28 @@ pub(crate) struct LinkGen {
     output: Output,
 }
 
-/// How a link is made: flags of all commands that make one.
+/// Flags of all commands that generate a link.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArgs {
     /// Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Address of the target's API server as the source cluster reaches it [default: the kubeconfig's]
+    /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = server_address)]
     api_server_address: Option<String>,
-    /// Link although the target's API server is not spoken to by verified TLS: http://, or insecure-skip-tls-verify in
-    /// the kubeconfig. Who is on the way can take the token, and say what is mirrored
+    /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
+    /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
     #[arg(long)]
     insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
-    /// Mint a token that expires, such as after 24h, instead of using the ServiceAccount's token Secret. Linkerd does
-    /// not follow new credentials: before it expires, use `linkerd-mc rotate`, or restart linkerd-destination after
-    /// each change
+    /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
+    /// `linkerd-mc rotate` before it expires, which also restarts linkerd-destination: it reads credentials only at
+    /// startup
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
     token_duration: Option<Duration>,
-    /// Link through the target's gateway; without it only pod-to-pod mirrors and federated Services
+    /// Use the target's gateway; without it, only remote discovery and federated Services work
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     gateway: bool,
     /// Name of the gateway's Service
@@ -107,19 +107,19 @@ pub(crate) struct LinkArgs {
     /// Addresses of the gateway, comma-separated [default: those of its load balancer]
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = address)]
     gateway_addresses: Vec<String>,
-    /// Port of the gateway; 0 for that of its Service
+    /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     gateway_port: u16,
     /// Services to mirror through the gateway
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=true", value_parser = parse_selector)]
     selector: LabelSelector,
-    /// Services to mirror pod to pod
+    /// Services to mirror with remote discovery (pod to pod)
     #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
     remote_discovery_selector: LabelSelector,
-    /// Services that are members of federated Services
+    /// Services that join federated Services
     #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
     federated_service_selector: LabelSelector,
-    /// Annotations that mirrors do not get: keys, or prefixes such as example.com/*
+    /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
     #[arg(
         long,
         alias = "excluded-annotations",
@@ -127,7 +127,7 @@ pub(crate) struct LinkArgs {
         value_delimiter = ','
     )]
     exclude_annotations: Vec<String>,
-    /// Labels that mirrors do not get: keys, or prefixes such as example.com/*
+    /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
     #[arg(
         long,
         alias = "excluded-labels",
@@ -135,39 +135,40 @@ pub(crate) struct LinkArgs {
         value_delimiter = ','
     )]
     exclude_labels: Vec<String>,
-    /// Annotations that mirrors get though other tools act on them, such as external-dns: keys, or prefixes such as
-    /// example.com/*
+    /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
+    /// prefixes such as example.com/*
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     copied_annotations: Vec<String>,
-    /// Labels that mirrors get though other tools act on them, such as Argo CD: keys, or prefixes such as
+    /// Labels that are copied to mirrors although they control other tools, such as Argo CD: keys, or prefixes such as
     /// example.com/*
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     copied_labels: Vec<String>,
-    /// Networks that the addresses of the gateway have to be in, such as 192.0.2.0/24, whatever a name resolves to
-    /// [default: all but loopback, link-local, multicast, and the source cluster's API server and Service range]
+    /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
+    /// resolves to [default: all but loopback, link-local, multicast, and the source cluster's API server and Service
+    /// range]
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
     gateway_networks: Vec<String>,
-    /// Mirror headless Services as headless
+    /// Mirror headless Services as headless Services
     #[arg(long)]
     enable_headless_services: bool,
-    /// Namespaces of the source cluster to mirror into, by their labels, such as
+    /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
     /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
     #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
     allowed_namespaces: Option<String>,
     /// Which federated Services of the source cluster the target cluster may join
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Federated::Any)]
     federation: Federated,
-    /// How the target cluster takes part in federated Services
+    /// How the target cluster joins federated Services
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Through::Discovery)]
     federated_through: Through,
 }
 
-/// How a target cluster takes part in federated Services.
+/// How a target cluster joins federated Services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Through {
-    /// Linkerd discovers its endpoints; Pods reach those of the target cluster
+    /// Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster
     Discovery,
-    /// By its gateway, on any network
+    /// Through its gateway, on any network
     Gateway,
 }
 
@@ -213,7 +214,7 @@ pub(crate) fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
     output::data(&args.output.format(&objects.manifest()?))
 }
 
-/// Asks the target cluster behind `access`, and builds the objects that link another cluster to it.
+/// Reads the target cluster behind `access`, and builds the objects that link another cluster to it.
 pub(crate) async fn generate(
     access: &Access,
     linkerd_namespace: &str,
@@ -222,13 +223,13 @@ pub(crate) async fn generate(
 ) -> anyhow::Result<LinkObjects> {
     if args.federated_through == Through::Gateway && !args.gateway {
         return Err(fail(
-            "--federated-through=gateway needs a gateway, and --gateway=false asks for none",
-            "leave one of them out",
+            "--federated-through=gateway cannot be used with --gateway=false",
+            "remove one of them",
         ));
     }
     let context = context(access, args)?;
     let cluster = Cluster::connect(access).await?;
-    // One after the other: they share a connection, and the first that fails is the one to report.
+    // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
     let token = token(&cluster, args).await?;
     let gateway = if args.gateway {
@@ -260,8 +261,8 @@ pub(crate) async fn generate(
     };
     if is_local_address(&context.cluster.server) {
         output::warning(&format!(
-            "the link has the API server address {}, which means another machine to every other cluster; \
-             pass --api-server-address with one that the source cluster reaches",
+            "the link uses the API server address {}, which other clusters cannot reach; \
+             pass an address that they can reach with --api-server-address",
             context.cluster.server
         ));
     }
@@ -270,8 +271,8 @@ pub(crate) async fn generate(
     Ok(made)
 }
 
-/// Says which addresses the controller will not use. What names resolve to, and the networks of the source cluster, only
-/// the controller knows.
+/// Warns about addresses that the controller will refuse. Only the controller knows what names resolve to, and the
+/// networks of the source cluster.
 fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
     let Some(gateway) = mirror::Target::parse(link, false)?.gateway else {
         return Ok(());
@@ -289,15 +290,15 @@ fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
         .collect();
     if !refused.is_empty() {
         output::warning(&format!(
-            "the controller does not use these addresses of the gateway: {}; --gateway-addresses gives others, \
-             --gateway-networks allows networks",
+            "the controller refuses these gateway addresses: {}; pass others with --gateway-addresses, or allow their \
+             networks with --gateway-networks",
             refused_message(&refused)
         ));
     }
     Ok(())
 }
 
-/// The context in use, with the address that the source cluster is to use.
+/// The current context, with the API server address for the source cluster.
 fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
     let kubeconfig = access.kubeconfig()?;
     let name = access.context_name(&kubeconfig)?;
@@ -308,11 +309,14 @@ fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
     match context.cluster.insecure_tls() {
         Some(insecure) if !args.insecure_target_tls => Err(fail(
             insecure.what(),
-            format!("{}; --insecure-target-tls links anyway", insecure.remedy()),
+            format!(
+                "{}; or pass --insecure-target-tls to link anyway",
+                insecure.remedy()
+            ),
         )),
         Some(insecure) => {
             output::warning(&format!(
-                "{}: who is on the way can take the token, and say what is mirrored; `check` fails for this link",
+                "{}: an attacker on the network can steal the token and change what is mirrored; `check` fails for this link",
                 insecure.what()
             ));
             Ok(context)
@@ -329,8 +333,8 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
         .await?;
     if account.is_none() {
         return Err(fail(
-            format!("there is no ServiceAccount {name:?} in the namespace {namespace:?}"),
-            "`linkerd-mc install` and `linkerd-mc allow` print one; --service-account-name and --namespace choose another",
+            format!("ServiceAccount {name:?} not found in namespace {namespace:?}"),
+            "create one with `linkerd-mc install` or `linkerd-mc allow`, or choose another with --service-account-name and --namespace",
         ));
     }
     match args.token_duration {
@@ -339,7 +343,7 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
     }
 }
 
-/// The token of an account's Secret. What `allow` and `install` have just made is filled in a moment later.
+/// The token of an account's Secret. Waits for it, because Kubernetes adds it shortly after `allow` or `install`.
 async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Secret> {
     let secrets = Api::<KubernetesSecret>::namespaced(cluster.client.clone(), namespace);
     let tokens =
@@ -356,14 +360,14 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
             let Some(secret) = found else {
                 return Err(fail(
                     format!(
-                        "there is no token Secret of the ServiceAccount {name:?} in the namespace {namespace:?}"
+                        "no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"
                     ),
-                    "`linkerd-mc install` and `linkerd-mc allow` print one; --token-duration does without",
+                    "create one with `linkerd-mc install` or `linkerd-mc allow`, or request a token with --token-duration",
                 ));
             };
             let token = secret.data.as_ref().and_then(|data| data.get("token"));
             if let Some(token) = token.filter(|token| !token.0.is_empty()) {
-                let text = std::str::from_utf8(&token.0).context("a token is no text")?;
+                let text = std::str::from_utf8(&token.0).context("the token is not valid UTF-8")?;
                 return Ok(Secret::new(text));
             }
             if started.elapsed() > TOKEN_WAIT {
@@ -372,7 +376,7 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
                         "the Secret {namespace}/{} has no token yet",
                         secret.metadata.name.as_deref().unwrap_or_default()
                     ),
-                    "is kube-controller-manager running, which fills it in? --token-duration does without",
+                    "check that kube-controller-manager, which adds the token, is running, or request a token with --token-duration",
                 ));
             }
             tokio::time::sleep(TOKEN_LOOK).await;
@@ -381,7 +385,7 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
     spin("waiting for the token", looking).await
 }
 
-/// Whether a token is that of the ServiceAccount `name`.
+/// Whether a token belongs to the ServiceAccount `name`.
 fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let account = annotations.and_then(|all| all.get(labels::SERVICE_ACCOUNT_NAME));
@@ -404,7 +408,7 @@ async fn mint(
     };
     let answer = cluster
         .request(
-            "mint a token for the ServiceAccount",
+            "request a token for the ServiceAccount",
             accounts.create_token_request(name, &PostParams::default(), &request),
         )
         .await?;
@@ -412,11 +416,11 @@ async fn mint(
     if granted < asked {
         let granted = Duration::from_secs(granted.unsigned_abs());
         output::warning(&format!(
-            "the cluster grants a token for {} only; make the link again before it expires",
+            "the cluster limits the token to {}; run `linkerd-mc rotate` before it expires",
             format_go_duration(granted)
         ));
     }
-    let status = answer.status.context("the API server minted no token")?;
+    let status = answer.status.context("the API server returned no token")?;
     Ok(Secret::new(status.token))
 }
 
@@ -428,8 +432,8 @@ async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> 
         .await?
         .ok_or_else(|| {
             fail(
-                format!("there is no gateway {name:?} in the namespace {namespace:?}"),
-                "`linkerd-mc install` prints one; --gateway-name and --gateway-namespace choose another; --gateway=false makes a Link without",
+                format!("gateway Service {name:?} not found in namespace {namespace:?}"),
+                "install it with `linkerd-mc install`, choose another with --gateway-name and --gateway-namespace, or link without one with --gateway=false",
             )
         })?;
     let overrides = Overrides {
@@ -448,11 +452,11 @@ fn server_address(text: &str) -> Result<String, String> {
     };
     match url.parse::<http::Uri>() {
         Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(url),
-        _ => Err("an address looks like https://east.example.com:6443".to_owned()),
+        _ => Err("must be a URL such as https://east.example.com:6443".to_owned()),
     }
 }
 
-/// A key or a prefix of what mirrors may get.
+/// A key or a prefix of labels or annotations to copy.
 fn copied(text: &str) -> Result<String, CopiedError> {
     match copied_rules(text)?.first() {
         Some(rule) => Ok((*rule).to_owned()),
@@ -468,7 +472,7 @@ fn allowed(text: &str) -> Result<String, PolicyError> {
 /// A network of gateways.
 fn gateway_network(text: &str) -> Result<String, String> {
     let read = networks(text).map_err(|error| error.to_string())?;
-    let first = read.first().ok_or("a network is not empty")?;
+    let first = read.first().ok_or("must not be empty")?;
     Ok(first.to_string())
 }
 
@@ -477,16 +481,16 @@ fn address(text: &str) -> Result<String, String> {
     let text = text.trim();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     if text.is_empty() || !text.chars().all(allowed) {
-        return Err("an address is an IP address or a host name".to_owned());
+        return Err("must be an IP address or a host name".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// Kubernetes refuses tokens that live for less than ten minutes.
+/// Kubernetes rejects durations of less than ten minutes.
 fn token_duration(text: &str) -> Result<Duration, String> {
     let duration = args::duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(600) {
-        return Err("a token must live for at least 10m".to_owned());
+        return Err("must be at least 10m".to_owned());
     }
     Ok(duration)
 }

@@ -1,4 +1,4 @@
-//! What links a cluster to this one: objects to find and to name, for `unlink`.
+//! Finds the objects that link a cluster to this one.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,21 @@ use crate::{
     manifests::{identity::Identity, link::ClusterName},
 };
 
-/// What links a cluster to this one.
+/// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
 pub(super) struct Linked {
     pub(super) links: Vec<Identity>,
     pub(super) secrets: Vec<Identity>,
-    /// Objects of Linkerd's own controllers for this link.
+    /// Objects of Linkerd's service mirror for this link.
     pub(super) leftovers: Vec<Identity>,
     pub(super) mirrors: Mirrors,
 }
 
-/// Services that are there because of a link.
+/// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Mirrors {
     pub(super) own: Vec<Identity>,
-    /// The Service that its gateway is probed through.
+    /// Its probe Service.
     pub(super) probes: Vec<Identity>,
     /// Federated Services that have no other member.
     pub(super) federated: Vec<Identity>,
@@ -101,7 +101,7 @@ impl Linked {
 }
 
 impl Mirrors {
-    /// Those of the installation whose Links are in `namespace`, and those that say nothing of installations.
+    /// Services of the installation whose Links are in `namespace`, and Services that name no installation.
     pub(super) async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
@@ -134,7 +134,7 @@ impl Mirrors {
         Ok(Self::sort(&name.to_string(), &own, &federated))
     }
 
-    /// Tells what is there only for `cluster`. `own` has its label, `federated` are all federated Services.
+    /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated Services.
     fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
         let identity = |meta: &ObjectMeta| {
             objects::SERVICE.named(
@@ -145,7 +145,7 @@ impl Mirrors {
         let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
             map.as_ref().is_some_and(|map| map.contains_key(key))
         };
-        // A Service with the cluster's label alone is somebody else's.
+        // A Service with only the cluster's label belongs to somebody else.
         let (probes, others): (Vec<_>, Vec<_>) = own
             .iter()
             .partition(|meta| has(&meta.labels, labels::MIRRORED_GATEWAY));
@@ -179,7 +179,7 @@ impl Mirrors {
         self.own.len() + self.probes.len() + self.federated.len() + self.shared.len()
     }
 
-    /// Those that go with the cluster.
+    /// Services that are deleted with the link.
     pub(super) fn into_own(self) -> impl Iterator<Item = Identity> {
         [self.probes, self.own, self.federated]
             .into_iter()
@@ -187,9 +187,9 @@ impl Mirrors {
     }
 }
 
-/// Links of a namespace; none where there is no such kind.
+/// Links of a namespace; none if the CRD is missing.
 ///
-/// Of those that cannot be decoded there is at least the name, and mostly that of the target cluster.
+/// A Link that cannot be decoded has at least its name, and usually that of the target cluster.
 pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
     let api = Api::<LinkObject>::namespaced(cluster.client.clone(), namespace);
     let found = cluster
@@ -199,7 +199,7 @@ pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<
     Ok(objects.into_iter().map(|object| object.link).collect())
 }
 
-/// A hint for who names a cluster that is not linked: which are. `where_else` says where other Links may be.
+/// A hint for an unknown cluster: the linked clusters, or `where_else` if there are none.
 pub(super) fn known_clusters(links: &[Link], where_else: &str) -> String {
     let mut names: Vec<&str> = links
         .iter()
@@ -207,13 +207,13 @@ pub(super) fn known_clusters(links: &[Link], where_else: &str) -> String {
         .collect();
     names.sort_unstable();
     if names.is_empty() {
-        format!("there are no Links at all; {where_else}")
+        format!("no Links found; {where_else}")
     } else {
         format!("linked clusters: {}", names.join(", "))
     }
 }
 
-/// What Linkerd's own `link` and `controllers` made for this link. We make nothing with this label but Services.
+/// Objects of Linkerd's service mirror for this link. Of our own objects, only Services have this label.
 async fn leftovers(
     cluster: &Cluster,
     namespace: &str,

@@ -1,5 +1,5 @@
-//! How a line of the log is written. Whoever wrote a text in it, the text stays on its line, is not longer than
-//! [`LONGEST`], and does nothing to a terminal: as text and as JSON alike.
+//! Formats log lines as text and as JSON. A field stays on one line, is cut at [`LONGEST`] characters, and has no
+//! control characters, whatever its source.
 
 use std::fmt::{self, Write as _};
 
@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use crate::hint::one_line_of;
 
-/// A field is cut at so many characters.
+/// Maximum length of a field, in characters.
 const LONGEST: usize = 2_000;
 
 /// Writes a field of a line of text.
@@ -31,7 +31,7 @@ pub(super) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) 
     }
 }
 
-/// Lines that are JSON objects, with the fields of an event beside those that each line has.
+/// Writes each event as a JSON object: timestamp, level, the event's fields, target.
 pub(super) struct Json;
 
 impl<S, N> FormatEvent<S, N> for Json

@@ -1,4 +1,4 @@
-//! What is mirrored, and how: flags that `run-controller` and `plan` share, so that one foretells the other.
+//! Flags of mirroring that `run-controller` and `plan` share, so that a plan shows what the controller will do.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,63 +15,63 @@ use crate::{
     mirror::{Config, Exclusions, Limits, Selector},
 };
 
-/// What the controller is told about mirroring. What is not given is `None`, so that `plan` can take it from the
-/// controller that runs.
+/// Flags of mirroring. A flag that is not given is `None`, so that `plan` can take its value from the running
+/// controller.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Mirroring {
     /// Namespace of Links and their credentials
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) namespace: String,
-    /// Adopt the mirrors of the installation whose Links are in this namespace, once Links here name their clusters
+    /// Adopt the mirrors of the installation whose Links are in this namespace, once there are Links to the same clusters
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace)]
     take_over_from: Option<String>,
-    /// Create namespaces that exported Services need
+    /// Create missing namespaces for mirrors
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     enable_namespace_creation: Option<bool>,
-    /// Mirror headless Services as headless ones, where a Link does not say otherwise
+    /// Mirror headless Services as headless, unless a Link sets this itself
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     enable_headless_services: Option<bool>,
-    /// Services of one target cluster that are mirrored, and hosts of its headless ones, at most [default: 10000]
+    /// Maximum number of mirrored Services per target cluster, and of hosts of its headless Services [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_services_per_link: Option<u32>,
-    /// Labels and annotations of one Service, at most, KiB; of one that has more none are copied [default: 16]
+    /// Maximum size of a Service's labels and annotations in KiB; if they are larger, none are copied [default: 16]
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_metadata_kib_per_service: Option<u16>,
-    /// Memory that Services and EndpointSlices of one target cluster take, at most, MiB [default: 32]
+    /// Maximum memory for the Services and EndpointSlices of a target cluster, in MiB [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..))]
     max_mib_per_link: Option<u16>,
-    /// Namespaces that are created for one target cluster, at most [default: 100]
+    /// Maximum number of namespaces that are created per target cluster [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_namespaces_per_link: Option<u32>,
-    /// Namespaces in which nothing is mirrored or federated, whatever a Link says; nothing for none. That of the Links
-    /// always is one [default: kube-system,kube-public,kube-node-lease,linkerd]
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link allows; an empty value for none. The
+    /// namespace of the Links is always protected [default: kube-system,kube-public,kube-node-lease,linkerd]
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace_or_blank)]
     protected_namespaces: Option<Vec<String>>,
-    /// Which Services of this cluster are members of federated Services [default: mirror.linkerd.io/federated=member]
+    /// Services of this cluster that join federated Services [default: mirror.linkerd.io/federated=member]
     #[arg(long, value_name = "SELECTOR")]
     federated_service_selector: Option<String>,
-    /// Leave Services of this cluster out of federated Services
+    /// Do not let Services of this cluster join federated Services
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     no_local_federation: Option<bool>,
-    /// Heed what members of federated Services prefer, with routes of the Gateway API
+    /// Apply the preferences of members of federated Services, with Gateway API routes
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     enable_routes: Option<bool>,
-    /// How long a preferred cluster that was away must have been back before it takes requests again [default: 30s]
+    /// How long a preferred cluster must be available again before it receives requests [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     hold_down: Option<Duration>,
-    /// Labels of local members that federated Services do not get, such as a,example.com/*
+    /// Labels of local members that are not copied to federated Services, such as a,example.com/*
     #[arg(
         long,
         value_name = "KEYS",
@@ -79,7 +79,7 @@ pub(crate) struct Mirroring {
         alias = "exclude-labels"
     )]
     excluded_labels: Option<Vec<String>>,
-    /// Annotations of local members that federated Services do not get
+    /// Annotations of local members that are not copied to federated Services
     #[arg(
         long,
         value_name = "KEYS",
@@ -92,22 +92,22 @@ pub(crate) struct Mirroring {
 /// The settings in the arguments of a container that runs the controller; `None` for those of another.
 pub(crate) type Parse = fn(Vec<String>) -> Option<Mirroring>;
 
-/// Services of one Link that are mirrored, at most, unless told otherwise.
+/// Default of `--max-services-per-link`.
 const MAX_SERVICES: u32 = 10_000;
-/// KiB of labels and annotations of one Service that are copied, at most, unless told otherwise.
+/// Default of `--max-metadata-kib-per-service`.
 const MAX_METADATA: u16 = 16;
-/// MiB of one target cluster, at most, unless told otherwise.
+/// Default of `--max-mib-per-link`.
 const MAX_MIB: u16 = 32;
 /// Bytes of a KiB and of a MiB.
 const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
-/// Namespaces that are created for one target cluster, at most, unless told otherwise.
+/// Default of `--max-namespaces-per-link`.
 const MAX_NAMESPACES: u32 = 100;
-/// How long a preferred cluster must have been back, unless told otherwise.
+/// Default of `--hold-down`.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
 
 impl Mirroring {
-    /// These settings, and those of `others` where these say nothing.
+    /// These settings, with missing ones from `others`.
     pub(crate) fn or(self, others: Self) -> Self {
         Self {
             namespace: self.namespace,
@@ -138,8 +138,7 @@ impl Mirroring {
         }
     }
 
-    /// These settings, and those of the controller that runs where these say nothing. Where they cannot be found out
-    /// a note says so.
+    /// These settings, with missing ones from the running controller. Prints a note if those cannot be read.
     pub(crate) async fn or_of_deployment(&self, client: &Client, parse: Parse) -> Self {
         let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
         let why = match preview::controller_args(client, namespace).await {
@@ -149,16 +148,16 @@ impl Mirroring {
                 }
                 format!("failed to read the arguments of Deployment {namespace}/{name}")
             }
-            Ok(None) => format!("there is no Deployment {namespace}/{name}"),
+            Ok(None) => format!("Deployment {namespace}/{name} not found"),
             Err(error) => format!("{error:#}"),
         };
         output::note(&format!(
-            "{why}: planning with the defaults of run-controller, and the flags given here"
+            "{why}; planning with the given flags and the defaults of run-controller"
         ));
         self.clone()
     }
 
-    /// What the core has to know. Fails on a selector that is none.
+    /// The configuration of the core. Fails on an invalid selector.
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
         let text = self
             .federated_service_selector
@@ -169,8 +168,8 @@ impl Mirroring {
             Ok(Selector::parse(Some(&parsed))?)
         };
         let members = selector().hint(
-            || format!("--federated-service-selector {text:?} is no selector"),
-            || "selectors look like mirror.linkerd.io/federated=member".into(),
+            || format!("invalid --federated-service-selector: {text:?}"),
+            || "use a label selector such as mirror.linkerd.io/federated=member".into(),
         )?;
         let keys = |keys: &Option<Vec<String>>| keys.clone().unwrap_or_default();
         Ok(Config {
@@ -190,7 +189,7 @@ impl Mirroring {
         })
     }
 
-    /// Missing namespaces that are created for one target cluster, at most.
+    /// Maximum number of namespaces that are created per target cluster.
     fn max_namespaces(&self) -> usize {
         let most = self.max_namespaces_per_link.unwrap_or(MAX_NAMESPACES);
         let creates = self.enable_namespace_creation.unwrap_or_default();
@@ -216,12 +215,12 @@ impl Mirroring {
         all
     }
 
-    /// Whether headless Services are mirrored as such where a Link does not say.
+    /// Whether headless Services are mirrored as headless, unless a Link sets it.
     pub(crate) fn headless(&self) -> bool {
         self.enable_headless_services.unwrap_or_default()
     }
 
-    /// What is taken in of one target cluster, at most.
+    /// Limits per target cluster.
     pub(crate) fn limits(&self) -> Limits {
         let services = self.max_services_per_link.unwrap_or(MAX_SERVICES);
         let metadata = self.max_metadata_kib_per_service.unwrap_or(MAX_METADATA);

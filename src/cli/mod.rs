@@ -1,4 +1,4 @@
-//! What the user typed → calls into the layers below. The only place that prints.
+//! The command line: parses it and calls the layers below. The only module that prints.
 
 mod age;
 mod allow;
@@ -19,12 +19,12 @@ mod link_gen;
 mod linked;
 mod log_format;
 mod mirroring;
-mod original;
 mod output;
 mod plan;
 mod progress;
 mod rotate;
 mod run_controller;
+mod service_mirror;
 mod status;
 mod table;
 mod uninstall;
@@ -35,7 +35,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// Links Kubernetes clusters: mirrors Services between them for Linkerd.
+/// Links Kubernetes clusters and mirrors Services between them for Linkerd
 #[derive(Debug, Parser)]
 #[command(name = "linkerd-mc", version = env!("LINKERD_MC_VERSION"), about, propagate_version = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -52,7 +52,7 @@ enum Command {
     Link(Box<link::Link>),
     LinkGen(Box<link_gen::LinkGen>),
     Plan(Box<plan::Plan>),
-    #[command(alias = original::SERVICE_MIRROR)]
+    #[command(alias = service_mirror::COMMAND)]
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Revoke(allow::Revoke),
@@ -83,7 +83,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ) {
         (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
         (None, Ok(true)) => Ok(ExitCode::SUCCESS),
-        (None, Ok(false)) => run(&Cli::parse_from(original::with_two_dashes(
+        (None, Ok(false)) => run(&Cli::parse_from(service_mirror::with_two_dashes(
             args,
             Cli::command,
         ))),
@@ -106,13 +106,13 @@ fn controller(
 ) -> anyhow::Result<run_controller::RunController> {
     let program = std::iter::once("linkerd-mc".to_owned());
     let args = program.chain(args).map(OsString::from).collect();
-    match Cli::try_parse_from(original::with_two_dashes(args, Cli::command))?.command {
+    match Cli::try_parse_from(service_mirror::with_two_dashes(args, Cli::command))?.command {
         Command::RunController(controller) => Ok(*controller),
         _ => anyhow::bail!("these are not the arguments of run-controller"),
     }
 }
 
-/// What such a container is told about mirroring; `None` for one that runs something else.
+/// The mirroring flags of such a container; `None` if it runs something else.
 fn mirroring_of(args: Vec<String>) -> Option<mirroring::Mirroring> {
     Some(controller(args).ok()?.mirroring)
 }

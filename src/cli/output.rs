@@ -1,4 +1,4 @@
-//! stdout for data, stderr for the rest. Nothing else in the crate prints.
+//! Prints data to stdout, and everything else to stderr. Nothing else in the crate prints.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -13,7 +13,7 @@ pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     if text.contains('\x1b') {
         write_out(anstream::stdout().lock(), text)
     } else {
-        write_out(io::stdout().lock(), text) // nothing to strip, which takes longer than to write
+        write_out(io::stdout().lock(), text) // no colors to strip, which is slower than writing
     }
 }
 
@@ -30,18 +30,18 @@ pub(crate) fn warning(text: &str) {
 
 /// Writes one line to stderr.
 pub(crate) fn note(text: &str) {
-    // Nothing can be done, and nobody told, when stderr is gone.
+    // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }
 
-/// Shows data on a terminal in place of what it shows. Only for a stdout that is one.
+/// Replaces the contents of the terminal. Only if stdout is a terminal.
 pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();
-    // Colours are dropped where the user does not want them; movements are not.
+    // Strips colors if the user disabled them, but not cursor movements.
     let colours = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
     let plain = anstream::adapter::strip_str(text).to_string();
     let text = if colours { text } else { &plain };
-    // Each line is erased as it is written, and what is left of the old screen at last: nothing flickers.
+    // Erases line by line, so that the screen does not flicker.
     let mut frame = String::from("\x1b[H");
     for line in text.lines() {
         frame.push_str("\x1b[2K");
@@ -57,7 +57,7 @@ pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
 
 /// Logs each request to an API server to stderr, with its URL and status. No bodies: they may hold secrets.
 pub(crate) fn log_requests() {
-    // Only one log can be set up in a process; a second one has nothing to add.
+    // Fails if a subscriber is set already; that one stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter("kube_client=debug,linkerd_mc=debug")
         .with_ansi(io::stderr().is_terminal())
@@ -66,7 +66,7 @@ pub(crate) fn log_requests() {
         .try_init();
 }
 
-/// Writes an error to stderr: what failed, why, and a hint, a line each.
+/// Writes an error to stderr: what failed, the cause and a hint, on one line each.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut steps = error
         .chain()
@@ -89,7 +89,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     }
 }
 
-/// Whether an error only says that nobody reads our output any more, as in `… | head`.
+/// Whether an error is a broken pipe, as in `… | head`.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -99,6 +99,6 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
-    // Nothing can be done, and nobody told, when stderr is gone.
+    // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
 }

@@ -1,4 +1,4 @@
-//! `linkerd-mc plan`: what the controller would write for a Link, computed by the same core, written by nobody.
+//! `linkerd-mc plan`: shows what the controller would write for a Link. Uses the same core, and writes nothing.
 
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -29,50 +29,50 @@ use crate::{
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
 Examples:
-  # What would change for the Link to east
+  # Show what would change for the Link to east
   linkerd-mc --context west plan --link east
 
-  # What a Link would bring that is not applied yet
+  # Show what would change if a new Link were applied
   linkerd-mc --context east link-gen --cluster-name east \\
     | linkerd-mc --context west plan --link-file -
 
-Exit codes: 0 nothing to do, 1 failed, 2 there are changes (or wrong usage).";
+Exit codes: 0 no changes, 1 failed, 2 changes (or invalid usage).";
 
-/// Exit code when something would be written, as of `terraform plan -detailed-exitcode`.
+/// Exit code if there are changes, as for `terraform plan -detailed-exitcode`.
 const PENDING: u8 = 2;
 
 /// Show what the controller would create, change and delete for a Link
 ///
-/// Reads both clusters and writes nothing. Settings are those of the controller that runs, as its Deployment gives
-/// them; flags win.
+/// Reads both clusters and writes nothing. Settings are those of the running controller, as in its Deployment; flags
+/// override them.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Plan {
     /// Name of the Link
     #[arg(long, value_name = "NAME", required_unless_present = "link_file", add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
-    /// A Link that is not applied yet, with its Secrets, as link-gen prints them; - for standard input
+    /// Output of link-gen for a Link that is not applied yet; - for stdin
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
     #[command(flatten)]
     mirroring: Mirroring,
-    /// Limit of each request
+    /// Timeout of each request
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration)]
     request_timeout: Duration,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Diff)]
     output: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One object a line, and what changes in it
+    /// One line per object, and its changed fields
     Diff,
     /// One JSON document
     Json,
 }
 
-/// What would be written, and what could not be.
+/// What would be written, and what would fail.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Preview {
     changes: Vec<Change>,
@@ -96,13 +96,13 @@ struct Problem {
     message: String,
 }
 
-/// Runs the command; `parse` reads the settings of the controller that runs.
+/// Runs the command; `parse` reads the settings of the running controller.
 pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<ExitCode> {
     let proposed = args.link_file.as_ref().map(read).transpose()?;
     let name = match (&args.link, &proposed) {
         (Some(name), _) => name.clone(),
         (None, Some(proposed)) => proposed.link.name_any(),
-        (None, None) => return Err(fail("which Link?", "--link names one")),
+        (None, None) => return Err(fail("missing --link", "pass --link or --link-file")),
     };
     let mut state = block_on(async {
         let client = global.access().client(args.request_timeout).await?;
@@ -127,20 +127,20 @@ pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<
     })
 }
 
-/// Reads what `link-gen` printed. No error repeats any of it: there are credentials in it.
+/// Reads the output of `link-gen`. Errors do not quote it, because it has credentials.
 fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin()
             .read_to_string(&mut text)
-            .context("cannot read standard input")?;
+            .context("cannot read stdin")?;
     } else {
         text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
     }
-    let hint = "`linkerd-mc link-gen` prints what is wanted here: two Secrets and a Link";
-    let documents =
-        yaml::documents(&text).map_err(|_| fail(format!("{} is no YAML", file.display()), hint))?;
+    let hint = "pass the output of `linkerd-mc link-gen`: two Secrets and a Link";
+    let documents = yaml::documents(&text)
+        .map_err(|_| fail(format!("invalid YAML in {}", file.display()), hint))?;
     let (mut link, mut credentials) = (None, BTreeMap::new());
     for document in documents {
         match document["kind"].as_str() {
@@ -158,11 +158,11 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
             _ => {}
         }
     }
-    let link = link.ok_or_else(|| fail(format!("there is no Link in {}", file.display()), hint))?;
+    let link = link.ok_or_else(|| fail(format!("no Link found in {}", file.display()), hint))?;
     Ok(Proposed { link, credentials })
 }
 
-/// Plans all keys of a Link, one after the other: a namespace that one creates is there for the next.
+/// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.
 fn preview(state: &mut State, link: &str) -> Preview {
     let mut preview = Preview::default();
     let cluster = state
@@ -245,7 +245,7 @@ fn change(state: &State, write: &Write) -> Change {
     }
 }
 
-/// The leaves of `after` that differ from `before`, by path. Preconditions and names are no changes.
+/// The leaves of `after` that differ from `before`, by path, without preconditions and names.
 fn flatten(
     fields: &mut BTreeMap<String, (Value, Value)>,
     path: String,
@@ -278,7 +278,7 @@ fn flatten(
     }
 }
 
-/// The changes for people: green what comes, red what goes, yellow what becomes something else.
+/// The changes as text: creations in green, deletions in red, changes in yellow.
 fn diff(preview: &Preview) -> String {
     use anstyle::{AnsiColor, Style};
     use std::fmt::Write as _;

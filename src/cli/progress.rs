@@ -1,4 +1,4 @@
-//! A sign of life on stderr while something takes longer than a moment.
+//! A spinner on stderr for operations that take longer than a second.
 
 use std::{future::Future, io::IsTerminal as _, pin::pin, time::Duration};
 
@@ -6,19 +6,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::check::printable;
 
-/// What ends sooner needs no sign of life.
+/// Time before the spinner appears.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Time between two pictures of the spinner.
+/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A spinner and what it says. Where stderr is no terminal, nothing is ever said.
+/// A spinner with a message. It is not shown if stderr is not a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// A spinner that is not shown yet.
     pub(crate) fn new(message: &str) -> Self {
         let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        // A template that did not parse would leave the default style, which would do.
+        // If the template could not be parsed, the default style would stay.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             spinner.set_style(style);
         }
@@ -27,13 +27,13 @@ impl Progress {
         progress
     }
 
-    /// Changes what is said.
+    /// Changes the message.
     pub(crate) fn say(&self, message: &str) {
         let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
         self.0.set_message(printable(&line));
     }
 
-    /// Waits for `work`, with a sign of life from the moment that it takes long until it ends.
+    /// Waits for `work`, and shows the spinner if it takes long.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         if !std::io::stderr().is_terminal() {
             return work.await;
@@ -50,7 +50,7 @@ impl Progress {
     }
 }
 
-/// Waits for `work`, with a sign of life when that takes long.
+/// Waits for `work`, with a spinner if it takes long.
 pub(crate) async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
     Progress::new(message).during(work).await
 }

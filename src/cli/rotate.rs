@@ -1,7 +1,7 @@
-//! `linkerd-mc rotate`: new credentials for links, while traffic flows.
+//! `linkerd-mc rotate`: replaces the credentials of links without interrupting traffic.
 //!
-//! Two readers have a link's credentials: our controller follows its Secret, Linkerd's destination controller reads its
-//! own once, when it starts. The old token is revoked when both have the new one.
+//! Two processes read a link's credentials: our controller watches its Secret, and Linkerd's destination controller
+//! reads its own once, at startup. The old token is revoked when both have the new one.
 
 mod args;
 mod credentials;
@@ -101,11 +101,11 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
     Ok(outcomes)
 }
 
-/// Restarts Linkerd's destination controller. `false`: it was not asked for.
+/// Restarts Linkerd's destination controller. `false` if `--no-restart` is set.
 async fn restarted(source: &Source, args: &Rotate) -> anyhow::Result<bool> {
     if args.no_restart {
         output::warning(&format!(
-            "{0} still has the old token, and nothing is revoked: `kubectl -n {1} rollout restart deployment/{0}`, then \
+            "{0} still uses the old token, so nothing was revoked; run `kubectl -n {1} rollout restart deployment/{0}`, then \
              run this again",
             restart::DESTINATION,
             source.linkerd
@@ -115,16 +115,16 @@ async fn restarted(source: &Source, args: &Rotate) -> anyhow::Result<bool> {
     let waiting = format!("restarting {}", restart::DESTINATION);
     let restart = restart::restart(&source.cluster, &source.linkerd, args.wait);
     spin(&waiting, Box::pin(restart)).await?;
-    output::note(&format!("{} has started anew", restart::DESTINATION));
+    output::note(&format!("restarted {}", restart::DESTINATION));
     Ok(true)
 }
 
-/// The Links that are asked for, at least one.
+/// The chosen Links, at least one.
 async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
     let known = links(&source.cluster, &source.namespace).await?;
     let hint = known_clusters(
         &known,
-        "--namespace says where to look, --to in which cluster",
+        "choose another namespace with --namespace, or another cluster with --to",
     );
     let wanted = args.cluster_name.as_ref().map(ToString::to_string);
     let chosen: Vec<Link> = known
@@ -139,7 +139,7 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
         let what = wanted.map_or_else(|| "any cluster".to_owned(), |name| format!("{name:?}"));
         return Err(fail(
             format!(
-                "no Link in the namespace {:?} is to {what}",
+                "no Link to {what} found in namespace {:?}",
                 source.namespace
             ),
             hint,

@@ -1,4 +1,4 @@
-//! `run-controller`: the mirroring loop, in the cluster or on a desk.
+//! `run-controller`: runs the controller, in a cluster or locally.
 
 use std::{
     io::IsTerminal as _,
@@ -19,27 +19,27 @@ use super::{
     args::{self, Global},
     log_format,
     mirroring::{MIB, Mirroring},
-    original::Original,
+    service_mirror::ServiceMirrorFlags,
 };
 use crate::{
     client::{Size, multiplexed, server_address},
     controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
 };
 
-/// Mirror Services of all linked clusters into this one, until stopped
+/// Run the controller, which mirrors Services of all linked clusters into this one
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RunController {
-    /// Where to serve /metrics, /ready, /live and /ping [default: 0.0.0.0:9999]
+    /// Address of the endpoints /metrics, /ready, /live and /ping [default: 0.0.0.0:9999]
     #[arg(long, value_name = "IP:PORT")]
     admin_addr: Option<SocketAddr>,
-    /// Objects that are written at the same time
+    /// Maximum number of concurrent writes
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_in_flight_writes: u16,
-    /// Memory that Services and EndpointSlices of all target clusters take, at most, MiB; beyond it nothing new is taken in
+    /// Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; new ones beyond it are left out
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     max_mib: u16,
-    /// Writes a second that one target cluster may bring about for long; a first sync is as fast as it can be
+    /// Maximum sustained rate of writes per second for each target cluster; the first sync is not limited
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     max_writes_per_link: u16,
     #[command(flatten)]
@@ -47,43 +47,43 @@ pub(crate) struct RunController {
     /// Probe gateways at this address instead of at their probe Services
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
-    /// Hold the lease before writing, so that replicas never write at the same time
+    /// Elect a leader with a Lease, so that only one replica writes
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
-    /// This replica's name in the lease [default: the host's name]
+    /// Name of this replica in the Lease [default: the host name]
     #[arg(long, value_name = "NAME", env = "HOSTNAME", hide_env_values = true)]
     identity: Option<String>,
-    /// How long a lease that is not renewed is respected
+    /// How long the Lease is valid after a renewal
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration, hide = true)]
     lease_duration: Duration,
-    /// How long after its last renewal of the lease a leader gives up
+    /// How long after its last renewal a leader stops
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = args::duration, hide = true)]
     lease_renew_deadline: Duration,
-    /// Time between two looks at the lease
+    /// Interval between attempts to take or renew the Lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = args::duration, hide = true)]
     lease_retry: Duration,
-    /// How much to log
+    /// Log level
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
-    /// How to log
+    /// Log format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Plain)]
     log_format: LogFormat,
     #[command(flatten)]
-    pub(super) original: Original,
+    pub(super) service_mirror: ServiceMirrorFlags,
 }
 
-/// Where the admin server listens unless told otherwise: the port of the original's controllers.
+/// Default address of the admin server, with the port of Linkerd's service mirror.
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9999);
 
 const EXAMPLES: &str = "\
 Examples:
-  # On a desk, against the cluster of a context, without waiting for a lease
+  # Run locally against the cluster of a context, without leader election
   linkerd-mc --context west run-controller --leader-elect=false \\
     --admin-addr 127.0.0.1:9999
 
-In a cluster the Deployment that `linkerd-mc install` prints runs this command.";
+In a cluster, the Deployment of `linkerd-mc install` runs this command.";
 
-/// Levels of Linkerd's controllers; those above `error` mean `error`.
+/// Log levels of Linkerd's controllers. Those above `error` mean `error`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogLevel {
     #[value(aliases = ["panic", "fatal"])]
@@ -103,16 +103,16 @@ enum LogFormat {
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     log(args);
-    for warning in args.original.warnings() {
+    for warning in args.service_mirror.warnings() {
         tracing::warn!("{warning}");
     }
     let failed = "failed to start the async runtime";
-    // One thread: the engine is one task, the rest is I/O. Others would bring nothing, and a heap each.
+    // One thread: the engine is one task, and the rest is I/O. More threads would only use more memory.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .context(failed)?;
-    // What target clusters send is parsed elsewhere, and on two threads: one cluster can keep one of them busy.
+    // Two more threads parse what target clusters send, because one cluster can keep one of them busy.
     let sessions = Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("sessions")
@@ -140,7 +140,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
             settings,
             admin: args
                 .admin_addr
-                .or_else(|| args.original.admin_addr())
+                .or_else(|| args.service_mirror.admin_addr())
                 .unwrap_or(ADMIN),
             server,
             lease,
@@ -151,7 +151,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         ended
     });
     sessions.shutdown_background();
-    // Lookups that hang in the system's resolver are not waited for.
+    // Does not wait for lookups that hang in the system's resolver.
     runtime.shutdown_timeout(Duration::from_millis(100));
     ended
 }
@@ -178,7 +178,7 @@ fn log(args: &RunController) {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    // Libraries speak only of what goes wrong, and the client not even of that: its callers do.
+    // Libraries log only errors, and the client not even these, because its callers do.
     let filter = EnvFilter::new(format!("off,linkerd_mc={level},kube_runtime=error"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -195,8 +195,8 @@ fn log(args: &RunController) {
 
 /// SIGTERM and SIGINT stop the controller; a second one ends the process at once.
 fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("failed to listen to SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen to SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
@@ -204,10 +204,7 @@ fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
                 _ = interrupt.recv() => {}
             }
             if stop.is_cancelled() {
-                #[expect(
-                    clippy::exit,
-                    reason = "the polite way was asked for before and takes too long"
-                )]
+                #[expect(clippy::exit, reason = "the graceful shutdown takes too long")]
                 std::process::exit(130);
             }
             tracing::info!("stopping");
@@ -217,7 +214,7 @@ fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A pod's host name is its name. Elsewhere it is at least this machine's.
+/// The host name, which in a pod is the pod's name, and the process ID.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let name = name.trim();

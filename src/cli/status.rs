@@ -1,4 +1,4 @@
-//! `status`: how Links are, and what they bring.
+//! `status`: the state of Links, and what they mirror.
 
 mod args;
 mod ask;
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{check::topology::Fleet, controller::clock, hint::fail};
 
-/// Shows the status. Exit code 1 when a cluster did not answer, or --wait was in vain.
+/// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     block_on(async {
         let members = args.contexts.members(global, args.request_timeout).await?;
@@ -38,7 +38,7 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
         let status = if args.wait {
             wait(args, &members).await?
         } else {
-            spin("asking for the status", ask(args, &members)).await?
+            spin("reading the status", ask(args, &members)).await?
         };
         output::data(&render(
             args,
@@ -84,21 +84,21 @@ async fn wait(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
         Ok(result) => result,
         Err(_) => Err(fail(
             format!(
-                "not {:?} within {}: {}",
+                "not {:?} after {}: {}",
                 args.goal,
                 crate::api::duration::format_go_duration(args.timeout),
                 if last.is_empty() {
-                    "no answer".to_owned()
+                    "no response".to_owned()
                 } else {
                     last.join(", ")
                 }
             ),
-            "`linkerd-mc check` says what is wrong",
+            "run `linkerd-mc check` for details",
         )),
     }
 }
 
-/// What does not meet the goal yet, with the reason where the controller gives one.
+/// The Links and clusters that do not meet the goal yet, with the controller's reason if there is one.
 fn unmet(goal: Goal, fleet: &Fleet) -> Vec<String> {
     if fleet.links.is_empty() {
         return vec!["a Link".to_owned()];

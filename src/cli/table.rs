@@ -1,4 +1,4 @@
-//! The one table of this program: like kubectl's, with upper-case headers and no lines.
+//! The table of all commands: like kubectl's, with upper-case headers and no lines.
 //!
 //! A table that is wider than the terminal is cut in its elastic columns, widest first, marked with `…`.
 
@@ -10,7 +10,7 @@ use dialoguer::console::{Term, measure_text_width, truncate_str};
 
 use crate::check::printable;
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: u16 = 2;
 /// An elastic column is not cut below this width, nor below its header's.
 const MIN_WIDTH: usize = 8;
@@ -50,7 +50,7 @@ impl Column {
     }
 }
 
-/// What a text means to the reader.
+/// How a text is colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// Nothing in particular.
@@ -75,7 +75,7 @@ impl Tone {
     }
 }
 
-/// A cell. Its text has one line and nothing that could steer a terminal.
+/// A cell. Its text has one line and no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -127,7 +127,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, coloured; lines no longer than `width` where that can be had.
+    /// The table as colored text, with lines no longer than `width` if possible.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let lines = self.lines(width);
         lines.into_iter().map(|line| line + "\n").collect()
@@ -194,7 +194,7 @@ impl Table {
     }
 }
 
-/// Colours the cells of a finished line: each is found where the one before it ended.
+/// Colors the cells of a finished line. Each is searched for after the one before it.
 fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
     let mut painted = String::with_capacity(line.len() + 32);
     let mut rest = line;
@@ -210,7 +210,7 @@ fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
     painted + rest
 }
 
-/// Width of the terminal that stdout is, if it is one.
+/// Width of the terminal, if stdout is one.
 pub(crate) fn terminal_width() -> Option<usize> {
     let terminal = Term::stdout();
     let (_, width) = terminal.is_term().then(|| terminal.size_checked())??;

@@ -1,4 +1,4 @@
-//! `linkerd-mc uninstall`: what to delete so that the extension is gone.
+//! `linkerd-mc uninstall`: prints the objects of the extension, to delete them.
 
 use clap::Args;
 use kube::{Api, ResourceExt as _, api::ListParams};
@@ -17,10 +17,10 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # Remove the extension from the cluster of the current context
+  # Uninstall from the cluster of the current context
   linkerd-mc uninstall | kubectl delete -f -";
 
-/// Kinds of what is installed; what is in a Namespace goes with it.
+/// Kinds of installed objects, except those that are deleted with their Namespace.
 const KINDS: [Kind; 11] = [
     objects::CLUSTER_ROLE,
     objects::CLUSTER_ROLE_BINDING,
@@ -35,9 +35,9 @@ const KINDS: [Kind; 11] = [
     objects::NAMESPACE,
 ];
 
-/// Print what `install` made, for `kubectl delete -f -`
+/// Print the objects of the extension, to delete them with `kubectl delete -f -`
 ///
-/// Fails while there are Links: without a controller nobody would remove their mirrors.
+/// Fails if there are Links, because only the controller removes their mirrors.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Uninstall {
@@ -65,7 +65,7 @@ async fn uninstall(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
     if found.is_empty() {
         return Err(fail(
             "the multicluster extension is not installed in this cluster",
-            "--context chooses another cluster",
+            "choose another cluster with --context",
         ));
     }
     output::data(&args.output.format(&identity::manifest(found)?))
@@ -86,7 +86,7 @@ async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
         None => Ok(()),
         Some(first) => Err(fail(
             format!("this cluster is still linked to {}", names.join(", ")),
-            format!("unlink first: linkerd-mc unlink --cluster-name {first} --apply"),
+            format!("unlink first with `linkerd-mc unlink --cluster-name {first} --apply`"),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! `linkerd-mc unlink`: what to delete so that a cluster is linked no more, or deleting it.
+//! `linkerd-mc unlink`: prints or deletes the objects that link a cluster to this one.
 
 use std::{
     io::IsTerminal as _,
@@ -25,29 +25,28 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # Delete the link to east, and wait until its mirrors are gone
+  # Delete the link to east, and wait until its mirrors are removed
   linkerd-mc unlink --cluster-name east --apply
 
-  # See what there is, and delete it by hand
+  # List the objects, and delete them with kubectl
   linkerd-mc unlink --cluster-name east
   linkerd-mc unlink --cluster-name east \\
     | kubectl delete --ignore-not-found -f -
 
-  # Only what Linkerd's own `multicluster link` and `controllers` left behind
+  # Delete only the objects of Linkerd's service mirror
   linkerd-mc unlink --cluster-name east --only-controller \\
     | kubectl delete -f -";
 
-/// Time between two looks at mirrors that are on their way out.
+/// Poll interval while mirrors are removed.
 const RETRY: Duration = Duration::from_millis(500);
-/// Time for Linkerd to see that nothing names the cluster any more, before its credentials go.
+/// Time for Linkerd to see that no Service names the cluster any more, before its credentials are deleted.
 pub(super) const SEEN: Duration = Duration::from_secs(2);
 
-/// Print what links a cluster to this one, for `kubectl delete -f -`, or delete it
+/// Print the objects that link a cluster to this one, or delete them with --apply
 ///
-/// These are the Link, what Linkerd's own controllers for this link left behind, the probe Service, every mirror,
-/// federated Services that have no other member, and both Secrets; those that exist. The Secrets come last: Linkerd
-/// finds the cluster by its Secret when a Service stops naming it, and keeps its endpoints for ever if the Secret has
-/// gone before.
+/// The objects are the Link, those of Linkerd's service mirror for this link, the probe Service, all mirrors, federated
+/// Services without another member, and both Secrets. The Secrets are last: Linkerd needs the Secret of a cluster when
+/// a Service stops naming the cluster, and otherwise keeps its endpoints forever.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
@@ -57,16 +56,16 @@ pub(crate) struct Unlink {
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Only what Linkerd's own controllers for this link left behind
+    /// Only the objects of Linkerd's service mirror for this link
     #[arg(long)]
     only_controller: bool,
     /// Delete the link, and wait until the controller has removed the mirrors
     #[arg(long)]
     apply: bool,
-    /// With --apply: do not ask
+    /// With --apply, do not ask for confirmation
     #[arg(long, requires = "apply")]
     yes: bool,
-    /// With --apply: wait this long
+    /// With --apply, how long to wait until the mirrors are removed
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration, requires = "apply")]
     wait: Duration,
     #[command(flatten)]
@@ -101,7 +100,7 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     }
     for service in &linked.mirrors.shared {
         output::note(&format!(
-            "note: the federated Service {}/{} has other members; the controller takes this one out",
+            "note: the federated Service {}/{} has other members; the controller removes this one",
             service.namespace.as_deref().unwrap_or_default(),
             service.name
         ));
@@ -112,23 +111,26 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
     let name = &args.cluster_name;
     if !args.yes && !confirmed(&question(name, &linked.mirrors))? {
-        return Err(fail("nothing was deleted", "--yes deletes without asking"));
+        return Err(fail(
+            "canceled: nothing was deleted",
+            "pass --yes to delete without confirmation",
+        ));
     }
     let had_link = !linked.links.is_empty();
-    // The Link first: while it is there, the controller makes again what is deleted.
+    // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
         delete(cluster, object).await?;
     }
     if args.only_controller {
         return Ok(());
     }
-    // Without a Link no controller knows that these mirrors are to go.
+    // Without a Link, the controller does not remove these mirrors.
     if !had_link {
         for object in linked.mirrors.into_own() {
             delete(cluster, &object).await?;
         }
     }
-    let waiting = format!("waiting until the mirrors of {name} are gone");
+    let waiting = format!("waiting for the mirrors of {name} to be removed");
     let left = spin(
         &waiting,
         mirrors_left(cluster, name, &args.namespace, args.wait),
@@ -137,13 +139,13 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     if left > 0 {
         return Err(fail(
             format!(
-                "{} of {name} {} still there",
+                "{} of {name} still {}",
                 counted(left, "mirror"),
-                if left == 1 { "is" } else { "are" }
+                if left == 1 { "exists" } else { "exist" }
             ),
             format!(
-                "is the controller running? `linkerd-mc unlink --cluster-name {name} | kubectl delete -f -` does without; \
-                 the Secrets are still there"
+                "check that the controller is running, or delete them with `linkerd-mc unlink --cluster-name {name} | \
+                 kubectl delete -f -`; the Secrets were not deleted"
             ),
         ));
     }
@@ -153,13 +155,11 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     for secret in &linked.secrets {
         delete(cluster, secret).await?;
     }
-    output::note(&format!(
-        "the link to {name} is gone, and so are its mirrors"
-    ));
+    output::note(&format!("deleted the link to {name} and its mirrors"));
     Ok(())
 }
 
-/// What a person is asked: what will be gone, by kinds that matter to people.
+/// The confirmation prompt, with the numbers of Services that will be removed.
 fn question(name: &ClusterName, mirrors: &Mirrors) -> String {
     let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
     let mut losses = Vec::new();
@@ -172,7 +172,7 @@ fn question(name: &ClusterName, mirrors: &Mirrors) -> String {
     }
     if !shared.is_empty() {
         let services = counted(shared.len(), "federated Service");
-        losses.push(format!("its part in {services}"));
+        losses.push(format!("its membership in {services}"));
     }
     if losses.is_empty() {
         return format!("Delete the link to {name}?");
@@ -208,10 +208,10 @@ async fn mirrors_left(
 
 async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
     let known = links(cluster, &args.namespace).await.unwrap_or_default();
-    let hint = known_clusters(&known, "--namespace says where to look");
+    let hint = known_clusters(&known, "choose another namespace with --namespace");
     fail(
         format!(
-            "nothing links the cluster {:?} to the namespace {:?}",
+            "cluster {:?} is not linked to namespace {:?}",
             args.cluster_name.to_string(),
             args.namespace
         ),
@@ -219,15 +219,15 @@ async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
     )
 }
 
-/// Asks a person, who types yes or no. In a pipe nobody can be asked.
+/// Asks for confirmation. Fails if stdin or stderr is not a terminal.
 fn confirmed(question: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(fail(
-            "nobody can be asked whether to delete this",
-            "--yes deletes without asking",
+            "cannot prompt for confirmation: stdin or stderr is not a terminal",
+            "pass --yes to delete without confirmation",
         ));
     }
-    // A line, not a key: the cursor stays visible, also when Ctrl-C ends the program here.
+    // Reads a line, not a key, so that the cursor stays visible after Ctrl-C.
     let answer: String = dialoguer::Input::new()
         .with_prompt(format!("{question} [y/N]"))
         .allow_empty(true)
@@ -241,7 +241,7 @@ mod tests {
     use crate::cli::inventory::SERVICE;
 
     #[test]
-    fn a_person_is_asked_about_what_will_be_gone() {
+    fn prompt_counts_the_services_that_will_be_removed() {
         let services = |count| vec![SERVICE.named(Some("shop".into()), "web".into()); count];
         let mirrors = |own, federated, shared| Mirrors {
             own: services(own),
@@ -259,7 +259,7 @@ mod tests {
             (
                 mirrors(3, 1, 2),
                 "Delete the link to east, and with it 3 mirrors, 1 federated Service without another member, \
-                 its part in 2 federated Services?",
+                 its membership in 2 federated Services?",
             ),
         ] {
             assert_eq!(question(&name, &mirrors), expected);

@@ -1,4 +1,4 @@
-//! Flags that set values, as Helm has them.
+//! Flags that set values, as in Helm.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -22,13 +22,13 @@ pub(crate) struct ValueArgs {
     /// Like --set, but all values are text (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set_string: Vec<String>,
-    /// Like --set, but values are what is in these files (repeatable)
+    /// Like --set, but read each value from a file (repeatable)
     #[arg(long, value_name = "KEY=FILE")]
     set_file: Vec<String>,
 }
 
 impl ValueArgs {
-    /// Lays these values over `base`, and warns of obsolete ones.
+    /// Merges these values over `base`, and warns of obsolete ones.
     pub(crate) fn over(&self, base: &Values) -> anyhow::Result<Values> {
         let mut given = UserValues::default();
         for name in &self.values {
@@ -58,6 +58,6 @@ fn read(name: &str) -> anyhow::Result<String> {
     }
     std::fs::read_to_string(name).hint(
         || format!("cannot read the file {name}"),
-        || "is its path right, seen from here?".into(),
+        || "check the path".into(),
     )
 }

@@ -1,17 +1,15 @@
-//! What every answer is held to, whatever the server: an API server, what stands before it, or somebody hostile.
+//! Limits of all responses, from API servers, proxies before them, and hostile servers:
 //!
-//! - Its head comes within [`HEAD`]. A proxy that answers pings and has lost its server would else be waited for, for
-//!   ever.
-//! - Its body has at most so many bytes as the [`Size`]s of its client say, has come in time, and is never silent for
-//!   longer than [`SILENCE`]. Bodies that come at the same time have so many bytes together as their
-//!   [`Budget`](crate::mirror::Budget) says; what is small comes in any case.
-//! - What target clusters send comes at a bounded rate ([`Size::metered`]): a full page costs the processor time that
-//!   others wait for.
+//! - The head of a response must arrive within [`HEAD`]. Otherwise a proxy that answers pings but has lost its server
+//!   would block a request forever.
+//! - The size and duration of a body are limited by the client's [`Size`], and the time without data by [`SILENCE`].
+//!   Bodies that arrive at the same time share a [`Budget`](crate::mirror::Budget); small ones are exempt.
+//! - The data rate of target clusters is limited ([`Size::metered`]), because parsing a full page takes processor time
+//!   from others.
 //! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes, and none of its events is larger than [`LARGEST_EVENT`](size::LARGEST_EVENT).
-//! - HTTP/1.1 has no pings. A watch over it asks the API server to end after [`SHORT_WATCH`], and is given up when it is
-//!   silent for longer than [`SHORT_SILENCE`]. An end in time is no failure: whoever watches goes on where it ended.
-//! - A refusal that says when to come back is one that callers can read: kube passes no header on, so `Retry-After`
-//!   becomes the `details.retryAfterSeconds` of a `Status`.
+//! - HTTP/1.1 has no pings. A watch over it asks the API server to end it after [`SHORT_WATCH`], and fails after
+//!   [`SHORT_SILENCE`] without data. The end of such a watch is not a failure: the watcher continues from there.
+//! - `Retry-After` headers become `details.retryAfterSeconds` of a `Status`, because kube does not pass headers on.
 
 mod body;
 mod meter;
@@ -36,27 +34,27 @@ use self::{
     size::SILENCE,
 };
 
-/// How long the head of an answer may take.
+/// Timeout for the head of a response.
 const HEAD: Duration = Duration::from_secs(30);
-/// Size of a refusal that is read, bytes, at most.
+/// Maximum size of an error response that is read, in bytes.
 const LARGEST_REFUSAL: usize = 64 << 10;
-/// How long a watch may last where no pings tell whether the peer is there.
+/// Duration of a watch without pings.
 pub(super) const SHORT_WATCH: Duration = Duration::from_secs(25);
-/// How long such a watch may be silent: as long as it may last, and what its end may take.
+/// Maximum time without data of such a watch: its duration, and time for its end.
 pub(super) const SHORT_SILENCE: Duration = Duration::from_secs(30);
 
-/// What is known of the connections of one client.
+/// The state of one client's connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     size: Size,
-    /// Whether the last answer came over HTTP/1.
+    /// Whether the last response came over HTTP/1.
     without_pings: AtomicBool,
-    /// Whether that is so in any case.
+    /// Whether the client never sends pings.
     never_pings: bool,
 }
 
 impl Connections {
-    /// Of a client whose answers are of this size.
+    /// For a client with these size limits.
     pub(super) fn new(size: Size) -> Self {
         Self {
             size,
@@ -65,7 +63,7 @@ impl Connections {
         }
     }
 
-    /// The same, of a client that sends no pings, whatever the server speaks.
+    /// The same, for a client that never sends pings.
     pub(super) fn without_pings(self) -> Self {
         Self {
             without_pings: true.into(),
@@ -79,7 +77,7 @@ impl Connections {
         self.without_pings.store(without, Ordering::Relaxed);
     }
 
-    /// Sends a request, and holds the answer to the bounds.
+    /// Sends a request, and applies the limits to the response.
     pub(super) async fn ask<R, B, E, F>(
         &self,
         mut request: Request<R>,
@@ -99,7 +97,7 @@ impl Connections {
             *request.uri_mut() = short;
         }
         let Ok(answer) = timeout(HEAD, send(request)).await else {
-            return Err(format!("no answer within {} s", HEAD.as_secs()).into());
+            return Err(format!("timed out after {} s", HEAD.as_secs()).into());
         };
         let answer = answer.map_err(Into::into)?;
         self.note(answer.version());
@@ -128,7 +126,7 @@ fn is_watch(uri: &Uri) -> bool {
     query.split('&').any(|part| part == "watch=true")
 }
 
-/// The URI of a watch, with a time that is short enough.
+/// The URI of a watch, with a short timeout.
 fn shortened(uri: &Uri) -> Option<Uri> {
     let key = "timeoutSeconds=";
     let parts = uri
@@ -143,7 +141,7 @@ fn shortened(uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Seconds after which a refusal wants its caller back.
+/// The value of `Retry-After` in an error response, in seconds.
 fn come_back<B>(answer: &Response<B>) -> Option<u32> {
     let status = answer.status();
     if !(status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) {
@@ -153,7 +151,7 @@ fn come_back<B>(answer: &Response<B>) -> Option<u32> {
     after.to_str().ok()?.trim().parse().ok()
 }
 
-/// The `Status` that such a refusal means: its own, or one made for a text that is none.
+/// The `Status` of such a response: from its body, or a new one if the body has none.
 fn refusal(
     status: StatusCode,
     seconds: u32,
@@ -168,7 +166,7 @@ fn refusal(
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
-            "message": format!("{}, come back in {seconds} s", reason.to_lowercase()),
+            "message": format!("{}, retry after {seconds} s", reason.to_lowercase()),
             "reason": reason.replace(' ', ""),
             "code": status.as_u16(),
         })

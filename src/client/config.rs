@@ -1,4 +1,4 @@
-//! What every configuration of a client has to be, and is given.
+//! Checks and settings of all client configurations.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use kube::{Client, Config, config::AuthInfo};
 
 use crate::hint::fail;
 
-/// How long a connection may take to open.
+/// Timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
-/// Longest address of an API server, bytes. With a request's path it has to fit into 64 KiB.
+/// Maximum length of an API server's address, in bytes. With a request's path it must fit into 64 KiB.
 const ADDRESS_MAX: usize = 4096;
 
-/// The client that takes answers of any size.
+/// A client without limits of responses.
 pub(super) fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     check(&config)?;
     config.connect_timeout = Some(CONNECT.min(deadline));
@@ -25,8 +25,8 @@ pub(super) fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Resul
     Client::try_from(config).context("failed to set up a client")
 }
 
-/// Refuses a configuration that kube's client would panic over: with an address that no request can be made
-/// relative to, or a token that no header can hold.
+/// Rejects a configuration that would make kube's client panic: an address that is not a valid base URL, or a token
+/// that is not a valid header value.
 pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     let address = &config.cluster_url;
     let scheme = address.scheme_str().unwrap_or_default();
@@ -36,22 +36,22 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
         || address.to_string().len() > ADDRESS_MAX
     {
         return Err(fail(
-            "the address of the API server is no URL that begins with https:// and names a host",
-            "look at `server` of the cluster in the kubeconfig, and at --api-addr",
+            "invalid API server address: must be a URL with https:// and a host",
+            "check `server` of the cluster in the kubeconfig, and --api-addr",
         ));
     }
     let token = token(&config.auth_info).unwrap_or_default();
     anyhow::ensure!(
         HeaderValue::from_str(&token).is_ok(),
         fail(
-            "the token of the kubeconfig has characters that no token has",
-            "is there a line break at its end?",
+            "invalid characters in the token of the kubeconfig",
+            "check for a line break at its end",
         )
     );
     Ok(())
 }
 
-/// The token in a kubeconfig. Its type hides it from all but serde.
+/// The token in a kubeconfig. Its type exposes it only through serde.
 pub(super) fn token(user: &AuthInfo) -> Option<String> {
     match serde_json::to_value(user).ok()?.get_mut("token")?.take() {
         serde_json::Value::String(token) => Some(token),
@@ -59,7 +59,7 @@ pub(super) fn token(user: &AuthInfo) -> Option<String> {
     }
 }
 
-/// Says who asks: API servers write it into their audit logs.
+/// Sets the user agent, which is in the audit logs of API servers.
 pub(super) fn introduce(config: &mut Config) {
     let agent = HeaderValue::from_static(concat!("linkerd-mc/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));

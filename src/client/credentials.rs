@@ -1,6 +1,6 @@
-//! The kubeconfig of a credentials Secret: data of unknown origin, used without being trusted.
+//! The kubeconfig of a credentials Secret, which is untrusted input.
 //!
-//! No error text and no Debug output of this module repeats any of it.
+//! No error message or Debug output of this module quotes it.
 
 use std::time::Duration;
 
@@ -19,36 +19,34 @@ use super::{
 };
 use crate::mirror::target::tls::InsecureTls;
 
-/// Largest kubeconfig that a credentials Secret may hold, bytes: what a Secret can hold at all.
+/// Maximum size of a kubeconfig in bytes, which is that of a Secret.
 const CREDENTIALS_MAX: usize = 1 << 20;
 
-/// Why the kubeconfig of a credentials Secret cannot be used. No text repeats any of its content.
+/// Why the kubeconfig of a credentials Secret cannot be used. Messages do not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// No YAML document of the right shape, or too large.
-    #[error("the credentials hold no kubeconfig")]
+    /// Not a kubeconfig in YAML, or too large.
+    #[error("the credentials have no valid kubeconfig")]
     NotAKubeconfig,
-    /// No `current-context`, or one that is not there.
+    /// No `current-context`, or one that does not exist.
     #[error("the kubeconfig of the credentials has no current context")]
     NoCurrentContext,
-    /// Uses something that runs a command or reads a file of the machine that it is used on.
-    #[error("the kubeconfig of the credentials uses {0}, which is refused")]
+    /// Uses a command or a file of the local machine.
+    #[error("the kubeconfig of the credentials uses {0}, which is not allowed")]
     Forbidden(&'static str),
-    /// The current context's cluster is not there, or has no `server`.
-    #[error("the kubeconfig of the credentials names no server")]
+    /// The current context's cluster does not exist, or has no `server`.
+    #[error("the kubeconfig of the credentials has no server")]
     MissingServer,
-    /// Right in shape, but some value in it (address, certificate, key) is not.
-    #[error(
-        "the kubeconfig of the credentials has an address, certificate or key that is not usable"
-    )]
+    /// An invalid value, such as an address, certificate or key.
+    #[error("the kubeconfig of the credentials has an invalid address, certificate or key")]
     Unusable,
 }
 
-/// A client of the cluster that a Link's credentials Secret gives access to; each request ends within
+/// A client for the kubeconfig of a Link's credentials Secret; each request ends within
 /// `deadline`.
 ///
-/// A Secret is data, so only what is in it counts: a kubeconfig that would run a command or read a file here
-/// is refused (unlike by the original). Only the current context is looked at.
+/// A kubeconfig that would run a command or read a local file is rejected, unlike by Linkerd's service mirror. Only the
+/// current context is used.
 pub async fn from_credentials(
     kubeconfig_bytes: &[u8],
     deadline: Duration,
@@ -57,7 +55,7 @@ pub async fn from_credentials(
     build(config, deadline).map_err(|_| CredentialsError::Unusable)
 }
 
-/// Which cluster a credentials Secret leads to. Asks nobody.
+/// The cluster of a credentials Secret. Sends no requests.
 pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, CredentialsError> {
     Ok(Identity::of(&config(kubeconfig_bytes).await?))
 }
@@ -82,13 +80,13 @@ async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
 
 /// When the token of a credentials Secret expires: claim `exp` of the JWT, which is not verified.
 ///
-/// `None` when it never does, and when there is no such token.
+/// `None` if it never expires, or there is no such token.
 pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
-/// Why the connection that a credentials Secret leads to is not safe; `None` if it is, or there is none.
+/// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
 pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
     let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
@@ -96,7 +94,7 @@ pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     InsecureTls::of(cluster.server.as_deref().unwrap_or_default(), skips)
 }
 
-/// What a token says of itself: the claims of a JWT, which is not verified.
+/// The claims of a JWT, which is not verified.
 pub fn token_claims(token: &str) -> Option<serde_json::Value> {
     let claims = token.split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
@@ -109,8 +107,8 @@ fn credentials_token(kubeconfig_bytes: &[u8]) -> Option<String> {
     token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)
 }
 
-/// A short name for something that tells nothing of it, such as the kubeconfig of a credentials Secret: the start of its
-/// SHA-256, 16 hexadecimal digits. A token has far too many possible values to be found by trying.
+/// A short hash of a secret, such as the kubeconfig of a credentials Secret: the start of its SHA-256, 16 hexadecimal
+/// digits. Tokens have far too many possible values for a brute-force search.
 pub fn fingerprint(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let (start, _) = digest
@@ -125,7 +123,7 @@ pub fn token_fingerprint(kubeconfig_bytes: &[u8]) -> Option<String> {
     credentials_token(kubeconfig_bytes).map(|token| fingerprint(token.as_bytes()))
 }
 
-/// The kubeconfig in `bytes`, reduced to its current context, which is found to be harmless.
+/// The kubeconfig in `bytes`, reduced to its current context, without commands and files.
 fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
     if bytes.len() > CREDENTIALS_MAX {
         return Err(CredentialsError::NotAKubeconfig);
@@ -177,7 +175,7 @@ fn keep_one<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool) {
     }
 }
 
-/// What in a kubeconfig reaches out of it.
+/// A reference to a command or file in a kubeconfig, if there is one.
 fn forbidden(cluster: &Cluster, user: Option<&AuthInfo>) -> Option<&'static str> {
     if cluster.certificate_authority.is_some() {
         return Some("a certificate-authority file");

@@ -1,10 +1,10 @@
-//! Which cluster a configuration leads to.
+//! Identifies the cluster of a configuration.
 
 use std::collections::BTreeSet;
 
 use kube::Config;
 
-/// What tells one cluster from another without asking it: where its API server is, and what vouches for it.
+/// Identifies a cluster without a request: by the address of its API server, and its certificate authorities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Host (lower case) and port of the API server.
@@ -14,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of the cluster that a configuration leads to.
+    /// The identity of a configuration's cluster.
     pub fn of(config: &Config) -> Self {
         let url = &config.cluster_url;
         let port = url.port_u16().unwrap_or_else(|| {

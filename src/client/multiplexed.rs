@@ -1,9 +1,8 @@
 //! The client of the controller: all watches and writes of one cluster over one HTTP/2 connection.
 //!
-//! A watch may be silent for hours and a peer may vanish without a word, so no read deadline can tell the
-//! two apart. HTTP/2 pings can: a connection whose peer does not answer one is closed, and all that waited
-//! on it fails at once. Requests that should end have deadlines of their own. Where HTTP/1.1 is spoken, watches are
-//! short instead ([`bounds`]), and TCP asks whether the peer is there.
+//! A watch may be silent for hours, and a peer may vanish, so a read timeout cannot tell the two apart. HTTP/2 pings
+//! can: a connection whose peer does not answer a ping is closed, and all its requests fail at once. Other requests
+//! have their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`]), and TCP keepalives check the peer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,20 +27,20 @@ use super::{
     config::{CONNECT, check, introduce, unbounded},
 };
 
-/// Time between pings. With [`PING_TIMEOUT`] it bounds how long a dead peer goes unnoticed: 30 s.
+/// Interval of pings. With [`PING_TIMEOUT`], a dead peer is detected within 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
-/// Time that a ping may take.
+/// Timeout of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time between two unanswered questions of TCP, after which the first one was [`PING_EVERY`].
+/// Interval of TCP keepalive probes after the first one, which is sent after [`PING_EVERY`].
 const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
-/// Unanswered questions of TCP after which a connection is closed: as soon as one with pings.
+/// Unanswered TCP keepalive probes after which a connection is closed, as soon as with pings.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// A client for watches that never end and many requests at once, whose answers are of this size.
+/// A client for long-running watches and many concurrent requests, with these size limits.
 pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
     let connections = bounds::Connections::new(size);
     if config.proxy_url.is_some() {
-        // What reads the connection gives up after what is read from it.
+        // The connection times out later than its responses.
         let deadline = bounds::SHORT_SILENCE + KEEPALIVE_AGAIN;
         return through(config, deadline, connections.without_pings());
     }
@@ -62,7 +61,7 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
         .https_or_http();
     let tls = match &config.tls_server_name {
         Some(name) => {
-            let name = ServerName::try_from(name.clone()).context("tls-server-name is no name")?;
+            let name = ServerName::try_from(name.clone()).context("invalid tls-server-name")?;
             tls.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
         }
         None => tls,
@@ -93,13 +92,13 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
     Ok(Client::new(service, namespace))
 }
 
-/// A client for one-shot requests, which end within `deadline` when the server falls silent.
+/// A client for one-shot requests, which end within `deadline` if the server stops responding.
 pub fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
     let connections = bounds::Connections::new(Size::of_lists());
     through(config, deadline, connections)
 }
 
-/// kube's client, whose answers are held to the bounds.
+/// kube's client, with limits of responses.
 pub(super) fn through(
     config: Config,
     deadline: Duration,
@@ -113,7 +112,7 @@ pub(super) fn through(
     }))
 }
 
-/// A client whose answers, from wherever, are held to the bounds.
+/// A client with limits of responses, for any transport.
 pub(super) fn bounded<B, E, F>(
     connections: bounds::Connections,
     namespace: &str,

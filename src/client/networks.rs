@@ -1,4 +1,4 @@
-//! What a cluster says of its own networks: where its API server is, where the `ClusterIP`s of its Services come from.
+//! Reads a cluster's networks: the addresses of its API server, and the range of its `ClusterIP`s.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -12,25 +12,25 @@ use crate::{api::labels as l, mirror::ClusterNetworks};
 /// Namespace and name of the Service of the API server.
 const API_SERVER: (&str, &str) = ("default", "kubernetes");
 
-/// What could be found out of a cluster's networks.
+/// The known networks of a cluster.
 #[derive(Debug, Default)]
 pub struct Looked {
     /// The networks.
     pub networks: ClusterNetworks,
-    /// Why not all of them are known, if the API server refuses to tell.
+    /// Why some are unknown, if the API server denied access.
     pub refused: Option<kube::Error>,
 }
 
-/// The address of the API server that a configuration names, if it is no name.
+/// The address of the API server in a configuration, if it is an IP address.
 pub fn server_address(config: &Config) -> Option<IpAddr> {
     let host = config.cluster_url.host()?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.parse().ok()
 }
 
-/// Looks a cluster's networks up. Fails where no answer comes; what the API server refuses to tell is unknown.
+/// Reads a cluster's networks. Fails without a response; what the API server denies is unknown.
 ///
-/// `ServiceCIDR`s can be read in Kubernetes 1.33 and later. Before that no object says where `ClusterIP`s come from.
+/// `ServiceCIDR`s exist in Kubernetes 1.33 and later. Before that, no object has the range of `ClusterIP`s.
 pub async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
     let (namespace, name) = API_SERVER;
     let services = Api::<Service>::namespaced(client.clone(), namespace);
@@ -72,7 +72,7 @@ pub async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
     })
 }
 
-/// An answer; `None` where the API server refuses to give one, or knows no such thing.
+/// The response; `None` if the API server denied access or has no such object.
 fn told<T>(answer: kube::Result<T>, refused: &mut Option<kube::Error>) -> kube::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -85,7 +85,7 @@ fn told<T>(answer: kube::Result<T>, refused: &mut Option<kube::Error>) -> kube::
     }
 }
 
-/// Whether an API server will say the same again.
+/// Whether a retry would get the same error.
 fn is_refusal(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

@@ -35,7 +35,7 @@ use crate::hint::HintExt as _;
 
 /// Connections served at once; more wait in the listen queue.
 const CONNECTIONS: usize = 64;
-/// Time for the head of a request; also how long a connection may be idle. The original's value.
+/// Time for the head of a request; also how long a connection may be idle. As in Linkerd's service mirror.
 const HEAD: Duration = Duration::from_secs(15);
 /// After this a connection is closed once its request is answered: nobody holds a place for ever.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -152,7 +152,7 @@ impl Admin {
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection on the admin port");
+                        tracing::warn!(%error, "failed to accept a connection on the admin port");
                         sleep(ACCEPT_PAUSE).await;
                     }
                 }

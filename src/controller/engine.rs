@@ -195,7 +195,7 @@ impl Engine {
                 Some(done) = self.tasks.join_next() => {
                     let done = done?;
                     if self.on_done(done) {
-                        anyhow::bail!("the lease is not held any more");
+                        anyhow::bail!("the lease was lost");
                     }
                 }
                 local = inbox.local.recv() => {

@@ -193,6 +193,6 @@ async fn tell(client: &Client, about: ObjectReference, told: Told<'_>, message: 
         .await
         .is_err()
     {
-        tracing::debug!(namespace, "an Event was not taken");
+        tracing::debug!(namespace, "failed to create an Event");
     }
 }

@@ -20,7 +20,7 @@ use self::answers::Name;
 use super::clock::jitter;
 use crate::mirror::Host;
 
-/// Usual time between two lookups. The original looks up once a minute.
+/// Usual time between two lookups. Linkerd's service mirror looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
 /// Limit of one lookup. The system's resolver goes on for longer in its thread, but not as long as the
 /// period, so threads do not pile up.
@@ -126,10 +126,10 @@ impl Resolver {
     ) -> Resolution {
         let lookups = self.names.iter_mut().map(async |(host, name)| {
             match timeout(LOOKUP, lookup(host.clone())).await {
-                Ok(Ok(answer)) if answer.is_empty() => name.failed("it has no addresses"),
+                Ok(Ok(answer)) if answer.is_empty() => name.failed("no addresses found"),
                 Ok(Ok(answer)) => name.answered(answer),
                 Ok(Err(error)) => name.failed(&error.to_string()),
-                Err(_) => name.failed("no answer in time"),
+                Err(_) => name.failed("timed out"),
             }
         });
         join_all(lookups).await;
@@ -216,7 +216,7 @@ mod tests {
             ("bad,192.0.2.9", Resolution::Addresses(vec![ip(9)])),
             (
                 "bad,empty",
-                Resolution::Unresolved("bad: no such name; empty: it has no addresses".into()),
+                Resolution::Unresolved("bad: no such name; empty: no addresses found".into()),
             ),
             (
                 "",
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             *reports.borrow(),
             [
-                Resolution::Unresolved("gw: no answer in time".into()),
+                Resolution::Unresolved("gw: timed out".into()),
                 Resolution::Addresses(vec![ip(1)]),
                 Resolution::Addresses(vec![ip(1), ip(2)]),
             ]

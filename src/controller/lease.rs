@@ -96,7 +96,7 @@ pub async fn acquire(
                         return Ok(None);
                     }
                     Some(Ok(held)) => {
-                        tracing::info!(lease = lease_name, "leading");
+                        tracing::info!(lease = lease_name, "became the leader");
                         return Ok(Some(Leadership::start(elector, held)));
                     }
                     None | Some(Err(Failure::Conflict)) => {

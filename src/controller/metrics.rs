@@ -3,7 +3,7 @@
 //! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` are Linkerd's, exact to the letter,
 //! so that its dashboards and `linkerd viz` go on working. Ours begin with `linkerd_mc_`.
 //! Label values come from Links and from closed enums, never from remote objects: a hostile cluster
-//! cannot make series. All series of a Link go with it (the original leaves some behind).
+//! cannot make series. All series of a Link go with it (Linkerd's service mirror leaves some behind).
 
 #[cfg(test)]
 mod dashboards;
@@ -134,7 +134,7 @@ impl Metrics {
         self.0.apply.observe(took.as_secs_f64());
     }
 
-    /// Time from seeing a remote change to the last local write that it needed.
+    /// Time from the event of a remote change to the last local write for it.
     pub fn propagated(&self, took: Duration) {
         self.0.propagation.observe(took.as_secs_f64());
     }
@@ -349,7 +349,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_labels_and_units_of_the_original_are_exact() {
+    fn names_labels_and_units_of_linkerds_metrics_are_exact() {
         let m = filled();
         for line in [
             r#"gateway_alive{target_cluster_name="c"} 1"#,

@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Tells the networks, and each change of them, until nobody listens. `server` is where the client finds the API server.
 pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
     let mut told: Option<ClusterNetworks> = None;
-    let mut trouble = Trouble::new("look up the networks of the local cluster");
+    let mut trouble = Trouble::new("read the networks of the local cluster");
     let mut refusal = Trouble::new("read ServiceCIDRs and the Service of the API server");
     loop {
         let looked = cluster_networks(&client).await;

@@ -114,9 +114,9 @@ pub async fn state(
         .ok_or_else(|| {
             let names: Vec<_> = known.iter().map(ResourceExt::name_any).collect();
             fail(
-                format!("there is no Link {name} in the namespace {namespace}"),
+                format!("Link {name} not found in namespace {namespace}"),
                 if names.is_empty() {
-                    "--link-file previews a Link that is not applied yet".to_owned()
+                    "preview a Link that is not applied yet with --link-file".to_owned()
                 } else {
                     format!("known Links: {}", names.join(", "))
                 },
@@ -132,7 +132,7 @@ pub async fn state(
     let there = from_credentials(&kubeconfig, deadline).await?;
     let addresses = addresses(&target).await;
     let networks = cluster_networks(client).await;
-    let networks = networks.context("cannot look up the networks of the cluster")?;
+    let networks = networks.context("cannot read the networks of the cluster")?;
     let networks = networks.networks;
     let members = match &config.local_members {
         None => Vec::new(),
@@ -223,8 +223,8 @@ pub async fn state(
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await
         .hint(
-            || format!("cannot list what {} exports", target.cluster),
-            || "`linkerd-mc check` says whether its credentials are good".into(),
+            || format!("cannot list the exported Services of {}", target.cluster),
+            || "check its credentials with `linkerd-mc check`".into(),
         )?;
     let links = state.links.get_or_insert_default();
     if let Some(entry) = links.get_mut(name) {
@@ -297,8 +297,8 @@ async fn read_credentials(
         .map(|kubeconfig| kubeconfig.0)
         .ok_or_else(|| {
             fail(
-                format!("there are no credentials in Secret {namespace}/{secret}"),
-                "`linkerd-mc link-gen` prints it together with the Link",
+                format!("no credentials found in Secret {namespace}/{secret}"),
+                "create it with `linkerd-mc link` or `linkerd-mc link-gen`",
             )
         })
 }

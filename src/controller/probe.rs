@@ -1,9 +1,9 @@
 //! Probing of one gateway: is it alive, how fast does it answer. It reports, and decides nothing else.
 //!
-//! Differences from the original, on purpose:
-//! - The first probe is sent at once, not after a period. The original takes an unprobed gateway for alive;
+//! Differences from Linkerd's service mirror, on purpose:
+//! - The first probe is sent at once, not after a period. Linkerd's takes an unprobed gateway for alive;
 //!   here it is unknown, and an unknown gateway cannot change readiness, so knowing early matters.
-//! - A gateway that is dead from the start becomes dead; in the original it never does.
+//! - A gateway that is dead from the start becomes dead; in Linkerd's service mirror it never does.
 //! - It connects to the probe Service's ClusterIP, and names the Service in the header `Host` only: where DNS fails,
 //!   gateways live on.
 //! - Failures below the threshold are counted too, and a stop ends a probe that is under way.
@@ -160,12 +160,12 @@ async fn work(
         let latency = start.elapsed();
         let result = result.unwrap_or_else(|_| {
             let limit = settings.timeout;
-            Err(anyhow::anyhow!("no answer within {limit:?}"))
+            Err(anyhow::anyhow!("timed out after {limit:?}"))
         });
         let transition = tracker.on_result(result.is_ok(), settings.threshold);
         if let Some(liveness) = transition {
             metrics.gateway_alive(cluster, liveness == Liveness::Alive);
-            tracing::info!(cluster, ?liveness, "gateway");
+            tracing::info!(cluster, ?liveness, "gateway state changed");
             sink(ProbeReport::Transition(liveness));
         }
         match result {
@@ -188,7 +188,7 @@ async fn work(
 
 /// A failure that Linkerd's proxy on this side tells of.
 #[derive(Debug, thiserror::Error)]
-#[error("the proxy answers with status {0}")]
+#[error("the proxy returned status {0}")]
 struct ByProxy(u16);
 
 /// A client that opens a connection for each probe: a connection kept from better days would say nothing
@@ -214,20 +214,20 @@ async fn probe(
         .authority(address)
         .path_and_query(path)
         .build()
-        .context("its address or path is wrong")?;
+        .context("invalid address or path")?;
     let request = Request::get(uri)
         .header(http::header::HOST, host.unwrap_or(address))
         .header(http::header::CONNECTION, "close")
         .header(http::header::USER_AGENT, "linkerd-mc")
         .body(Empty::new())
-        .context("its address or path is wrong")?;
+        .context("invalid address or path")?;
     let response = client.request(request).await?;
     match response.status() {
         StatusCode::OK => Ok(response.into_body()),
         other if response.headers().contains_key(PROXY_ERROR) => {
             Err(ByProxy(other.as_u16()).into())
         }
-        other => bail!("it answers with status {}", other.as_u16()),
+        other => bail!("the gateway returned status {}", other.as_u16()),
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     let metrics = Metrics::new();
     let health = Health::default();
     let admin = admin::bind(admin).await?;
-    tracing::info!(address = %admin.local_addr(), "admin server");
+    tracing::info!(address = %admin.local_addr(), "started the admin server");
     let closing = CancellationToken::new();
     let served = tokio::spawn(admin.serve(
         health.ready.clone(),
@@ -73,7 +73,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     };
     watches.shutdown().await;
     closing.cancel();
-    served.await.context("the admin server died")?;
+    served.await.context("the admin server failed")?;
     ended
 }
 
@@ -104,7 +104,7 @@ async fn lead(
     let _ = elect.send(leadership.fence());
     let ended = tokio::select! {
         ended = &mut engine => ended,
-        why = leadership.lost() => bail!("the lease is lost: {why:#}"),
+        why = leadership.lost() => bail!("lost the lease: {why:#}"),
     };
     metrics.leader(false);
     leadership.release().await;

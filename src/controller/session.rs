@@ -278,7 +278,7 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
             Ok(Err(error)) => (ConnectionStatus::Lost(explain(&error)), LOST_HEARTBEAT),
             Err(_) => {
                 let limit = HEARTBEAT_LIMIT.as_secs();
-                let why = format!("no answer within {limit} s");
+                let why = format!("timed out after {limit} s");
                 (ConnectionStatus::Lost(why), LOST_HEARTBEAT)
             }
         };

@@ -50,11 +50,11 @@ impl Told {
 pub(super) fn and_untold(untold: u32, left_out: u32) -> String {
     let words = match untold {
         0 => String::new(),
-        _ => format!(" (with other words {untold} times since the last such line)"),
+        _ => format!(" (failed {untold} more times with other messages since the last line)"),
     };
     match left_out {
         0 => words,
-        _ => format!("{words} ({left_out} lines about this cluster before this one were left out)"),
+        _ => format!("{words} ({left_out} earlier lines about this cluster were suppressed)"),
     }
 }
 
@@ -131,7 +131,7 @@ impl Trouble {
             return false;
         };
         let untold = and_untold(untold, 0);
-        tracing::warn!("failed to {}, will try again: {reason}{untold}", self.what);
+        tracing::warn!("failed to {}, will retry: {reason}{untold}", self.what);
         self.now = Some(Told::new(reason));
         true
     }
@@ -140,7 +140,7 @@ impl Trouble {
     pub(super) fn clear(&mut self) -> bool {
         let was = self.now.take().is_some();
         if was {
-            tracing::info!("no longer fails: {}", self.what);
+            tracing::info!("recovered: {}", self.what);
         }
         was
     }

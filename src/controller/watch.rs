@@ -112,7 +112,7 @@ where
                 }
                 () = sleep_until(life.next_sign()) => {
                     if life.is_silent() {
-                        return Err(Failure::Broken("the watch was silent".to_owned(), life.settled));
+                        return Err(Failure::Broken("the watch stalled".to_owned(), life.settled));
                     }
                     life.stayed(handler, backoff).await;
                     continue;

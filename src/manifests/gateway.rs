@@ -1,4 +1,4 @@
-//! What a Link needs to know of a gateway, read off the gateway's Service.
+//! Reads from a gateway's Service what a Link needs.
 
 use k8s_openapi::api::core::v1::Service;
 
@@ -10,7 +10,7 @@ use crate::{
     hint::{HintExt as _, fail},
 };
 
-/// A gateway as another cluster sees it.
+/// A gateway from the view of another cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
     /// IP addresses and host names, at least one.
@@ -23,11 +23,11 @@ pub struct Gateway {
     pub probe_path: String,
     /// Port of the probe.
     pub probe_port: u16,
-    /// Time between probes, a Go duration.
+    /// Interval of probes, a Go duration.
     pub probe_period: String,
 }
 
-/// What the person says about the gateway, in place of what its Service says.
+/// Values of flags that override those of the gateway's Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Addresses; empty: those of the Service's load balancer.
@@ -37,7 +37,7 @@ pub struct Overrides {
 }
 
 impl Gateway {
-    /// Reads a gateway's Service. Fails when it lacks something that a Link needs.
+    /// Reads a gateway's Service. Fails if it lacks something that a Link needs.
     pub fn read(service: &Service, overrides: &Overrides) -> anyhow::Result<Self> {
         let name = format!(
             "{}/{}",
@@ -52,7 +52,7 @@ impl Gateway {
         if addresses.is_empty() {
             return Err(fail(
                 format!("the gateway {name} has no address"),
-                "wait until its load balancer has one, or pass --gateway-addresses; --gateway=false makes a Link without a gateway",
+                "wait until its load balancer has one, pass one with --gateway-addresses, or link without a gateway with --gateway=false",
             ));
         }
         let annotation = |key: &str| {
@@ -64,8 +64,8 @@ impl Gateway {
                 .filter(|value| !value.is_empty())
                 .ok_or_else(|| {
                     fail(
-                        format!("the gateway {name} lacks the annotation {key}"),
-                        "is it a gateway? --gateway-name and --gateway-namespace say which Service is; `install` prints a complete one",
+                        format!("the gateway {name} has no annotation {key}"),
+                        "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`",
                     )
                 })
         };
@@ -82,11 +82,11 @@ impl Gateway {
             probe_period: probe_period(period).hint(
                 || {
                     format!(
-                        "the gateway {name} has a bad annotation {}",
+                        "the gateway {name} has an invalid annotation {}",
                         labels::PROBE_PERIOD
                     )
                 },
-                || "it takes seconds, or a duration such as 3s".into(),
+                || "use seconds, or a duration such as 3s".into(),
             )?,
         })
     }
@@ -108,7 +108,7 @@ fn load_balancer_addresses(service: &Service) -> Vec<String> {
         .collect()
 }
 
-/// The port that other clusters reach: on a `NodePort` Service that of the nodes.
+/// The port for other clusters: on a `NodePort` Service the node port.
 fn port(service: &Service, port_name: &str, name: &str) -> anyhow::Result<u16> {
     let spec = service.spec.as_ref();
     let on_nodes = spec.and_then(|spec| spec.type_.as_deref()) == Some("NodePort");
@@ -127,7 +127,7 @@ fn port(service: &Service, port_name: &str, name: &str) -> anyhow::Result<u16> {
         .ok_or_else(|| {
             fail(
                 format!("the gateway {name} has no port named {port_name}"),
-                "is it a gateway? `install` prints a complete one",
+                "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`",
             )
         })
 }
@@ -228,19 +228,19 @@ mod tests {
             ),
             (
                 |s| s["metadata"]["annotations"] = json!({}),
-                "the gateway mc/gw lacks the annotation mirror.linkerd.io/probe-period",
+                "the gateway mc/gw has no annotation mirror.linkerd.io/probe-period",
             ),
             (
                 |s| s["metadata"]["annotations"][labels::PROBE_PATH] = json!(""),
-                "the gateway mc/gw lacks the annotation mirror.linkerd.io/probe-path",
+                "the gateway mc/gw has no annotation mirror.linkerd.io/probe-path",
             ),
             (
                 |s| s["metadata"]["annotations"][labels::GATEWAY_IDENTITY] = Value::Null,
-                "the gateway mc/gw lacks the annotation mirror.linkerd.io/gateway-identity",
+                "the gateway mc/gw has no annotation mirror.linkerd.io/gateway-identity",
             ),
             (
                 |s| s["metadata"]["annotations"][labels::PROBE_PERIOD] = json!("often"),
-                "the gateway mc/gw has a bad annotation mirror.linkerd.io/probe-period",
+                "the gateway mc/gw has an invalid annotation mirror.linkerd.io/probe-period",
             ),
             (
                 |s| s["spec"]["ports"][0]["name"] = json!("other"),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::render::Manifest;
 
-/// Which object: its kind, name and namespace.
+/// The kind, name and namespace of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// `group/version`, or `version` alone.
@@ -34,7 +34,7 @@ struct Metadata<'a> {
 }
 
 impl Identity {
-    /// The identity of an object; none when it lacks a kind or a name.
+    /// The identity of an object; `None` if it has no kind or name.
     pub fn of(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer)?.as_str().map(str::to_owned);
         Some(Self {

@@ -1,4 +1,4 @@
-//! The objects of `install`, from its values. Templates say what is in them; this says which and with what.
+//! The objects of `install`: selects the templates, and computes their input from the values.
 
 mod confinement;
 
@@ -57,7 +57,7 @@ const CONTROLLER: Template = (
     "controller.yaml",
     include_str!("../../templates/controller.yaml.hbs"),
 );
-/// Parts of the Link CRD that occur more than once.
+/// Parts of the Link CRD that are used more than once.
 const CRD_PARTS: [Template; 6] = [
     (
         "link-spec",
@@ -90,16 +90,16 @@ pub fn created_by() -> String {
     format!("linkerd-mc/cli {VERSION}")
 }
 
-/// What the ServiceAccount of a remote controller may do.
+/// Permissions of the ServiceAccount of a remote controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteAccess {
-    /// What mirroring through a gateway needs, and nothing else.
+    /// Only for gateway mode.
     Gateway,
-    /// What the original grants: also what a remote Linkerd control plane needs for pod-to-pod traffic.
+    /// As `linkerd multicluster install` grants: also for remote discovery by Linkerd's control plane.
     Full,
 }
 
-/// What templates see.
+/// The input of templates.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Context<'a> {
@@ -134,7 +134,7 @@ pub fn install(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     objects(namespace, values, values.controller.admission_policy)
 }
 
-/// The objects of `install` in a cluster that knows no admission policies: before Kubernetes 1.30.
+/// The objects of `install` for a cluster without support for admission policies (before Kubernetes 1.30).
 pub fn install_without_policies(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     objects(namespace, values, false)
 }
@@ -165,16 +165,15 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
     render(&templates, &CRD_PARTS, &context)
 }
 
-/// The objects that hold the account of the controller in `namespace` to what it does.
+/// The admission policies that restrict the account of the controller in `namespace`.
 pub fn confinement(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     let context = context(namespace, values, &[], RemoteAccess::Full);
     render(&[ADMISSION_POLICY], &[], &context)
 }
 
-/// The objects that let a controller of another cluster in, one set for each name in `accounts`.
+/// The objects that give controllers of other clusters access, one set for each name in `accounts`.
 ///
-/// The Namespace is among them only on demand: over one that is there already, it would be applied with
-/// the pod security level of a new one.
+/// The Namespace is optional: applying it over an existing one would replace its pod security level.
 pub fn allow(
     namespace: &str,
     accounts: &[String],
@@ -190,7 +189,8 @@ pub fn allow(
 
 /// The same objects by name, to delete them. Without the Namespace, which others share.
 ///
-/// The last made comes first: with its ServiceAccount a token Secret goes by itself, and would be missed.
+/// In reverse order: Kubernetes deletes a token Secret with its ServiceAccount, and then `kubectl delete` would not
+/// find it.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
     let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects();
     identity::manifest(allowed.iter().rev().filter_map(Identity::of))
@@ -203,7 +203,7 @@ fn context<'a>(
     access: RemoteAccess,
 ) -> Context<'a> {
     let gateway = &values.gateway;
-    // A Service of another type has no node ports; the API server would refuse them.
+    // The API server rejects node ports for Services of other types.
     let has_node_ports = ["NodePort", "LoadBalancer"].contains(&gateway.service_type.as_str());
     let node_port = |port: Option<u16>| port.filter(|port| has_node_ports && *port != 0);
     Context {
@@ -244,8 +244,8 @@ fn context<'a>(
     }
 }
 
-/// Pods with label `app` prefer other nodes, then other zones. Preferred, where the original requires it:
-/// a replica that finds no node of its own is better next to another one than pending.
+/// Pods with label `app` prefer different nodes, then different zones. This is only preferred, while Linkerd's chart
+/// requires it: two replicas on one node are better than a pending one.
 fn affinity(values: &Values, app: &str) -> Value {
     let mut affinity = serde_json::Map::new();
     if let Some(node) = &values.node_affinity {
@@ -274,8 +274,8 @@ fn affinity(values: &Values, app: &str) -> Value {
     Value::Object(affinity)
 }
 
-/// The controller's resources. Its memory follows from what it takes in, unless the values say it: as much for what
-/// target clusters export, for the mirrors of that, and for lists that come again; and what it needs besides.
+/// The controller's resources. Unless set, its memory limit is computed from `maxMiB`: once for exports of target
+/// clusters, once for their mirrors, once for repeated lists, and a base.
 fn controller_resources(values: &Values) -> Resources {
     let mut resources = values.controller.resources.clone();
     let Resources { limits, requests } = &mut resources;
@@ -288,9 +288,9 @@ fn controller_resources(values: &Values) -> Resources {
 }
 
 const MEMORY: &str = "memory";
-/// MiB of memory besides what is taken in: the program, and answers of API servers on their way.
+/// MiB of memory for the program, and for responses that are being received.
 const BASE_MIB: u32 = 128;
-/// MiB of memory that some thousand mirrors take.
+/// MiB of memory for some thousand mirrors.
 const USUAL_MIB: u32 = 64;
 
 fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
@@ -352,7 +352,7 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         args.push("--enable-routes".to_owned());
         args.push(format!("--hold-down={}", federation.hold_down));
     }
-    // Also with one replica: a rolling update has two for a while.
+    // Even with one replica, because a rolling update temporarily has two.
     args.push("--leader-elect".to_owned());
     args
 }

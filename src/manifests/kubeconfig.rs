@@ -1,4 +1,4 @@
-//! A kubeconfig that works anywhere: one context, one user with a token, nothing that refers to a file.
+//! A portable kubeconfig: one context, one user with a token, no references to files.
 
 use std::{fmt, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     mirror::target::tls::InsecureTls,
 };
 
-/// Text that no log, error or `Debug` shows: a token, or a kubeconfig that holds one.
+/// Text that is never in logs, errors or `Debug` output: a token, or a kubeconfig with one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -22,7 +22,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text, for the one place that it is meant for.
+    /// The text.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The parts of a kubeconfig that tell where a cluster is and how to trust it.
+/// The cluster entry of a kubeconfig: address and TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ClusterEntry {
@@ -55,7 +55,7 @@ pub struct ClusterEntry {
 }
 
 impl ClusterEntry {
-    /// Why a connection to it is not safe; `None` if it is.
+    /// Why a connection to it is not secure; `None` if it is.
     pub fn insecure_tls(&self) -> Option<InsecureTls> {
         InsecureTls::of(&self.server, self.insecure_skip_tls_verify == Some(true))
     }
@@ -77,15 +77,18 @@ pub struct Context {
 impl Context {
     /// Takes the context `name` out of `kubeconfig`; `read` reads a file with certificates.
     ///
-    /// Fails when the context refers to a cluster that is not there or has no server, and when a file
-    /// cannot be read.
+    /// Fails if the context refers to a cluster that does not exist or has no server, or if a file cannot be read.
     pub fn take(
         kubeconfig: &Kubeconfig,
         name: &str,
         read: impl Fn(&Path) -> std::io::Result<Vec<u8>>,
     ) -> anyhow::Result<Self> {
-        let broken =
-            |what: String| fail(what, "repair the kubeconfig, or choose another --context");
+        let broken = |what: String| {
+            fail(
+                what,
+                "fix the kubeconfig, or choose another context with --context",
+            )
+        };
         let context = kubeconfig
             .contexts
             .iter()
@@ -117,7 +120,10 @@ impl Context {
             Some(path) => {
                 let pem = read(Path::new(path)).hint(
                     || format!("cannot read {path}, the certificate authority of context {name:?}"),
-                    || "the other cluster needs these certificates in the Secret".into(),
+                    || {
+                        "the source cluster needs these certificates in its credentials Secret"
+                            .into()
+                    },
                 )?;
                 Some(BASE64_STANDARD.encode(pem))
             }
@@ -200,7 +206,7 @@ enum Entry<'a> {
     },
 }
 
-/// Whether an address can only be meant for this very machine: a loopback address, or none at all.
+/// Whether an address works only on this machine: a loopback or unspecified address.
 pub fn is_local_address(server: &str) -> bool {
     let Some(host) = server
         .parse::<http::Uri>()

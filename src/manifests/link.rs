@@ -1,6 +1,6 @@
 //! The three objects that make a link: two credentials Secrets and the Link, for the source cluster.
 //!
-//! Typed values, no templates. Pure: what the target cluster knows comes in as [`Target`].
+//! Typed values, no templates. Pure: the facts about the target cluster are in [`Target`].
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -22,13 +22,15 @@ use crate::{
     mirror::{FederatedThrough, Federation},
 };
 
-/// Name of a target cluster: a DNS label, since it becomes part of the names of Services.
+/// Name of a target cluster: a DNS label, because Services have it as a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterName(String);
 
-/// A text that cannot name a cluster.
+/// An invalid cluster name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a cluster name is a DNS label: at most 63 lower-case letters, digits and inner dashes")]
+#[error(
+    "must be a DNS label: up to 63 lowercase letters, digits and '-', starting and ending with a letter or digit"
+)]
 pub struct ClusterNameError;
 
 impl FromStr for ClusterName {
@@ -56,7 +58,7 @@ impl ClusterName {
     }
 }
 
-/// All that a link says about the target cluster.
+/// The target cluster of a link.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its name in the source cluster.
@@ -67,7 +69,7 @@ pub struct Target {
     pub linkerd_namespace: String,
     /// Kubeconfig for it.
     pub kubeconfig: Secret,
-    /// Its gateway; without one nothing is mirrored in gateway mode.
+    /// Its gateway, which gateway mode requires.
     pub gateway: Option<Gateway>,
 }
 
@@ -78,21 +80,21 @@ pub struct Options {
     pub namespace: String,
     /// Services to mirror through the gateway.
     pub selector: LabelSelector,
-    /// Services to mirror pod to pod.
+    /// Services to mirror with remote discovery.
     pub remote_discovery_selector: LabelSelector,
     /// Members of federated Services.
     pub federated_service_selector: LabelSelector,
-    /// Annotations that mirrors do not get.
+    /// Annotations that are not copied to mirrors.
     pub exclude_annotations: Vec<String>,
-    /// Labels that mirrors do not get.
+    /// Labels that are not copied to mirrors.
     pub exclude_labels: Vec<String>,
-    /// Annotations that mirrors get though other tools act on them.
+    /// Annotations that are copied to mirrors although they control other tools.
     pub copied_annotations: Vec<String>,
-    /// Labels that mirrors get though other tools act on them.
+    /// Labels that are copied to mirrors although they control other tools.
     pub copied_labels: Vec<String>,
-    /// Networks that the addresses of the gateway have to be in; none for all that are not refused anyway.
+    /// Networks that gateway addresses must be in; empty for the default rules.
     pub gateway_networks: Vec<String>,
-    /// Whether headless Services are mirrored as headless; without it the controller's default holds.
+    /// Whether headless Services are mirrored as headless; if false, the controller's default applies.
     pub headless_services: bool,
     /// Label selector of the source cluster's namespaces that it may mirror into; `None` for all that are not protected.
     pub allowed_namespaces: Option<String>,
@@ -123,14 +125,14 @@ impl LinkObjects {
         ]
         .into_iter()
         .collect();
-        Manifest::from_objects(values.context("a link has no JSON form")?)
+        Manifest::from_objects(values.context("failed to serialize the link")?)
     }
 }
 
 /// The objects that link a source cluster to `target`.
 ///
-/// Argo CD applies the Secrets first and prunes them last: Linkerd finds a cluster by its Secret when a Service begins
-/// or stops to name it (`federated_service_watcher.go` in its destination controller).
+/// Argo CD applies the Secrets first and prunes them last, because Linkerd needs the Secret of a cluster when a Service
+/// starts or stops naming it (`federated_service_watcher.go` in its destination controller).
 pub fn link(target: &Target, options: &Options) -> LinkObjects {
     let secret = |namespace: &str| KubernetesSecret {
         metadata: ObjectMeta {

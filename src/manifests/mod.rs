@@ -1,4 +1,4 @@
-//! Values → YAML and JSON documents. No client: what a cluster knows comes in as a value.
+//! Values → YAML and JSON documents. No client: facts about clusters are arguments.
 
 pub mod gateway;
 pub mod identity;

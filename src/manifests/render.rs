@@ -1,6 +1,6 @@
-//! Templates → text → documents. Knows handlebars; knows nothing of what the templates say.
+//! Templates → text → documents. Uses handlebars; independent of the templates' contents.
 //!
-//! A template may read a field only if it is there: a name that is misspelt is an error, not nothing.
+//! A template may read only existing fields, so a misspelled name is an error.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl Manifest {
         self.text.clone()
     }
 
-    /// The objects as JSON, one a line.
+    /// The objects as JSON, one per line.
     pub fn to_json(&self) -> String {
         self.objects.iter().fold(String::new(), |text, object| {
             text + &object.to_string() + "\n"
@@ -54,9 +54,9 @@ impl Manifest {
         Ok(Self { text, objects })
     }
 
-    /// Reads rendered text back. Fails when it is not what Kubernetes would take as objects.
+    /// Parses rendered text. Fails if it is not a stream of Kubernetes objects.
     fn parse(text: String) -> anyhow::Result<Self> {
-        let objects = yaml::documents(&text).context("a template renders to broken YAML")?;
+        let objects = yaml::documents(&text).context("a template renders to invalid YAML")?;
         for object in &objects {
             for pointer in ["/apiVersion", "/kind", "/metadata/name"] {
                 let filled = object
@@ -73,7 +73,7 @@ impl Manifest {
 /// A template, by name.
 pub(super) type Template = (&'static str, &'static str);
 
-/// Renders `templates` in order with `partials` at hand.
+/// Renders `templates` in order; they may use `partials`.
 pub(super) fn render(
     templates: &[Template],
     partials: &[Template],
@@ -91,9 +91,9 @@ pub(super) fn render(
     for (name, template) in partials.iter().chain(templates) {
         registry
             .register_template_string(name, template)
-            .with_context(|| format!("template {name} is broken"))?;
+            .with_context(|| format!("invalid template {name}"))?;
     }
-    let context = handlebars::Context::wraps(context).context("values have no JSON form")?;
+    let context = handlebars::Context::wraps(context).context("failed to serialize the values")?;
     let mut text = String::new();
     for (name, _) in templates {
         text += &registry
@@ -139,7 +139,7 @@ impl HelperDef for Concat {
     }
 }
 
-/// `{{#when x}}…{{else}}…{{/when}}`: like `if`, but `x` must be there. Empty, zero, false and null are no.
+/// `{{#when x}}…{{else}}…{{/when}}`: like `if`, but `x` must exist. Empty, zero, false and null are false.
 struct When;
 
 impl HelperDef for When {
@@ -198,8 +198,8 @@ fn block(
     Ok(())
 }
 
-/// `key:{{entries 8 map "k" v …}}`: a map of strings, indented by 8: the pairs that are listed, then
-/// those of `map`; where both have a key, the one of `map` wins.
+/// `key:{{entries 8 map "k" v …}}`: a map of strings, indented by 8: the listed pairs, then those of `map`, which
+/// override listed ones.
 fn entries(
     helper: &Helper<'_>,
     _: &Handlebars<'_>,
@@ -209,7 +209,7 @@ fn entries(
 ) -> HelperResult {
     let indent = indent(helper)?;
     let Value::Object(extra) = param(helper, 1)? else {
-        return Err(broken("entries needs a map"));
+        return Err(broken("entries requires a map"));
     };
     let mut lines = Vec::new();
     for index in (2..helper.params().len()).step_by(2) {
@@ -244,7 +244,7 @@ fn indent(helper: &Helper<'_>) -> Result<usize, RenderError> {
     param(helper, 0)?
         .as_u64()
         .and_then(|indent| usize::try_from(indent).ok())
-        .ok_or_else(|| broken("the first parameter is an indent"))
+        .ok_or_else(|| broken("the first parameter must be an indent"))
 }
 
 fn scalar(value: &Value) -> Result<String, RenderError> {
@@ -256,7 +256,7 @@ fn string(value: &Value) -> Result<String, RenderError> {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(yes) => Ok(yes.to_string()),
-        other => Err(broken(&format!("{other} is no text"))),
+        other => Err(broken(&format!("{other} is not text"))),
     }
 }
 

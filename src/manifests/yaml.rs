@@ -1,7 +1,7 @@
 //! YAML in and out. The only module that knows which YAML crate is used.
 //!
-//! What is written here is read by YAML 1.1 parsers (kubectl) and 1.2 parsers alike: the crate quotes what
-//! either would misread. What is read here gives errors without excerpts: the text may hold a token.
+//! YAML 1.1 parsers (kubectl) and 1.2 parsers can read the output: the crate quotes what either would misread. Errors
+//! of reading have no excerpts, because the text may contain a token.
 
 use std::fmt::Write as _;
 
@@ -19,8 +19,8 @@ pub fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
         // `[]` and `{}` instead of nothing at all, which would read back as null.
         empty_as_braces: true,
     };
-    let mut text =
-        serde_saphyr::to_string_with_options(value, options).context("a value has no YAML form")?;
+    let mut text = serde_saphyr::to_string_with_options(value, options)
+        .context("failed to serialize to YAML")?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -37,8 +37,8 @@ pub fn to_scalar(text: &str) -> anyhow::Result<String> {
 
 /// Writes a value as JSON on one line, which is YAML too.
 pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
-    let json = serde_json::to_string(value).context("a value has no JSON form")?;
-    // JSON leaves characters as they are that YAML 1.1 refuses, or takes for line breaks.
+    let json = serde_json::to_string(value).context("failed to serialize to JSON")?;
+    // JSON does not escape some characters that YAML 1.1 rejects or treats as line breaks.
     let odd = |c: char| {
         ('\u{7f}'..='\u{9f}').contains(&c)
             || matches!(
@@ -49,7 +49,7 @@ pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if odd(c) {
-            write!(text, "\\u{:04x}", u32::from(c)).context("a value has no JSON form")?;
+            write!(text, "\\u{:04x}", u32::from(c)).context("failed to serialize to JSON")?;
         } else {
             text.push(c);
         }

@@ -72,7 +72,7 @@ impl fmt::Display for NameOwner<'_> {
         match self {
             Self::Purpose(claim) => claim.fmt(f),
             Self::Theirs(namespace) => write!(f, "the installation in namespace {namespace}"),
-            Self::Unnamed => f.write_str("a federated Service whose clusters no Link names"),
+            Self::Unnamed => f.write_str("a federated Service of clusters without a Link"),
             Self::Stray | Self::Foreign => f.write_str("a Service that is not a mirror"),
         }
     }

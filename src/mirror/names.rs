@@ -43,14 +43,14 @@ pub(crate) fn fits(name: String) -> Result<String, Problem> {
     Err(
         if name.len() > SERVICE_NAME_MAX && name.bytes().all(letter) {
             let message = format!(
-                "{shown} has {} characters, a Service name has at most {SERVICE_NAME_MAX}",
+                "Service name {shown} is too long: {} characters, at most {SERVICE_NAME_MAX} are allowed",
                 name.len()
             );
             Problem::new(Reason::NameTooLong, message)
         } else {
             Problem::new(
                 Reason::InvalidService,
-                format!("{shown:?} is no Service name"),
+                format!("invalid Service name {shown:?}"),
             )
         },
     )

@@ -270,7 +270,7 @@ fn exported() -> ServiceMade {
 }
 
 #[test]
-fn taking_over_from_the_original_leaves_linkerd_with_what_stands() {
+fn taking_over_from_linkerds_service_mirror_leaves_linkerd_its_endpoints() {
     let mut simulation = Simulation::new(7, 0);
     for act in [
         Operation::Remote(0, 0, 0, Some(exported())),

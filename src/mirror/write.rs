@@ -13,7 +13,7 @@ use crate::api::{
     routes::{Route, RouteKind},
 };
 
-/// The three ways to write, and one to take leave of the original's Endpoints.
+/// The three kinds of writes, and the deletion of Endpoints of Linkerd's service mirror.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// POST. An object that names no owner UID gets that of the Service written before it.

@@ -29,32 +29,32 @@ proptest! {
     #![proptest_config(config(CASES))]
 
     #[test]
-    fn credentials_are_used_or_refused_and_never_told(data in bytes()) {
+    fn credentials_are_used_or_refused_and_never_printed(data in bytes()) {
         properties::kubeconfig(&data);
     }
 
     #[test]
-    fn a_link_of_any_shape_is_judged(data in bytes()) {
+    fn links_of_any_shape_are_accepted_or_refused(data in bytes()) {
         properties::link(&data);
     }
 
     #[test]
-    fn what_is_excluded_is_on_no_mirror(data in bytes()) {
+    fn excluded_labels_and_annotations_are_on_no_mirror(data in bytes()) {
         properties::exclusions(&data);
     }
 
     #[test]
-    fn names_are_names_or_refused(data in bytes()) {
+    fn names_are_valid_or_refused(data in bytes()) {
         properties::names(&data);
     }
 
     #[test]
-    fn addresses_are_used_only_where_they_may_be(data in bytes()) {
+    fn only_allowed_addresses_are_used(data in bytes()) {
         properties::networks(&data);
     }
 
     #[test]
-    fn selectors_mean_what_kubernetes_says(data in bytes()) {
+    fn selectors_match_as_kubernetes_says(data in bytes()) {
         properties::selector(&data);
     }
 }

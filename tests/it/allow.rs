@@ -2,7 +2,7 @@
 
 use control_plane::ControlPlane;
 
-use crate::program::run;
+use crate::support::program::run;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
@@ -23,17 +23,11 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         let printed = run(kubeconfig, &args).data();
         let new_namespace = printed.contains("kind: Namespace");
         assert_eq!(new_namespace, name == "reader", "only where there is none");
-        plane
-            .kubectl_stdin(&["apply", "-f", "-"], &printed)
-            .await
-            .unwrap();
+        plane.apply(&printed).await.unwrap();
         let again = run(kubeconfig, &args).failure();
         assert!(again.contains("already"), "{again}");
         let again = run(kubeconfig, &[&args[..], &["--ignore-cluster"]].concat()).data();
-        let second = plane
-            .kubectl_stdin(&["apply", "-f", "-"], &again)
-            .await
-            .unwrap();
+        let second = plane.apply(&again).await.unwrap();
         assert!(
             second.lines().all(|line| line.ends_with(" unchanged")),
             "{second}"

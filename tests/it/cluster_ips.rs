@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use control_plane::{ControlPlane, eventually};
 use futures::{StreamExt as _, stream};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{CONTROLLER, Controller, SOON, install, namespace},
-    hub::alone,
+use crate::support::{
+    SOON,
+    controller::Controller,
+    installation::{CONTROLLER, install},
     links::{condition, condition_is, mirror_is, own_link, status_that, unlink},
-    objects::{patch, ports, relabel, service, services, web},
+    objects::{delete, namespace, patch, ports, relabel, service, services, stateful, web},
+    planes::alone,
 };
 
+/// The condition that says that no ClusterIP is left.
+const EXHAUSTED: &str = "ClusterIPsExhausted";
 /// Services that are exported.
 const SERVICES: usize = 200;
 /// How long it is looked at.
@@ -32,28 +36,69 @@ fn tries(source: &ControlPlane, since: u64) -> usize {
     audit.iter().filter(is_try).count()
 }
 
+/// Name of the cluster, of its Link, and of the namespace of what it exports.
+const FEW: &str = "few";
+
+/// Name of an exported Service.
+fn name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+/// Name of the mirror of an exported Service, and the other way round.
+fn mirror(exported: &str) -> String {
+    format!("{exported}-{FEW}")
+}
+fn exported(mirror: &str) -> &str {
+    mirror.strip_suffix("-few").unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn services_wait_in_quiet_while_no_cluster_ip_is_left_and_are_mirrored_soon_after() {
+async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_are_free() {
     let pair = alone().await;
     let far = &pair.far;
-    let source = ControlPlane::start_with_few_cluster_ips("few")
-        .await
-        .unwrap();
+    let source = ControlPlane::start_with_few_cluster_ips(FEW).await.unwrap();
     install(&source, "192.0.2.80").await;
-    namespace("few", &[&source, far]).await;
-    let name = |number: usize| format!("web-{number}");
-    let api = services(far, "few");
+    namespace(FEW, &[&source, far]).await;
+    let api = services(far, FEW);
     stream::iter(0..SERVICES)
         .for_each_concurrent(16, async |number| {
-            let made = web(&name(number), "few");
+            let made = web(&name(number), FEW);
             api.create(&PostParams::default(), &made).await.unwrap();
         })
         .await;
-    own_link(&source, far, "few", &["--enable-headless-services"]).await;
+    own_link(&source, far, FEW, &["--enable-headless-services"]).await;
     let controller = Controller::start(&source, &[]);
+
+    let mirrored = as_many_as_there_is_room_for(&source).await;
+    others_wait_in_quiet(&source, &controller, SERVICES - mirrored).await;
+    one_family_of_addresses_is_refused_alike(&source).await;
+    let api = services(&source, FEW);
+    let ours = ListParams::default().labels(&format!("{}={FEW}", l::CLUSTER_NAME));
+    let standing = api.list(&ours).await.unwrap().items;
+    let standing: Vec<String> = standing
+        .into_iter()
+        .filter_map(|s| s.metadata.name)
+        .collect();
+    let mut waiting: Vec<String> = (0..SERVICES).map(name).collect();
+    waiting.retain(|name| !standing.contains(&mirror(name)));
+    what_needs_no_cluster_ip_goes_on(&source, far, &standing[0]).await;
+    mirror_is(&source, FEW, FEW, &waiting[0], "NoClusterIP").await;
+    freed_cluster_ips_are_used(&source, far, &standing, &waiting).await;
+
+    condition_is(&source, FEW, "Ready", "True", "Mirroring").await;
+    unlink(&source, FEW).await;
+    eventually("no mirrors", SOON, async || {
+        Ok(api.list(&ours).await?.items.is_empty().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the Link says that there is no room for more. Returns how many are mirrored.
+async fn as_many_as_there_is_room_for(source: &ControlPlane) -> usize {
     let all = i64::try_from(SERVICES).unwrap();
-    let status = status_that(&source, "few", |status| {
-        condition(status, "ClusterIPsExhausted").is_some_and(|c| c.status == "True")
+    let status = status_that(source, FEW, |status| {
+        condition(status, EXHAUSTED).is_some_and(|c| c.status == "True")
             && condition(status, "Ready").is_some_and(|c| c.status == "True")
             && status
                 .mirrored
@@ -63,32 +108,37 @@ async fn services_wait_in_quiet_while_no_cluster_ip_is_left_and_are_mirrored_soo
     .await;
     let mirrored = usize::try_from(status.mirrored.unwrap()).unwrap();
     assert!((5..14).contains(&mirrored), "{mirrored}");
-    let said = condition(&status, "ClusterIPsExhausted").unwrap();
+    let said = condition(&status, EXHAUSTED).unwrap();
     let waiting = SERVICES - mirrored;
     assert!(
         said.message.contains(&format!(": {waiting};")),
         "{}",
         said.message
     );
+    mirrored
+}
 
+async fn others_wait_in_quiet(source: &ControlPlane, controller: &Controller, waiting: usize) {
     let mark = source.audit_mark().unwrap();
     tokio::time::sleep(OBSERVED).await;
-    let tries = tries(&source, mark);
+    let tries = tries(source, mark);
     eprintln!("{tries} tries to write in {OBSERVED:?} while {waiting} Services wait");
     assert!(tries < 5, "{tries}");
     let log = controller.log();
     assert!(
-        log.matches("no ClusterIP is left in the Service range")
+        log.matches("has no free ClusterIP: mirrors are waiting")
             .count()
             < 60,
         "{log}"
     );
+}
 
-    // It says the same where only one family of addresses has none left.
+/// Kubernetes says the same where only one family of addresses has none left.
+async fn one_family_of_addresses_is_refused_alike(source: &ControlPlane) {
     let mut dual = serde_json::to_value(web("dual", "no")).unwrap();
     dual["spec"]["ipFamilyPolicy"] = json!("RequireDualStack");
     let dual = serde_json::from_value(dual).unwrap();
-    let refused = services(&source, "few")
+    let refused = services(source, FEW)
         .create(&PostParams::default(), &dual)
         .await;
     let Err(kube::Error::Api(refused)) = refused else {
@@ -99,62 +149,41 @@ async fn services_wait_in_quiet_while_no_cluster_ip_is_left_and_are_mirrored_soo
         refused.code == 500 && says("allocate a serviceIP") && says("range is full"),
         "{refused:?}"
     );
+}
 
-    // Updates and headless Services need none.
-    let api = services(&source, "few");
-    let ours = ListParams::default().labels(&format!("{}=few", l::CLUSTER_NAME));
-    let standing = api.list(&ours).await.unwrap().items;
-    let standing: Vec<String> = standing
-        .into_iter()
-        .filter_map(|s| s.metadata.name)
-        .collect();
-    let exported = |mirror: &String| mirror.strip_suffix("-few").unwrap().to_owned();
+/// Updates and headless Services.
+async fn what_needs_no_cluster_ip_goes_on(
+    source: &ControlPlane,
+    far: &ControlPlane,
+    standing: &str,
+) {
     let changed = json!({ "spec": { "ports": [{ "name": "http", "port": 8181 }] } });
-    patch(far, "few", &exported(&standing[0]), changed).await;
-    service(&source, "few", &standing[0], |s| {
-        ports(s) == [("http", 8181)]
-    })
-    .await;
-    let mut headless = web("headless", "few");
-    headless.spec.as_mut().unwrap().cluster_ip = Some("None".into());
-    services(far, "few")
-        .create(&PostParams::default(), &headless)
-        .await
-        .unwrap();
-    service(&source, "few", "headless-few", |_| true).await;
-    let left = (0..SERVICES)
-        .map(name)
-        .find(|name| !standing.contains(&format!("{name}-few")));
-    mirror_is(&source, "few", "few", &left.unwrap(), "NoClusterIP").await;
+    patch(far, FEW, exported(standing), changed).await;
+    service(source, FEW, standing, |s| ports(s) == [("http", 8181)]).await;
+    stateful(far, FEW, "headless", FEW).await;
+    service(source, FEW, "headless-few", |_| true).await;
+}
 
-    // As many are withdrawn as stand; of those that wait so many are left that all of them find room.
-    let mut waiting: Vec<String> = (0..SERVICES).map(name).collect();
-    waiting.retain(|name| !standing.contains(&format!("{name}-few")));
-    for gone in &waiting[mirrored..] {
-        services(far, "few")
-            .delete(gone, &DeleteParams::default())
-            .await
-            .unwrap();
+/// As many are withdrawn as stand; of those that wait so many are left that all of them find room.
+async fn freed_cluster_ips_are_used(
+    source: &ControlPlane,
+    far: &ControlPlane,
+    standing: &[String],
+    waiting: &[String],
+) {
+    let (next, rest) = waiting.split_at(standing.len());
+    for name in rest {
+        delete(far, FEW, name).await;
     }
     let freed = std::time::Instant::now();
-    for gone in &standing {
-        relabel(far, "few", &exported(gone), None).await;
+    for name in standing {
+        relabel(far, FEW, exported(name), None).await;
     }
-    for name in &waiting[..mirrored] {
-        service(&source, "few", &format!("{name}-few"), |_| true).await;
+    for name in next {
+        service(source, FEW, &mirror(name), |_| true).await;
     }
-    let took = freed.elapsed();
-    eprintln!("{mirrored} have theirs {took:?} after as many were given back");
+    let (count, took) = (next.len(), freed.elapsed());
+    eprintln!("{count} have theirs {took:?} after as many were given back");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    status_that(&source, "few", |s| {
-        condition(s, "ClusterIPsExhausted").is_none()
-    })
-    .await;
-    condition_is(&source, "few", "Ready", "True", "Mirroring").await;
-    unlink(&source, "few").await;
-    eventually("no mirrors", SOON, async || {
-        Ok(api.list(&ours).await?.items.is_empty().then_some(()))
-    })
-    .await
-    .unwrap();
+    status_that(source, FEW, |s| condition(s, EXHAUSTED).is_none()).await;
 }

@@ -28,11 +28,13 @@ use self::{
     mishaps::{Mishap, Watched},
     scenarios::{SCENARIOS, Scenario, Stage},
 };
-use crate::{
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateway_api,
-    hub::{Alone, swept},
+    installation::{CONTROLLER, CONTROLLER_GROUPS},
     links::all_in_step,
+    planes::{Alone, swept},
 };
 
 /// A write that does not come within this time does not come.
@@ -53,7 +55,7 @@ enum Kill {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_a_controller_does_not_live_to_see_or_is_told_late_the_end_is_the_same() {
+async fn crashes_and_late_or_lost_events_do_not_change_the_result() {
     let wanted = std::env::var("LINKERD_MC_SWEEP").ok();
     let all = wanted.is_some();
     let seed = std::env::var("LINKERD_MC_SWEEP_SEED").ok();

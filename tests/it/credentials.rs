@@ -1,53 +1,25 @@
 //! Credentials of a Link: missing, malformed, rotated, of another cluster, of the wrong kind.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use control_plane::{ControlPlane, eventually};
+use control_plane::eventually;
 use jiff::Timestamp;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use k8s_openapi::ByteString;
+use kube::{ResourceExt as _, api::DeleteParams};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{NAMESPACE, SOON, link_gen, namespace},
-    hub::hub,
+use crate::support::{
+    SOON,
+    credentials::{kubeconfig, put, secrets},
+    installation::link_gen,
     links::{
         apply, condition, condition_is, condition_says, in_step, objects, own_link, status_that,
         unlink,
     },
-    objects::{delete, export, gone, service, services, slices_that, web},
+    objects::{addresses, delete, export, gone, namespace, service, services, slices_that, web},
+    planes::hub,
     program::run,
 };
-
-pub(crate) fn secrets(plane: &ControlPlane) -> Api<Secret> {
-    Api::namespaced(plane.client(), NAMESPACE)
-}
-
-/// The kubeconfig in a cluster's credentials Secret.
-pub(crate) async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
-    let secret = secrets(plane)
-        .get(&format!("cluster-credentials-{cluster}"))
-        .await
-        .unwrap();
-    String::from_utf8(secret.data.unwrap()[l::KUBECONFIG_KEY].0.clone()).unwrap()
-}
-
-/// Puts a kubeconfig into a cluster's credentials Secret; `None` removes the key.
-pub(crate) async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<&str>) {
-    let data = kubeconfig.map(|text| ByteString(text.into()));
-    let patch = json!({ "data": { l::KUBECONFIG_KEY: data } });
-    secrets(plane)
-        .patch(
-            &format!("cluster-credentials-{cluster}"),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await
-        .unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_waits_for_its_credentials() {
@@ -71,7 +43,7 @@ async fn a_link_waits_for_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_credentials_are_broken_the_old_connection_goes_on() {
+async fn broken_credentials_leave_the_old_connection_running() {
     let (east, west) = hub().await.pair();
     namespace("broken", &[east, west]).await;
     own_link(west, east, "broken", &[]).await;
@@ -145,7 +117,7 @@ async fn while_credentials_are_broken_the_old_connection_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotated_credentials_are_taken_up() {
+async fn rotated_credentials_are_used_and_mirrors_are_not_written() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     let expiry = r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="rotated"}"#;
@@ -161,9 +133,7 @@ async fn rotated_credentials_are_taken_up() {
         &["allow", "--service-account-name", "rotated"],
     )
     .data();
-    east.kubectl_stdin(&["apply", "-f", "-"], &allow)
-        .await
-        .unwrap();
+    east.apply(&allow).await.unwrap();
     let flags = ["--service-account-name=rotated", "--token-duration=24h"];
     own_link(west, east, "rotated", &flags).await;
     eventually("watches with the new credentials", SOON, async || {
@@ -205,9 +175,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
     let metric = r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="ending"}"#;
     let allow = ["allow", "--service-account-name", "ending"];
     let allow = run(east.kubeconfig(), &allow).data();
-    east.kubectl_stdin(&["apply", "-f", "-"], &allow)
-        .await
-        .unwrap();
+    east.apply(&allow).await.unwrap();
     let flags = ["--service-account-name=ending", "--token-duration=24h"];
     own_link(west, east, "ending", &flags).await;
     condition_is(west, "ending", "Ready", "True", "Mirroring").await;
@@ -216,7 +184,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
     #[expect(clippy::cast_possible_truncation, reason = "it is a whole number")]
     let at = Timestamp::from_second(at.unwrap() as i64).unwrap();
     let expected = format!(
-        "the token expires on {}; `linkerd-mc rotate --cluster-name ending` makes a new one",
+        "the token expires on {}; renew it with `linkerd-mc rotate --cluster-name ending`",
         at.strftime("%Y-%m-%d %H:%M UTC")
     );
     assert_eq!(told.message, expected);
@@ -274,7 +242,7 @@ async fn when_credentials_lead_to_another_cluster_the_mirrors_follow() {
     service(west, "moved", "only-north-moved", |_| true).await;
     apply(west, &printed[2..]).await;
     slices_that(west, "moved", "only-north-moved", |s| {
-        crate::objects::addresses(s) == ["192.0.2.30"]
+        addresses(s) == ["192.0.2.30"]
     })
     .await;
     delete(north, "moved", "only-north").await;

@@ -6,45 +6,21 @@ use linkerd_mc::{
     api::{labels as l, time::rfc3339},
     controller::clock,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{
-    fleet::{Controller, namespace},
-    hub::{alone, hub},
+use crate::support::{
+    controller::Controller,
     links::{
-        condition_is, condition_says, in_step, links, member_is, own_link, status_that, unlink,
+        annotate, condition_is, condition_says, in_step, links, member_is, own_link, status_that,
+        unlink,
     },
-    objects::{annotation, cluster_ip, join, patch, service, services},
+    objects::{
+        annotation, cluster_ip, has_members, join, members_are, namespace, regroup, service,
+        services,
+    },
+    planes::{alone, hub},
     program::{Outcome, run},
 };
-
-/// Waits until a federated Service has these members, remote and local.
-async fn members_are(
-    plane: &ControlPlane,
-    namespace: &str,
-    name: &str,
-    remote: &str,
-    local: Option<&str>,
-) -> Service {
-    service(plane, namespace, name, |now| {
-        annotation(now, l::REMOTE_DISCOVERY).unwrap_or_default() == remote
-            && annotation(now, l::LOCAL_DISCOVERY) == local
-    })
-    .await
-}
-
-/// Sets the annotation of a Link by hand.
-async fn annotate(plane: &ControlPlane, link: &str, until: Value) {
-    let change = json!({ "metadata": { "annotations": { l::DRAINED_UNTIL: until } } });
-    links(plane)
-        .patch(
-            link,
-            &kube::api::PatchParams::default(),
-            &kube::api::Patch::Merge(change),
-        )
-        .await
-        .unwrap();
-}
 
 fn done(outcome: Outcome) -> String {
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
@@ -52,94 +28,41 @@ fn done(outcome: Outcome) -> String {
     outcome.stderr
 }
 
+/// Runs the program on a cluster.
+fn cli(plane: &ControlPlane, args: &[&str]) -> Outcome {
+    run(plane.kubeconfig(), args)
+}
+
+/// Namespace of the members of two clusters, of which one is drained, and then the other.
+const DRAINED: &str = "drained";
+/// The remote members of its federated Service.
+const BOTH: Option<&str> = Some("web@dr-east,web@dr-north");
+
 #[tokio::test(flavor = "multi_thread")]
-async fn drained_cluster_leaves_all_but_what_nobody_else_carries_and_comes_back() {
+async fn drained_cluster_leaves_federated_services_that_have_other_members_and_rejoins() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
-    let ns = "drained";
-    namespace(ns, &[east, north, west]).await;
+    namespace(DRAINED, &[east, north, west]).await;
     let selector = "--federated-service-selector=mirror.linkerd.io/federated=drains";
     own_link(west, east, "dr-east", &[selector]).await;
     own_link(west, north, "dr-north", &[selector]).await;
-    let cli = |args: &[&str]| run(west.kubeconfig(), args);
-
-    join(east, ns, "web", "drains", "dr-east").await;
-    join(north, ns, "web", "drains", "no").await;
-    join(east, ns, "near", "drains", "no").await;
-    join(west, ns, "near", "member", "no").await;
-    let both = members_are(west, ns, "web-federated", "web@dr-east,web@dr-north", None).await;
-    members_are(west, ns, "near-federated", "near@dr-east", Some("near")).await;
-    let mirror = service(west, ns, "web-dr-east", |_| true).await;
+    join(east, DRAINED, "web", "drains", "dr-east").await;
+    join(north, DRAINED, "web", "drains", "no").await;
+    join(east, DRAINED, "near", "drains", "no").await;
+    join(west, DRAINED, "near", "member", "no").await;
+    let both = members_are(west, DRAINED, "web-federated", BOTH, None).await;
+    let ip = cluster_ip(&both);
+    let (remote, local) = (Some("near@dr-east"), Some("near"));
+    members_are(west, DRAINED, "near-federated", remote, local).await;
+    let mirror = service(west, DRAINED, "web-dr-east", |_| true).await;
     in_step(west, "dr-east", &[]).await;
 
-    // What it would do, it does not.
-    let dry = cli(&["drain", "--cluster-name=dr-east", "--dry-run"]).data();
-    assert!(
-        dry.starts_with("kubectl -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
-        "{dry}"
-    );
-    let link = links(west).get("dr-east").await.unwrap();
-    let annotations = link.metadata.annotations.unwrap_or_default();
-    assert!(!annotations.contains_key(l::DRAINED_UNTIL));
-
-    // Once the command has ended, nothing names the cluster any more but its mirrors.
-    let said = done(cli(&["drain", "--cluster-name=dr-east", "--for=2h"]));
-    assert!(said.contains("dr-east is drained until 2"), "{said}");
-    let get = async |name: &str| services(west, ns).get(name).await.unwrap();
-    let drained = get("web-federated").await;
-    assert_eq!(
-        annotation(&drained, l::REMOTE_DISCOVERY),
-        Some("web@dr-north")
-    );
-    assert_eq!(cluster_ip(&drained), cluster_ip(&both));
-    let near = get("near-federated").await;
-    assert_eq!(annotation(&near, l::REMOTE_DISCOVERY), None);
-    assert_eq!(annotation(&near, l::LOCAL_DISCOVERY), Some("near"));
-    assert_eq!(get("web-dr-east").await, mirror);
-    let told = member_is(west, "dr-east", ns, "web", "Drained").await;
-    assert_eq!((told.status.as_str(), told.local_ref), ("False", None));
-    let status = status_that(west, "dr-east", |_| true).await;
-    assert_eq!((status.federated, status.unhealthy), (Some(0), Some(0)));
-    let shown = cli(&["status", "--cluster-name=dr-east"]).data();
-    assert!(shown.contains("dr-east: drained until 2"), "{shown}");
-    in_step(west, "dr-east", &[]).await;
-
-    // Again, for another time; and what comes meanwhile does not join.
-    let first = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
-    done(cli(&["drain", "--cluster-name=dr-east", "--for=3h"]));
-    let second = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
-    assert_ne!(first.message, second.message);
-    assert_eq!(first.last_transition_time, second.last_transition_time);
-
-    // The last member stays, and that is told.
-    let last = cli(&["drain", "--cluster-name=dr-north"]);
-    assert_eq!(last.code, 1, "{}", last.stderr);
-    assert_eq!(last.stdout, "drained/web-federated\n");
-    assert!(
-        last.stderr
-            .contains("stays in federated Services without another member: 1"),
-        "{}",
-        last.stderr
-    );
-    condition_is(west, "dr-north", "Drained", "True", "LastMember").await;
-    let told = member_is(west, "dr-north", ns, "web", "Drained").await;
-    assert_eq!(told.status, "True");
-    let alone = members_are(west, ns, "web-federated", "web@dr-north", None).await;
-    assert_eq!(cluster_ip(&alone), cluster_ip(&both));
-
-    // Who comes back takes over from who is needed no longer.
-    done(cli(&["undrain", "--cluster-name=dr-east"]));
-    let back = get("web-federated").await;
-    assert_eq!(annotation(&back, l::REMOTE_DISCOVERY), Some("web@dr-east"));
-    condition_is(west, "dr-north", "Drained", "True", "Drained").await;
-    done(cli(&["undrain", "--cluster-name=dr-north"]));
-    let all = get("web-federated").await;
-    let names = Some("web@dr-east,web@dr-north");
-    assert_eq!(annotation(&all, l::REMOTE_DISCOVERY), names);
-    assert_eq!(cluster_ip(&all), cluster_ip(&both));
-    let said = done(cli(&["undrain", "--cluster-name=dr-north"]));
-    assert!(said.contains("dr-north is not drained"), "{said}");
-    members_are(west, ns, "near-federated", "near@dr-east", Some("near")).await;
+    a_dry_run_drains_nothing(west).await;
+    only_mirrors_name_a_drained_cluster(west, &mirror, ip).await;
+    a_drain_can_be_prolonged(west).await;
+    the_last_member_stays(west, ip).await;
+    the_first_to_come_back_takes_over(west, ip).await;
+    members_are(west, DRAINED, "near-federated", remote, local).await;
 
     for link in ["dr-east", "dr-north"] {
         in_step(west, link, &[]).await;
@@ -147,8 +70,84 @@ async fn drained_cluster_leaves_all_but_what_nobody_else_carries_and_comes_back(
     }
 }
 
+async fn a_dry_run_drains_nothing(west: &ControlPlane) {
+    let dry = cli(west, &["drain", "--cluster-name=dr-east", "--dry-run"]).data();
+    assert!(
+        dry.starts_with("kubectl -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
+        "{dry}"
+    );
+    let link = links(west).get("dr-east").await.unwrap();
+    let annotations = link.metadata.annotations.unwrap_or_default();
+    assert!(!annotations.contains_key(l::DRAINED_UNTIL));
+}
+
+/// Once the command has ended.
+async fn only_mirrors_name_a_drained_cluster(west: &ControlPlane, mirror: &Service, ip: &str) {
+    let said = done(cli(west, &["drain", "--cluster-name=dr-east", "--for=2h"]));
+    assert!(said.contains("dr-east is drained until 2"), "{said}");
+    let services = services(west, DRAINED);
+    let drained = services.get("web-federated").await.unwrap();
+    assert_eq!(
+        annotation(&drained, l::REMOTE_DISCOVERY),
+        Some("web@dr-north")
+    );
+    assert_eq!(cluster_ip(&drained), ip);
+    let near = services.get("near-federated").await.unwrap();
+    assert!(has_members(&near, None, Some("near")), "{near:?}");
+    assert_eq!(services.get("web-dr-east").await.unwrap(), *mirror);
+    let told = member_is(west, "dr-east", DRAINED, "web", "Drained").await;
+    assert_eq!((told.status.as_str(), told.local_ref), ("False", None));
+    let status = status_that(west, "dr-east", |_| true).await;
+    assert_eq!((status.federated, status.unhealthy), (Some(0), Some(0)));
+    let shown = cli(west, &["status", "--cluster-name=dr-east"]).data();
+    assert!(shown.contains("dr-east: drained until 2"), "{shown}");
+    in_step(west, "dr-east", &[]).await;
+}
+
+async fn a_drain_can_be_prolonged(west: &ControlPlane) {
+    let first = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
+    done(cli(west, &["drain", "--cluster-name=dr-east", "--for=3h"]));
+    let second = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
+    assert_ne!(first.message, second.message);
+    assert_eq!(first.last_transition_time, second.last_transition_time);
+}
+
+/// And that is told.
+async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
+    let last = cli(west, &["drain", "--cluster-name=dr-north"]);
+    assert_eq!(last.code, 1, "{}", last.stderr);
+    assert_eq!(last.stdout, "drained/web-federated\n");
+    assert!(
+        last.stderr
+            .contains("stays in federated Services that have no other member: 1"),
+        "{}",
+        last.stderr
+    );
+    condition_is(west, "dr-north", "Drained", "True", "LastMember").await;
+    let told = member_is(west, "dr-north", DRAINED, "web", "Drained").await;
+    assert_eq!(told.status, "True");
+    let north = Some("web@dr-north");
+    let alone = members_are(west, DRAINED, "web-federated", north, None).await;
+    assert_eq!(cluster_ip(&alone), ip);
+}
+
+/// The one that had to stay leaves then, until it is back too.
+async fn the_first_to_come_back_takes_over(west: &ControlPlane, ip: &str) {
+    let services = services(west, DRAINED);
+    done(cli(west, &["undrain", "--cluster-name=dr-east"]));
+    let back = services.get("web-federated").await.unwrap();
+    assert_eq!(annotation(&back, l::REMOTE_DISCOVERY), Some("web@dr-east"));
+    condition_is(west, "dr-north", "Drained", "True", "Drained").await;
+    done(cli(west, &["undrain", "--cluster-name=dr-north"]));
+    let all = services.get("web-federated").await.unwrap();
+    assert_eq!(annotation(&all, l::REMOTE_DISCOVERY), BOTH);
+    assert_eq!(cluster_ip(&all), ip);
+    let said = done(cli(west, &["undrain", "--cluster-name=dr-north"]));
+    assert!(said.contains("dr-north is not drained"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn drain_ends_by_itself_and_one_that_cannot_be_read_changes_nothing() {
+async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     let ns = "drains-end";
@@ -158,12 +157,12 @@ async fn drain_ends_by_itself_and_one_that_cannot_be_read_changes_nothing() {
     own_link(west, north, "end-north", &[selector]).await;
     join(east, ns, "web", "ends", "no").await;
     join(north, ns, "web", "ends", "no").await;
-    let all = "web@end-east,web@end-north";
+    let all = Some("web@end-east,web@end-north");
     members_are(west, ns, "web-federated", all, None).await;
 
     let soon = clock::now() + std::time::Duration::from_secs(15);
-    annotate(west, "end-east", rfc3339(soon).into()).await;
-    members_are(west, ns, "web-federated", "web@end-north", None).await;
+    annotate(west, "end-east", json!({ l::DRAINED_UNTIL: rfc3339(soon) })).await;
+    members_are(west, ns, "web-federated", Some("web@end-north"), None).await;
     members_are(west, ns, "web-federated", all, None).await;
     assert!(
         clock::now() >= soon - std::time::Duration::from_secs(1),
@@ -175,17 +174,17 @@ async fn drain_ends_by_itself_and_one_that_cannot_be_read_changes_nothing() {
     })
     .await;
 
-    annotate(west, "end-east", "soon".into()).await;
+    annotate(west, "end-east", json!({ l::DRAINED_UNTIL: "soon" })).await;
     condition_says(
         west,
         "end-east",
         "Ready",
         ("False", "InvalidLink"),
-        "\"soon\" is no time such as 2026-01-31T12:00:00Z",
+        "invalid time \"soon\" (use RFC 3339, such as 2026-01-31T12:00:00Z)",
     )
     .await;
     members_are(west, ns, "web-federated", all, None).await;
-    annotate(west, "end-east", Value::Null).await;
+    annotate(west, "end-east", json!({ l::DRAINED_UNTIL: null })).await;
     condition_is(west, "end-east", "Ready", "True", "Mirroring").await;
     members_are(west, ns, "web-federated", all, None).await;
 
@@ -199,7 +198,7 @@ async fn drain_ends_by_itself_and_one_that_cannot_be_read_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drain_outlasts_the_controller_and_a_cluster_that_is_away() {
+async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     let ns = "drains-away";
@@ -209,13 +208,12 @@ async fn drain_outlasts_the_controller_and_a_cluster_that_is_away() {
     join(far, ns, "web", "away", "no").await;
     join(source, ns, "web", "away", "no").await;
     let mut controller = Controller::start(source, &[selector]);
-    let before = members_are(source, ns, "web-federated", "web@away", Some("web")).await;
+    let before = members_are(source, ns, "web-federated", Some("web@away"), Some("web")).await;
     condition_is(source, "away", "Ready", "True", "Mirroring").await;
     controller.kill();
 
     // Nobody is there to act on it.
-    let cli = |args: &[&str]| run(source.kubeconfig(), args);
-    let waited = cli(&["drain", "--cluster-name=away", "--wait=1s"]).failure();
+    let waited = cli(source, &["drain", "--cluster-name=away", "--wait=1s"]).failure();
     assert!(
         waited.contains("away has not left federated Services after 1s"),
         "{waited}"
@@ -224,7 +222,7 @@ async fn drain_outlasts_the_controller_and_a_cluster_that_is_away() {
 
     // A controller that has never seen the cluster takes it out all the same.
     let controller = Controller::start(source, &[selector]);
-    let after = members_are(source, ns, "web-federated", "", Some("web")).await;
+    let after = members_are(source, ns, "web-federated", None, Some("web")).await;
     assert_eq!(cluster_ip(&after), cluster_ip(&before));
     condition_is(source, "away", "Drained", "True", "Drained").await;
     let metric = r#"linkerd_mc_link_drained{link="away"} 1"#;
@@ -234,15 +232,9 @@ async fn drain_outlasts_the_controller_and_a_cluster_that_is_away() {
     // It comes back when it is seen.
     far.resume_api_server().unwrap();
     condition_is(source, "away", "Ready", "True", "Mirroring").await;
-    done(cli(&["undrain", "--cluster-name=away"]));
-    members_are(source, ns, "web-federated", "web@away", Some("web")).await;
-    patch(
-        source,
-        ns,
-        "web",
-        json!({ "metadata": { "labels": { l::FEDERATED: null } } }),
-    )
-    .await;
+    done(cli(source, &["undrain", "--cluster-name=away"]));
+    members_are(source, ns, "web-federated", Some("web@away"), Some("web")).await;
+    regroup(source, ns, "web", None).await;
     in_step(source, "away", &[selector]).await;
     unlink(source, "away").await;
 }

@@ -10,10 +10,8 @@ use std::{
 
 use control_plane::ControlPlane;
 
-use crate::{
-    fleet::{Controller, install},
-    gateways::Gateways,
-    help::help,
+use crate::support::{
+    controller::Controller, gateways::Gateways, installation::install, program::help,
 };
 
 /// What must be so before each example of a command: run by the same shell. The current context is `west`, where

@@ -1,24 +1,26 @@
 //! Networks and API servers that fail, between the controller and what it works with: nothing that lives is taken away,
 //! everything else goes on, and all is right within seconds of the end.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use control_plane::{AuditEvent, ControlPlane, Fault, Verdict, eventually};
-use kube::api::ListParams;
-use linkerd_mc::api::{labels as l, link::LinkStatus};
+use control_plane::{ControlPlane, Fault, FaultProxy, Interceptor, Verdict, eventually};
+use k8s_openapi::api::core::v1::Service;
+use linkerd_mc::api::link::LinkStatus;
+use serde_json::json;
 
-use crate::{
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON, namespace},
+use crate::support::{
+    SOON,
+    audit::{nothing_was_deleted, said, writes},
+    controller::Controller,
+    faults::{refusal, through},
     gateways::Gateways,
-    hub::faulty,
-    links::{condition, condition_is, in_step, own_link, status_that, unlink},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE},
+    links::{condition, in_step, is_lost, is_well, own_link, status_that, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, export, gone, patch, relabel, service, services,
-        slices_that, web,
+        addresses, cluster_ips, delete, export, gone, has_members, hosts, member, namespace, patch,
+        relabel, service, slices_that, stateful, web,
     },
+    planes::alone,
     program::run,
 };
 
@@ -27,134 +29,142 @@ const HEALED: Duration = Duration::from_secs(10);
 /// How soon a cluster that fell silent has to be known to have.
 const NOTICED: Duration = Duration::from_secs(45);
 
-/// A flag of `link-gen`.
-pub(crate) fn through(url: &str) -> String {
-    format!("--api-server-address={url}")
+/// Namespace of the clusters that fall silent.
+const SILENCE: &str = "silence";
+/// Three clusters that fall silent, each in its way, and one that does not.
+const CLUSTERS: [&str; 4] = ["stalled", "held", "endless", "steady"];
+/// Which Services are members in the source cluster.
+const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=stalled";
+
+/// The ways to clusters that fall silent. Two answer pings; what stands behind them does not answer, or never ends.
+struct Lines {
+    stalled: FaultProxy,
+    held: Interceptor,
+    endless: Interceptor,
 }
 
-/// What the controller wrote in a namespace since the audit log had this length.
-fn writes(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<AuditEvent> {
-    let mut audit = plane.audit().unwrap().split_off(since);
-    audit.retain(|event| {
-        event.user == CONTROLLER && event.is_write() && event.namespace == namespace
-    });
-    audit
+impl Lines {
+    /// Links the four clusters.
+    async fn link(source: &ControlPlane, far: &ControlPlane) -> Self {
+        let stalled = far.fault_proxy().unwrap();
+        let (held, endless) = (far.intercept(None).unwrap(), far.intercept(None).unwrap());
+        own_link(source, far, "stalled", &[&through(&stalled.url())]).await;
+        own_link(source, far, "held", &[&through(&held.url())]).await;
+        own_link(source, far, "endless", &[&through(&endless.url())]).await;
+        own_link(source, far, "steady", &[]).await;
+        Self {
+            stalled,
+            held,
+            endless,
+        }
+    }
+
+    fn fall_silent(&self) {
+        self.stalled.set(Fault::Stall);
+        self.held.judge(|_| Verdict::Hold);
+        self.held.cut();
+        self.endless.judge(|asked| {
+            if asked.is_list("services") {
+                Verdict::Endless
+            } else if asked.is_watch("services") {
+                refusal(410, "Expired")
+            } else {
+                Verdict::Forward
+            }
+        });
+        self.endless.cut();
+    }
+
+    fn heal(&self) {
+        self.stalled.set(Fault::None);
+        self.held.forward();
+        self.held.cut();
+    }
 }
 
-/// The same, as a person reads it.
-pub(crate) fn said(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<String> {
-    let writes = writes(plane, namespace, since);
-    let say = |write: &AuditEvent| format!("{} {}", write.verb, write.name);
-    writes.iter().map(say).collect()
-}
-
-/// The `ClusterIP`s of all Services of a namespace.
-pub(crate) async fn ips(plane: &ControlPlane, namespace: &str) -> BTreeMap<String, String> {
-    let all = services(plane, namespace)
-        .list(&ListParams::default())
-        .await;
-    let all = all.unwrap().items;
-    all.iter()
-        .map(|service| {
-            let name = service.metadata.name.clone().unwrap();
-            (name, cluster_ip(service).to_owned())
-        })
-        .collect()
-}
-
-pub(crate) async fn is_lost(plane: &ControlPlane, link: &str) -> String {
-    condition_is(plane, link, "Connected", "False", "Unreachable")
-        .await
-        .message
-}
-
-pub(crate) async fn is_well(plane: &ControlPlane, link: &str) {
-    condition_is(plane, link, "Ready", "True", "Mirroring").await;
+/// Whether a federated Service has the members of this test.
+fn is_complete(federated: &Service) -> bool {
+    has_members(federated, Some("member@stalled"), Some("member"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_that_fall_silent_are_noticed_and_everything_else_goes_on() {
-    let pair = faulty().await;
+async fn silent_clusters_are_noticed_and_others_are_unaffected() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
-    namespace("silence", &[source, far]).await;
-    let stalled = far.fault_proxy().unwrap();
-    // These two answer pings; what stands behind them does not answer, or never ends.
-    let (held, endless) = (far.intercept(None).unwrap(), far.intercept(None).unwrap());
-    own_link(source, far, "stalled", &[&through(&stalled.url())]).await;
-    own_link(source, far, "held", &[&through(&held.url())]).await;
-    own_link(source, far, "endless", &[&through(&endless.url())]).await;
-    own_link(source, far, "steady", &[]).await;
-    for cluster in ["stalled", "held", "endless", "steady"] {
-        export(far, "silence", &web(cluster, cluster)).await;
+    namespace(SILENCE, &[source, far]).await;
+    let lines = Lines::link(source, far).await;
+    for cluster in CLUSTERS {
+        export(far, SILENCE, &web(cluster, cluster)).await;
     }
     for name in ["withdrawn", "changed"] {
-        export(far, "silence", &web(name, "stalled")).await;
+        export(far, SILENCE, &web(name, "stalled")).await;
     }
     for place in [source, far] {
-        let mut member = web("member", "no");
-        let labels = member.metadata.labels.get_or_insert_default();
-        labels.insert(l::FEDERATED.into(), "stalled".into());
-        export(place, "silence", &member).await;
+        export(place, SILENCE, &member("member", "stalled", "no")).await;
     }
-    let flag = "--federated-service-selector=mirror.linkerd.io/federated=stalled";
-    let controller = Controller::start(source, &[flag]);
-    for cluster in ["stalled", "held", "endless", "steady"] {
+    let _controller = Controller::start(source, &[MEMBERS]);
+    for cluster in CLUSTERS {
         is_well(source, cluster).await;
         let name = format!("{cluster}-{cluster}");
-        slices_that(source, "silence", &name, |s| addresses(s) == ["192.0.2.50"]).await;
+        slices_that(source, SILENCE, &name, |s| addresses(s) == ["192.0.2.50"]).await;
     }
-    service(source, "silence", "withdrawn-stalled", |_| true).await;
-    let members = |s: &k8s_openapi::api::core::v1::Service| {
-        annotation(s, l::REMOTE_DISCOVERY) == Some("member@stalled")
-            && annotation(s, l::LOCAL_DISCOVERY) == Some("member")
-    };
-    service(source, "silence", "member-federated", members).await;
-    let before = ips(source, "silence").await;
+    service(source, SILENCE, "withdrawn-stalled", |_| true).await;
+    service(source, SILENCE, "member-federated", is_complete).await;
+    let before = cluster_ips(source, SILENCE).await;
     let since = source.audit().unwrap().len();
 
+    silence_is_noticed(source, &lines).await;
+    everything_else_goes_on(source, far).await;
+    mirrors_of_silent_clusters_stay(source, far, since).await;
+    only_changes_are_written_after_it(source, &lines).await;
+
+    let after = cluster_ips(source, SILENCE).await;
+    for (name, ip) in before
+        .iter()
+        .filter(|(name, _)| *name != "withdrawn-stalled")
+    {
+        assert_eq!(after.get(name), Some(ip), "{name}");
+    }
+    for cluster in CLUSTERS {
+        in_step(source, cluster, &[MEMBERS]).await;
+        unlink(source, cluster).await;
+    }
+    gone(source, SILENCE, "later-stalled").await;
+}
+
+async fn silence_is_noticed(source: &ControlPlane, lines: &Lines) {
     let fell_silent = Instant::now();
-    stalled.set(Fault::Stall);
-    held.judge(|_| Verdict::Hold);
-    held.cut();
-    endless.judge(|asked| {
-        if asked.is_list("services") {
-            Verdict::Endless
-        } else if asked.is_watch("services") {
-            refusal(410, "Expired")
-        } else {
-            Verdict::Forward
-        }
-    });
-    endless.cut();
+    lines.fall_silent();
     status_that(source, "endless", |status| {
         condition(status, "Connected").is_some_and(|c| c.message.contains("too large"))
     })
     .await;
-    endless.forward();
+    lines.endless.forward();
     for cluster in ["stalled", "held"] {
         let why = is_lost(source, cluster).await;
         let took = fell_silent.elapsed();
         eprintln!("{cluster}: noticed after {took:?}: {why}");
         assert!(took < NOTICED, "{cluster} was noticed after {took:?}");
     }
-    // Meanwhile the other cluster is mirrored, what people break is repaired, and members stay.
-    export(far, "silence", &web("meanwhile", "steady")).await;
-    service(source, "silence", "meanwhile-steady", |_| true).await;
-    patch(
-        source,
-        "silence",
-        "changed-stalled",
-        serde_json::json!({ "spec": { "selector": { "app": "evil" } } }),
-    )
-    .await;
-    service(source, "silence", "changed-stalled", |s| {
+}
+
+/// The other cluster is mirrored, what people break is repaired, and members stay.
+async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
+    export(far, SILENCE, &web("meanwhile", "steady")).await;
+    service(source, SILENCE, "meanwhile-steady", |_| true).await;
+    let evil = json!({ "spec": { "selector": { "app": "evil" } } });
+    patch(source, SILENCE, "changed-stalled", evil).await;
+    service(source, SILENCE, "changed-stalled", |s| {
         s.spec.as_ref().unwrap().selector.is_none()
     })
     .await;
-    service(source, "silence", "member-federated", members).await;
-    // What changes there cannot be known here.
-    export(far, "silence", &web("later", "stalled")).await;
-    relabel(far, "silence", "withdrawn", None).await;
+    service(source, SILENCE, "member-federated", is_complete).await;
+}
+
+/// What changes in a silent cluster cannot be known here.
+async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPlane, since: usize) {
+    export(far, SILENCE, &web("later", "stalled")).await;
+    relabel(far, SILENCE, "withdrawn", None).await;
     let lost: LinkStatus = status_that(source, "stalled", |_| true).await;
     assert_eq!(lost.mirrored, Some(3), "{lost:#?}");
     let told = condition(&lost, "Connected")
@@ -162,19 +172,15 @@ async fn clusters_that_fall_silent_are_noticed_and_everything_else_goes_on() {
         .last_transition_time
         .0;
     assert!(told > k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-    let deleted = said(source, "silence", since);
-    assert!(
-        !deleted.iter().any(|said| said.starts_with("delete")),
-        "{deleted:?}"
-    );
+    nothing_was_deleted(source, SILENCE, since);
+}
 
+async fn only_changes_are_written_after_it(source: &ControlPlane, lines: &Lines) {
     let outage = source.audit().unwrap().len();
     let healed = Instant::now();
-    stalled.set(Fault::None);
-    held.forward();
-    held.cut();
-    service(source, "silence", "later-stalled", |_| true).await;
-    gone(source, "silence", "withdrawn-stalled").await;
+    lines.heal();
+    service(source, SILENCE, "later-stalled", |_| true).await;
+    gone(source, SILENCE, "withdrawn-stalled").await;
     let took = healed.elapsed();
     eprintln!("all right again {took:?} after the end of the silence");
     assert!(took < HEALED, "{took:?}");
@@ -182,29 +188,15 @@ async fn clusters_that_fall_silent_are_noticed_and_everything_else_goes_on() {
         is_well(source, cluster).await;
     }
     eprintln!("and told after {:?}", healed.elapsed());
-    // No more than what had changed.
-    let mut made = said(source, "silence", outage);
+    let mut made = said(source, SILENCE, outage);
     made.retain(|said| !said.contains("later-stalled"));
     let slice = |said: &String| said.contains("withdrawn-stalled");
     assert!(made.iter().all(slice), "{made:?}");
-    let after = ips(source, "silence").await;
-    for (name, ip) in before
-        .iter()
-        .filter(|(name, _)| *name != "withdrawn-stalled")
-    {
-        assert_eq!(after.get(name), Some(ip), "{name}");
-    }
-    for cluster in ["stalled", "held", "endless", "steady"] {
-        in_step(source, cluster, &[flag]).await;
-        unlink(source, cluster).await;
-    }
-    gone(source, "silence", "later-stalled").await;
-    drop(controller);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_break_or_crawl_are_made_up_for() {
-    let pair = faulty().await;
+async fn mirroring_recovers_from_broken_and_slow_connections() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("broken-line", &[source, far]).await;
     let line = far.fault_proxy().unwrap();
@@ -218,7 +210,7 @@ async fn connections_that_break_or_crawl_are_made_up_for() {
     }
     let _controller = Controller::start(source, &[]);
     status_that(source, "line", |s| s.mirrored == Some(8)).await;
-    let before = ips(source, "broken-line").await;
+    let before = cluster_ips(source, "broken-line").await;
     let since = source.audit().unwrap().len();
     let arrives = async |name: &str, limit: Duration| {
         let started = Instant::now();
@@ -261,26 +253,12 @@ async fn connections_that_break_or_crawl_are_made_up_for() {
     arrives("reset", HEALED).await;
     is_well(source, "line").await;
 
-    let deleted = said(source, "broken-line", since);
-    assert!(
-        !deleted.iter().any(|said| said.starts_with("delete")),
-        "{deleted:?}"
-    );
-    let after = ips(source, "broken-line").await;
+    nothing_was_deleted(source, "broken-line", since);
+    let after = cluster_ips(source, "broken-line").await;
     assert!(before.iter().all(|(name, ip)| after.get(name) == Some(ip)));
     in_step(source, "line", &[]).await;
     unlink(source, "line").await;
     gone(source, "broken-line", "reset-line").await;
-}
-
-/// A refusal as Kubernetes words it.
-pub(crate) fn refusal(code: u16, reason: &str) -> Verdict {
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("made up: {reason}"), "reason": reason, "code": code,
-    });
-    let headers = vec![("content-type", "application/json".to_owned())];
-    Verdict::Answer(code, headers, status.to_string())
 }
 
 /// What Kubernetes answers when too much is asked of it at once.
@@ -296,155 +274,183 @@ fn too_many(seconds: u32) -> Verdict {
     )
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn target_clusters_that_refuse_are_asked_again_and_what_was_known_stays() {
-    let pair = faulty().await;
-    let (source, far) = (&pair.source, &pair.far);
-    namespace("refusals", &[source, far]).await;
-    let server = far.intercept(None).unwrap();
-    let flags = [&*through(&server.url()), "--service-account-name=expiring"];
-    let allow = ["allow", "--service-account-name", "expiring"];
-    let allowed = run(far.kubeconfig(), &allow).data();
-    far.kubectl_stdin(&["apply", "-f", "-"], &allowed)
-        .await
-        .unwrap();
-    own_link(source, far, "refuses", &flags).await;
-    export(far, "refusals", &web("web", "refuses")).await;
-    let controller = Controller::start(source, &[]);
-    is_well(source, "refuses").await;
-    service(source, "refusals", "web-refuses", |_| true).await;
-    let since = source.audit().unwrap().len();
+/// Namespace of the cluster that refuses.
+const REFUSALS: &str = "refusals";
+/// The account whose token is revoked.
+const EXPIRING: &str = "expiring";
 
-    let mut round = 0;
-    let mut goes_on = async |what: &str| {
-        round += 1;
-        let name = format!("after-{round}");
-        let healed = Instant::now();
-        server.forward();
-        export(far, "refusals", &web(&name, "refuses")).await;
-        service(source, "refusals", &format!("{name}-refuses"), |_| true).await;
-        let took = healed.elapsed();
-        eprintln!("{what}: right again after {took:?}");
-        assert!(took < HEALED, "{what}: {took:?}");
-        is_well(source, "refuses").await;
-    };
-
-    // A connection that is had again at once is no news.
-    let calm = status_that(source, "refuses", |_| true).await;
-    server.cut();
-    goes_on("cut").await;
-    let now = status_that(source, "refuses", |_| true).await;
-    assert_eq!(
-        condition(&now, "Connected").unwrap().last_transition_time,
-        condition(&calm, "Connected").unwrap().last_transition_time
-    );
-
-    server.judge(|_| too_many(2));
-    server.cut();
-    assert!(is_lost(source, "refuses").await.contains("too many"));
-    goes_on("too many requests").await;
-
-    server.judge(|_| refusal(500, "InternalError"));
-    server.cut();
-    assert!(is_lost(source, "refuses").await.contains("made up"));
-    // It is told once, not once a try.
-    let told = || controller.log().matches("not connected").count();
-    let (before, written) = (told(), source.audit().unwrap().len());
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(told() <= before + 1, "{}", controller.log());
-    let audit = source.audit().unwrap().split_off(written);
-    let statuses = audit
-        .iter()
-        .filter(|event| event.user == CONTROLLER && event.is_write());
-    assert!(statuses.count() <= 1);
-    goes_on("errors").await;
-
-    // Too old to go on from: said in a watch, and said instead of one.
-    let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
-    let json = vec![("content-type", "application/json".to_owned())];
-    let expired = Verdict::Answer(200, json, format!("{gone}\n"));
-    for verdict in [expired, refusal(410, "Expired")] {
-        server.judge(move |asked| {
-            if asked.is_watch("services") {
-                verdict.clone()
-            } else {
-                Verdict::Forward
-            }
-        });
-        server.cut();
-        // It is seen by listing again.
-        let name = format!("listed-{}", far.audit().unwrap().len());
-        export(far, "refusals", &web(&name, "refuses")).await;
-        service(source, "refusals", &format!("{name}-refuses"), |_| true).await;
-        goes_on("too old").await;
-    }
-
-    // A redirect is no answer, and is not followed.
-    let elsewhere = format!("{}/evil", source.url());
-    server
-        .judge(move |_| Verdict::Answer(302, vec![("location", elsewhere.clone())], String::new()));
-    let asked = source.audit().unwrap().len();
-    server.cut();
-    is_lost(source, "refuses").await;
-    let audit = source.audit().unwrap().split_off(asked);
-    assert!(!audit.iter().any(|event| event.uri.contains("evil")));
-    goes_on("redirects").await;
-
-    // A token that expires, or is revoked, under a running watch.
-    far.kubectl(&["-n", crate::fleet::NAMESPACE, "delete", "sa", "expiring"])
-        .await
-        .unwrap();
-    let secret = "expiring-token";
-    eventually("the token to be revoked", SOON, async || {
-        let args = ["-n", crate::fleet::NAMESPACE, "get", "secret", secret];
-        Ok(far.kubectl(&args).await.is_err().then_some(()))
-    })
-    .await
-    .unwrap();
-    // The API server may remember for some seconds that it was good, and lets running watches run.
-    let refused = eventually("a refusal", SOON, async || {
-        server.cut();
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        let status = status_that(source, "refuses", |_| true).await;
-        let ready = condition(&status, "Ready").cloned();
-        Ok(ready.filter(|ready| ready.status == "False"))
-    });
-    let refused = refused.await.unwrap();
-    assert!(refused.message.contains("Unauthorized"), "{refused:?}");
-    far.kubectl_stdin(&["apply", "-f", "-"], &allowed)
-        .await
-        .unwrap();
-    eventually("a new token", SOON, async || {
-        let path = "jsonpath={.data.token}";
-        let args = [
-            "-n",
-            crate::fleet::NAMESPACE,
-            "get",
-            "secret",
-            secret,
-            "-o",
-            path,
-        ];
-        Ok((!far.kubectl(&args).await?.is_empty()).then_some(()))
-    })
-    .await
-    .unwrap();
-    own_link(source, far, "refuses", &flags).await;
-    goes_on("a new token").await;
-
-    let done = said(source, "refusals", since);
-    assert!(
-        !done.iter().any(|said| said.starts_with("delete")),
-        "{done:?}"
-    );
-    in_step(source, "refuses", &[]).await;
-    unlink(source, "refuses").await;
-    crate::objects::gone(source, "refusals", "web-refuses").await;
+/// A cluster whose API server refuses in one way after the other.
+struct Refusing<'a> {
+    source: &'a ControlPlane,
+    far: &'a ControlPlane,
+    server: Interceptor,
+    rounds: usize,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_local_api_server_that_refuses_writes_is_left_alone_for_as_long_as_it_says() {
-    let pair = faulty().await;
+async fn refusing_target_is_asked_again_and_its_mirrors_stay() {
+    let pair = alone().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace(REFUSALS, &[source, far]).await;
+    let server = far.intercept(None).unwrap();
+    let account = format!("--service-account-name={EXPIRING}");
+    let flags = [&*through(&server.url()), &account];
+    let allowed = run(far.kubeconfig(), &["allow", &account]).data();
+    far.apply(&allowed).await.unwrap();
+    own_link(source, far, "refuses", &flags).await;
+    export(far, REFUSALS, &web("web", "refuses")).await;
+    let controller = Controller::start(source, &[]);
+    is_well(source, "refuses").await;
+    service(source, REFUSALS, "web-refuses", |_| true).await;
+    let since = source.audit().unwrap().len();
+
+    let mut refusing = Refusing {
+        source,
+        far,
+        server,
+        rounds: 0,
+    };
+    refusing.a_short_break_is_no_news().await;
+    refusing.too_many_requests_are_told().await;
+    refusing.errors_are_told_once(&controller).await;
+    refusing.what_is_too_old_is_listed_again().await;
+    refusing.redirects_are_not_followed().await;
+    refusing.a_revoked_token_is_refused(&allowed).await;
+    own_link(source, far, "refuses", &flags).await;
+    refusing.recovers("a new token").await;
+
+    nothing_was_deleted(source, REFUSALS, since);
+    in_step(source, "refuses", &[]).await;
+    unlink(source, "refuses").await;
+    gone(source, REFUSALS, "web-refuses").await;
+}
+
+impl Refusing<'_> {
+    /// Refuses no more: what is exported then is mirrored in time.
+    async fn recovers(&mut self, what: &str) {
+        self.rounds += 1;
+        let name = format!("after-{}", self.rounds);
+        let healed = Instant::now();
+        self.server.forward();
+        self.exported_is_mirrored(&name).await;
+        let took = healed.elapsed();
+        eprintln!("{what}: right again after {took:?}");
+        assert!(took < HEALED, "{what}: {took:?}");
+        is_well(self.source, "refuses").await;
+    }
+
+    async fn exported_is_mirrored(&self, name: &str) {
+        export(self.far, REFUSALS, &web(name, "refuses")).await;
+        let mirror = format!("{name}-refuses");
+        service(self.source, REFUSALS, &mirror, |_| true).await;
+    }
+
+    async fn a_short_break_is_no_news(&mut self) {
+        let calm = status_that(self.source, "refuses", |_| true).await;
+        self.server.cut();
+        self.recovers("cut").await;
+        let now = status_that(self.source, "refuses", |_| true).await;
+        assert_eq!(
+            condition(&now, "Connected").unwrap().last_transition_time,
+            condition(&calm, "Connected").unwrap().last_transition_time
+        );
+    }
+
+    async fn too_many_requests_are_told(&mut self) {
+        self.server.judge(|_| too_many(2));
+        self.server.cut();
+        let why = is_lost(self.source, "refuses").await;
+        assert!(why.contains("too many"));
+        self.recovers("too many requests").await;
+    }
+
+    /// Once, and not once a try.
+    async fn errors_are_told_once(&mut self, controller: &Controller) {
+        self.server.judge(|_| refusal(500, "InternalError"));
+        self.server.cut();
+        let why = is_lost(self.source, "refuses").await;
+        assert!(why.contains("made up"));
+        let told = || controller.log().matches("not connected").count();
+        let (before, written) = (told(), self.source.audit().unwrap().len());
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(told() <= before + 1, "{}", controller.log());
+        let audit = self.source.audit().unwrap().split_off(written);
+        let statuses = audit
+            .iter()
+            .filter(|event| event.user == CONTROLLER && event.is_write());
+        assert!(statuses.count() <= 1);
+        self.recovers("errors").await;
+    }
+
+    /// That a watch is too old to go on from is said in a watch, and said instead of one.
+    async fn what_is_too_old_is_listed_again(&mut self) {
+        let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
+        let json = vec![("content-type", "application/json".to_owned())];
+        let expired = Verdict::Answer(200, json, format!("{gone}\n"));
+        for verdict in [expired, refusal(410, "Expired")] {
+            self.server.judge(move |asked| {
+                if asked.is_watch("services") {
+                    verdict.clone()
+                } else {
+                    Verdict::Forward
+                }
+            });
+            self.server.cut();
+            let name = format!("listed-{}", self.far.audit().unwrap().len());
+            self.exported_is_mirrored(&name).await;
+            self.recovers("too old").await;
+        }
+    }
+
+    async fn redirects_are_not_followed(&mut self) {
+        let elsewhere = format!("{}/evil", self.source.url());
+        self.server.judge(move |_| {
+            Verdict::Answer(302, vec![("location", elsewhere.clone())], String::new())
+        });
+        let asked = self.source.audit().unwrap().len();
+        self.server.cut();
+        is_lost(self.source, "refuses").await;
+        let audit = self.source.audit().unwrap().split_off(asked);
+        assert!(!audit.iter().any(|event| event.uri.contains("evil")));
+        self.recovers("redirects").await;
+    }
+
+    /// Under a running watch. What is allowed again has another token.
+    async fn a_revoked_token_is_refused(&mut self, allowed: &str) {
+        let far = self.far;
+        far.kubectl(&["-n", NAMESPACE, "delete", "sa", EXPIRING])
+            .await
+            .unwrap();
+        let secret = format!("{EXPIRING}-token");
+        let get = ["-n", NAMESPACE, "get", "secret", &secret];
+        eventually("the token to be revoked", SOON, async || {
+            Ok(far.kubectl(&get).await.is_err().then_some(()))
+        })
+        .await
+        .unwrap();
+        // The API server may remember for some seconds that it was good, and lets running watches run.
+        let refused = eventually("a refusal", SOON, async || {
+            self.server.cut();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let status = status_that(self.source, "refuses", |_| true).await;
+            let ready = condition(&status, "Ready").cloned();
+            Ok(ready.filter(|ready| ready.status == "False"))
+        });
+        let refused = refused.await.unwrap();
+        assert!(refused.message.contains("Unauthorized"), "{refused:?}");
+        far.apply(allowed).await.unwrap();
+        eventually("a new token", SOON, async || {
+            let token = [&get[..], &["-o", "jsonpath={.data.token}"]].concat();
+            Ok((!far.kubectl(&token).await?.is_empty()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_wait_for_as_long_as_the_local_api_server_says() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("refused-writes", &[source, far]).await;
     own_link(source, far, "refused", &[]).await;
@@ -490,19 +496,16 @@ async fn a_local_api_server_that_refuses_writes_is_left_alone_for_as_long_as_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn api_servers_may_die_and_come_back() {
-    let pair = faulty().await;
+async fn mirrors_survive_the_death_of_either_api_server() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("deaths", &[source, far]).await;
     own_link(source, far, "dies", &["--enable-headless-services"]).await;
     export(far, "deaths", &web("web", "dies")).await;
-    crate::headless::stateful(far, "deaths", "db", "dies").await;
-    crate::headless::hosts(far, "deaths", "db", &[("db-0", true)]).await;
+    stateful(far, "deaths", "db", "dies").await;
+    hosts(far, "deaths", "db", &[("db-0", true)]).await;
     for place in [source, far] {
-        let mut member = web("member", "no");
-        let labels = member.metadata.labels.get_or_insert_default();
-        labels.insert(l::FEDERATED.into(), "dies".into());
-        export(place, "deaths", &member).await;
+        export(place, "deaths", &member("member", "dies", "no")).await;
     }
     // The gateway lives all the time: what is written is not its doing.
     let gateways = Gateways::start().address();
@@ -511,12 +514,9 @@ async fn api_servers_may_die_and_come_back() {
     let mut controller = Controller::start(source, &flags);
     is_well(source, "dies").await;
     service(source, "deaths", "db-0-dies", |_| true).await;
-    let members = |s: &k8s_openapi::api::core::v1::Service| {
-        annotation(s, l::REMOTE_DISCOVERY) == Some("member@dies")
-            && annotation(s, l::LOCAL_DISCOVERY) == Some("member")
-    };
+    let members = |s: &Service| has_members(s, Some("member@dies"), Some("member"));
     service(source, "deaths", "member-federated", members).await;
-    let before = ips(source, "deaths").await;
+    let before = cluster_ips(source, "deaths").await;
 
     let since = source.audit().unwrap().len();
     far.kill_api_server().unwrap();
@@ -525,7 +525,7 @@ async fn api_servers_may_die_and_come_back() {
     let ports = serde_json::json!({ "spec": { "ports": [{ "name": "http", "port": 8081 }] } });
     patch(source, "deaths", "member", ports).await;
     let federated = service(source, "deaths", "member-federated", |s| {
-        crate::objects::ports(s) == [("http", 8081)]
+        crate::support::objects::ports(s) == [("http", 8081)]
     })
     .await;
     assert!(members(&federated));
@@ -545,7 +545,7 @@ async fn api_servers_may_die_and_come_back() {
     let since = source.audit().unwrap().len();
     source.kill_api_server().unwrap();
     export(far, "deaths", &web("meanwhile", "dies")).await;
-    crate::headless::hosts(far, "deaths", "db", &[("db-0", true), ("db-1", true)]).await;
+    hosts(far, "deaths", "db", &[("db-0", true), ("db-1", true)]).await;
     source.restart_api_server().await.unwrap();
     let healed = Instant::now();
     for name in ["meanwhile-dies", "db-1-dies"] {
@@ -558,7 +558,7 @@ async fn api_servers_may_die_and_come_back() {
     let mut done = writes(source, "deaths", since);
     done.retain(|write| write.resource == "services" && write.verb != "create");
     assert_eq!(done, []);
-    let after = ips(source, "deaths").await;
+    let after = cluster_ips(source, "deaths").await;
     for (name, ip) in &before {
         assert_eq!(after.get(name), Some(ip), "{name}");
     }

@@ -2,50 +2,25 @@
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::PostParams;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{Controller, namespace},
-    hub::{alone, hub},
+use crate::support::{
+    controller::Controller,
     links::{condition_is, edit, in_step, member_is, own_link, said, status_that, unlink},
     objects::{
-        annotation, cluster_ip, delete, gone, label, patch, ports, service, services, slices_of,
-        web,
+        annotation, cluster_ip, create, delete, gone, has_members, label, member, namespace, patch,
+        ports, regroup, service, slices_of,
     },
+    planes::{alone, hub},
 };
 
 /// A member of federated Services: of those of the hub's two Links and of west's own cluster, if `group` is `member`.
-fn member(name: &str, group: &str, team: &str) -> Service {
-    let mut service = web(name, "no");
-    let metadata = &mut service.metadata;
-    metadata
-        .labels
-        .get_or_insert_default()
-        .insert(l::FEDERATED.into(), group.into());
-    metadata
-        .annotations
-        .get_or_insert_default()
-        .insert("team".into(), team.into());
+fn of_team(name: &str, group: &str, team: &str) -> Service {
+    let mut service = member(name, group, "no");
+    let annotations = service.metadata.annotations.get_or_insert_default();
+    annotations.insert("team".into(), team.into());
     service
-}
-
-async fn join(plane: &ControlPlane, namespace: &str, service: &Service) {
-    services(plane, namespace)
-        .create(&PostParams::default(), service)
-        .await
-        .unwrap();
-}
-
-async fn leave(plane: &ControlPlane, namespace: &str, service: &str) {
-    patch(
-        plane,
-        namespace,
-        service,
-        json!({ "metadata": { "labels": { l::FEDERATED: null } } }),
-    )
-    .await;
 }
 
 /// Waits until a federated Service has these members, remote and local, and its source is of this team.
@@ -58,20 +33,18 @@ async fn members_are(
     team: &str,
 ) -> Service {
     service(plane, namespace, name, |now| {
-        annotation(now, l::REMOTE_DISCOVERY) == remote
-            && annotation(now, l::LOCAL_DISCOVERY) == local
-            && annotation(now, "team") == Some(team)
+        has_members(now, remote, local) && annotation(now, "team") == Some(team)
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() {
+async fn members_join_and_leave_and_the_first_ranked_gives_ports_and_metadata() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("federated", &[east, north, west]).await;
     // The younger Link's member comes first.
-    join(north, "federated", &member("web", "member", "north")).await;
+    create(north, "federated", &of_team("web", "member", "north")).await;
     let first = members_are(
         west,
         "federated",
@@ -94,7 +67,7 @@ async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() 
     );
 
     // The oldest Link's comes before it, the local one before both.
-    join(east, "federated", &member("web", "member", "east")).await;
+    create(east, "federated", &of_team("web", "member", "east")).await;
     members_are(
         west,
         "federated",
@@ -104,7 +77,7 @@ async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() 
         "east",
     )
     .await;
-    join(west, "federated", &member("web", "member", "west")).await;
+    create(west, "federated", &of_team("web", "member", "west")).await;
     members_are(
         west,
         "federated",
@@ -138,7 +111,7 @@ async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() 
     member_is(west, "east", "federated", "web", "PortConflict").await;
     assert_eq!(cluster_ip(&changed), cluster_ip(&first));
 
-    leave(west, "federated", "web").await;
+    regroup(west, "federated", "web", None).await;
     members_are(
         west,
         "federated",
@@ -162,7 +135,7 @@ async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() 
         said(&status.federated_services, "federated", "web").is_none()
     })
     .await;
-    leave(north, "federated", "web").await;
+    regroup(north, "federated", "web", None).await;
     gone(west, "federated", "web-federated").await;
 }
 
@@ -170,12 +143,12 @@ async fn members_join_and_leave_and_the_first_in_rank_says_what_it_looks_like() 
 async fn a_service_may_be_mirrored_and_federated_at_once() {
     let (east, west) = hub().await.pair();
     namespace("both", &[east, west]).await;
-    let mut both = member("web", "member", "east");
+    let mut both = of_team("web", "member", "east");
     both.metadata
         .labels
         .get_or_insert_default()
         .insert(l::EXPORTED.into(), "true".into());
-    join(east, "both", &both).await;
+    create(east, "both", &both).await;
     service(west, "both", "web-east", |_| true).await;
     members_are(
         west,
@@ -186,13 +159,13 @@ async fn a_service_may_be_mirrored_and_federated_at_once() {
         "east",
     )
     .await;
-    leave(east, "both", "web").await;
+    regroup(east, "both", "web", None).await;
     gone(west, "both", "web-federated").await;
     service(west, "both", "web-east", |_| true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_goes_takes_its_members_along_and_no_others() {
+async fn deleted_link_removes_its_members_and_no_others() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("leaving", &[east, north, west]).await;
@@ -210,9 +183,9 @@ async fn a_link_that_goes_takes_its_members_along_and_no_others() {
         &["--federated-service-selector=mirror.linkerd.io/federated=leaving"],
     )
     .await;
-    join(east, "leaving", &member("web", "leaving", "east")).await;
-    join(north, "leaving", &member("web", "leaving", "north")).await;
-    join(north, "leaving", &member("lonely", "leaving", "north")).await;
+    create(east, "leaving", &of_team("web", "leaving", "east")).await;
+    create(north, "leaving", &of_team("web", "leaving", "north")).await;
+    create(north, "leaving", &of_team("lonely", "leaving", "north")).await;
     members_are(
         west,
         "leaving",
@@ -251,9 +224,9 @@ async fn a_link_that_goes_takes_its_members_along_and_no_others() {
 async fn a_headless_service_cannot_join() {
     let (east, west) = hub().await.pair();
     namespace("headless-member", &[east, west]).await;
-    let mut headless = member("db", "member", "east");
+    let mut headless = of_team("db", "member", "east");
     headless.spec.as_mut().unwrap().cluster_ip = Some("None".into());
-    join(east, "headless-member", &headless).await;
+    create(east, "headless-member", &headless).await;
     let refused = member_is(west, "east", "headless-member", "db", "InvalidService").await;
     assert_eq!(
         refused.message,
@@ -267,13 +240,13 @@ async fn a_headless_service_cannot_join() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
+async fn unreachable_cluster_keeps_its_membership() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("unseen", &[source, far]).await;
     own_link(source, far, "unseen", &[]).await;
-    join(far, "unseen", &member("web", "unseen", "far")).await;
-    join(source, "unseen", &member("web", "near", "near")).await;
+    create(far, "unseen", &of_team("web", "unseen", "far")).await;
+    create(source, "unseen", &of_team("web", "near", "near")).await;
     let flags = [
         "--federated-service-selector=mirror.linkerd.io/federated=near",
         "--excluded-labels=app",
@@ -282,10 +255,7 @@ async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
     let mut controller = Controller::start(source, &flags);
     let exclusive =
         |now: &Service| label(now, "app").is_none() && annotation(now, "team").is_none();
-    let both = |now: &Service| {
-        annotation(now, l::REMOTE_DISCOVERY) == Some("web@unseen")
-            && annotation(now, l::LOCAL_DISCOVERY) == Some("web")
-    };
+    let both = |now: &Service| has_members(now, Some("web@unseen"), Some("web"));
     service(source, "unseen", "web-federated", |now| {
         both(now) && exclusive(now)
     })
@@ -312,11 +282,8 @@ async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
         both(now) && ports(now) == [("sql", 5432)]
     })
     .await;
-    leave(source, "unseen", "web").await;
-    let kept = |now: &Service| {
-        annotation(now, l::REMOTE_DISCOVERY) == Some("web@unseen")
-            && annotation(now, l::LOCAL_DISCOVERY).is_none()
-    };
+    regroup(source, "unseen", "web", None).await;
+    let kept = |now: &Service| has_members(now, Some("web@unseen"), None);
     service(source, "unseen", "web-federated", kept).await;
     let status = status_that(source, "unseen", |_| true).await;
     assert_eq!(status.federated_services, before.federated_services);
@@ -338,13 +305,7 @@ async fn a_cluster_that_cannot_be_seen_keeps_its_place() {
 
     // Without a part in federation the local cluster's own Services are nobody's members.
     controller.kill();
-    patch(
-        source,
-        "unseen",
-        "web",
-        json!({ "metadata": { "labels": { l::FEDERATED: "near" } } }),
-    )
-    .await;
+    regroup(source, "unseen", "web", Some("near")).await;
     let _controller = Controller::start(source, &[flags[0], "--no-local-federation"]);
     patch(
         far,

@@ -4,16 +4,16 @@ use control_plane::{ControlPlane, eventually};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::{
-    fleet::{SOON, namespace},
-    hub::hub,
+use crate::support::{
+    SOON,
     links::{checked, in_step, own_link, unlink},
-    objects::{addresses, export, gone, slices, slices_of, slices_that, web},
+    objects::{addresses, export, gone, namespace, slices, slices_of, slices_that, web},
+    planes::hub,
 };
 
 /// What `check` says of endpoints of others in this namespace.
 fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
-    let found = checked(plane, "no mirror service has endpoints of others");
+    let found = checked(plane, "mirror services have no foreign endpoints");
     let error = found["error"].as_str().unwrap_or_default();
     let begin = format!("Service {namespace}/");
     let lines = error.lines().filter(|line| line.starts_with(&begin));
@@ -21,7 +21,7 @@ fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() {
+async fn check_finds_endpoints_that_others_made_under_a_mirrors_name() {
     let (east, west) = hub().await.pair();
     namespace("shared", &[east, west]).await;
     own_link(west, east, "shared", &[]).await;
@@ -58,18 +58,18 @@ async fn endpoints_under_a_mirrors_name_that_no_service_mirror_made_are_found() 
     // Kubernetes makes a slice of them.
     slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
     let found = foreign(west, "shared");
-    let begin =
-        |service: &str| format!("Service shared/{service}: a share of its traffic goes to ");
+    let begin = |service: &str| format!("Service shared/{service}: part of its traffic goes to ");
     assert_eq!(
         found,
         [
             format!(
-                "{}Endpoints of its name, which no service mirror made; find out who did, then \
+                "{}Endpoints of the same name, which no service mirror created; find out what did, then delete it with \
                  `kubectl -n shared delete endpoints legacy-shared`",
                 begin("legacy-shared")
             ),
             format!(
-                "{}EndpointSlice mine (managed by linkerd-mc), which no service mirror made; find out who did, then \
+                "{}EndpointSlice mine (managed by linkerd-mc), which no service mirror created; find out what did, then \
+                 delete it with \
                  `kubectl -n shared delete endpointslice mine`",
                 begin("slice-shared")
             ),

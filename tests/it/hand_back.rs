@@ -20,10 +20,9 @@ use linkerd_mc::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::namespace,
-    hub::hub,
-    objects::{addresses, services, slices, slices_of},
+use crate::support::{
+    objects::{addresses, namespace, patch, services, slices, slices_of},
+    planes::hub,
     program::{Outcome, run},
 };
 
@@ -86,8 +85,16 @@ async fn managers(plane: &ControlPlane, name: &str) -> Vec<(String, bool)> {
         .collect()
 }
 
+/// The Links of the installation, and v1 Endpoints in its namespace.
+fn links(plane: &ControlPlane) -> Api<Link> {
+    Api::namespaced(plane.client(), HANDED)
+}
+fn endpoints(plane: &ControlPlane) -> Api<Endpoints> {
+    Api::namespaced(plane.client(), HANDED)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_get_endpoints_and_our_slices_go() {
+async fn hand_back_replaces_our_slices_with_endpoints() {
     let west = &hub().await.west;
     namespace(HANDED, &[west]).await;
     mirror(
@@ -103,7 +110,20 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     )
     .await;
     mirror(west, "empty-handed", json!([])).await;
-    let links = Api::<Link>::namespaced(west.client(), HANDED);
+    link_with_a_status(west).await;
+    endpoints_that_kubernetes_left(west).await;
+
+    let shown = hand_back(west, &["--dry-run"]).data();
+    assert_eq!(
+        shown,
+        "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
+    );
+    it_is_refused_while_a_controller_leads(west).await;
+    mirrors_are_handed_back(west).await;
+    what_was_interrupted_is_done_again(west).await;
+}
+
+async fn link_with_a_status(west: &ControlPlane) {
     let link: Link = serde_json::from_value(json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",
         "kind": "Link",
@@ -111,27 +131,26 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         "spec": { "targetClusterName": HANDED },
     }))
     .unwrap();
+    let links = links(west);
     links.create(&PostParams::default(), &link).await.unwrap();
     let status = Patch::Merge(json!({ "status": { "mirrored": 3, "observedGeneration": 1 } }));
     let parameters = PatchParams::default();
     let patched = links.patch_status(HANDED, &parameters, &status).await;
     assert!(patched.unwrap().status.is_some());
-    // Kubernetes leaves them where a mirror had a selector for a while.
-    let endpoints = Api::<Endpoints>::namespaced(west.client(), HANDED);
+}
+
+/// As it does where a mirror had a selector for a while.
+async fn endpoints_that_kubernetes_left(west: &ControlPlane) {
     let left: Endpoints = serde_json::from_value(json!({
         "metadata": { "name": "web-handed", "labels": { "endpoints.kubernetes.io/managed-by": "endpoint-controller" } },
     }))
     .unwrap();
-    let created = endpoints.create(&PostParams::default(), &left).await;
+    let created = endpoints(west).create(&PostParams::default(), &left).await;
     created.unwrap();
+}
 
-    let shown = hand_back(west, &["--dry-run"]).data();
-    assert_eq!(
-        shown,
-        "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
-    );
-
-    // A controller that leads would make again what is deleted.
+/// Such a controller would make again what is deleted.
+async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     let leases = Api::<Lease>::namespaced(west.client(), HANDED);
     let mut lease: Lease = serde_json::from_value(json!({
         "metadata": { "name": "service-mirror-write" },
@@ -142,7 +161,7 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     leases.create(&PostParams::default(), &lease).await.unwrap();
     let refused = hand_back(west, &[]).failure();
     assert!(
-        refused.contains("the controller in the namespace \"handed\" is running"),
+        refused.contains("the controller is running in namespace \"handed\""),
         "{refused}"
     );
     assert!(
@@ -154,7 +173,9 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         .patch("service-mirror-write", &PatchParams::default(), &released)
         .await
         .unwrap();
+}
 
+async fn mirrors_are_handed_back(west: &ControlPlane) {
     let done = hand_back(west, &[]);
     assert_eq!(
         (done.code, done.stdout.as_str()),
@@ -163,11 +184,11 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         done.stderr
     );
     assert!(
-        done.stderr.contains("handed back: 3 Services"),
+        done.stderr.contains("handed back 3 Services"),
         "{}",
         done.stderr
     );
-    assert_eq!(links.get(HANDED).await.unwrap().status, None);
+    assert_eq!(links(west).get(HANDED).await.unwrap().status, None);
     for (name, wanted) in [("web-handed", "192.0.2.10"), ("dead-handed", "192.0.2.11")] {
         let theirs = [(MIRRORING.to_owned(), true)];
         assert_eq!(managers(west, name).await, theirs, "{name}");
@@ -178,6 +199,7 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
         );
     }
     assert_eq!(managers(west, "empty-handed").await, []);
+    let endpoints = endpoints(west);
     let web = endpoints.get("web-handed").await.unwrap();
     assert_eq!(web.labels()[l::CLUSTER_NAME], HANDED);
     assert_eq!(web.annotations()[l::REMOTE_GATEWAY_IDENTITY], "gateway");
@@ -186,20 +208,23 @@ async fn mirrors_get_endpoints_and_our_slices_go() {
     assert!(dead[0].addresses.is_none(), "{dead:?}");
 
     // Whoever takes over does not believe that they are right already.
-    let mirrors = services(west, HANDED);
-    let mirror = mirrors.get("web-handed").await.unwrap();
+    let mirror = services(west, HANDED).get("web-handed").await.unwrap();
     assert_eq!(mirror.annotations().len(), 0, "{mirror:?}");
+}
 
-    // It was ended after the deletion of ours.
-    let signed = Patch::Merge(json!({ "metadata": { "annotations": signature() } }));
-    let parameters = PatchParams::default();
-    let patched = mirrors.patch("web-handed", &parameters, &signed).await;
-    patched.unwrap();
+/// As if it had been ended after the deletion of ours.
+async fn what_was_interrupted_is_done_again(west: &ControlPlane) {
+    let signed = json!({ "metadata": { "annotations": signature() } });
+    patch(west, HANDED, "web-handed", signed).await;
     let forgotten =
         json!({ "metadata": { "annotations": { "mirror.linkerd.io/written-again": null } } });
     let theirs = slices_of(west, HANDED, "web-handed").await.unwrap();
     slices(west, HANDED)
-        .patch(&theirs[0].name_any(), &parameters, &Patch::Merge(forgotten))
+        .patch(
+            &theirs[0].name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(forgotten),
+        )
         .await
         .unwrap();
     let shown = hand_back(west, &["--dry-run"]).data();

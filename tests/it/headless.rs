@@ -4,75 +4,19 @@ use std::collections::BTreeMap;
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-use kube::api::{Patch, PatchParams, PostParams};
 use linkerd_mc::api::labels as l;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{
-    fleet::{SOON, namespace},
-    hub::hub,
-    links::{events, in_step, links, mirror_is, own_link, status_that, unlink},
+use crate::support::{
+    SOON,
+    installation::NAMESPACE,
+    links::{annotate, events, in_step, mirror_is, own_link, status_that, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, endpoints, gone, label, patch, ports, service,
-        services, slices, slices_of, slices_that, web,
+        addresses, annotation, cluster_ip, create, delete, endpoints, gone, hosts, label,
+        namespace, patch, ports, service, services, slices_of, slices_that, stateful, web,
     },
+    planes::hub,
 };
-
-/// A headless Service.
-pub(crate) async fn stateful(
-    plane: &ControlPlane,
-    namespace: &str,
-    name: &str,
-    exported: &str,
-) -> Service {
-    let mut service = web(name, exported);
-    service.spec.as_mut().unwrap().cluster_ip = Some("None".into());
-    services(plane, namespace)
-        .create(&PostParams::default(), &service)
-        .await
-        .unwrap()
-}
-
-/// Endpoints of a headless Service: hosts with a name each, ready or not.
-pub(crate) async fn hosts(
-    plane: &ControlPlane,
-    namespace: &str,
-    service: &str,
-    hosts: &[(&str, bool)],
-) {
-    let labels = services(plane, namespace)
-        .get(service)
-        .await
-        .unwrap()
-        .metadata
-        .labels;
-    let mut labels = labels.unwrap_or_default();
-    labels.insert(l::SLICE_SERVICE.into(), service.into());
-    labels.insert(l::SLICE_HEADLESS.into(), String::new());
-    labels.insert(l::SLICE_MANAGED_BY.into(), "test".into());
-    let endpoints: Vec<Value> = hosts
-        .iter()
-        .zip(100..)
-        .map(|((host, ready), n)| {
-            json!({ "addresses": [format!("192.0.2.{n}")], "hostname": host, "conditions": { "ready": ready } })
-        })
-        .collect();
-    let name = format!("{service}-test");
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": { "name": name, "labels": labels },
-        "addressType": "IPv4", "endpoints": endpoints,
-        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
-    });
-    slices(plane, namespace)
-        .patch(
-            &name,
-            &PatchParams::apply("test").force(),
-            &Patch::Apply(slice),
-        )
-        .await
-        .unwrap();
-}
 
 /// Host names of a headless mirror, with their addresses.
 fn named(slices: &[EndpointSlice]) -> BTreeMap<String, String> {
@@ -112,31 +56,41 @@ async fn hosts_are(
     .unwrap();
 }
 
+/// The numbers of the ports of slices.
+fn numbers(slices: &[EndpointSlice]) -> Vec<Option<i32>> {
+    let ports = slices.iter().flat_map(|s| s.ports.iter().flatten());
+    ports.map(|port| port.port).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hosts_are_reached_by_name_through_the_gateway() {
     let (east, west) = hub().await.pair();
     namespace("stateful", &[east, west]).await;
     own_link(west, east, "hosts", &["--enable-headless-services"]).await;
     stateful(east, "stateful", "db", "hosts").await;
-    hosts(
-        east,
-        "stateful",
-        "db",
-        &[("db-0", true), ("db-1", true), ("db-2", false)],
-    )
-    .await;
+    let three = [("db-0", true), ("db-1", true), ("db-2", false)];
+    hosts(east, "stateful", "db", &three).await;
 
+    let host = ready_hosts_have_mirrors(west).await;
+    mirrors_follow_the_hosts(east, west, &host).await;
+    mirrors_follow_the_service(east, west).await;
+
+    delete(east, "stateful", "db").await;
+    for name in ["db-hosts", "db-0-hosts", "db-3-hosts", "other-hosts"] {
+        gone(west, "stateful", name).await;
+    }
+    in_step(west, "hosts", &[]).await;
+    unlink(west, "hosts").await;
+}
+
+/// Gives the mirror of a host.
+async fn ready_hosts_have_mirrors(west: &ControlPlane) -> Service {
     let mirror = service(west, "stateful", "db-hosts", |s| cluster_ip(s) == "None").await;
     assert_eq!(annotation(&mirror, "team"), Some("blue"));
     hosts_are(west, "stateful", "db-hosts", "hosts", &["db-0", "db-1"]).await;
     let of_mirror = slices_of(west, "stateful", "db-hosts").await.unwrap();
     // Remote port numbers: clients talk to the endpoint mirror, which has the Service's ports.
-    let numbers: Vec<_> = of_mirror
-        .iter()
-        .flat_map(|s| s.ports.iter().flatten())
-        .map(|p| p.port)
-        .collect();
-    assert_eq!(numbers, [Some(8080)]);
+    assert_eq!(numbers(&of_mirror), [Some(8080)]);
 
     let host = services(west, "stateful").get("db-0-hosts").await.unwrap();
     assert_eq!(label(&host, l::HEADLESS_MIRROR), Some("db-hosts"));
@@ -151,41 +105,30 @@ async fn hosts_are_reached_by_name_through_the_gateway() {
         addresses(s) == ["192.0.2.10"]
     })
     .await;
-    let numbers: Vec<_> = of_host
-        .iter()
-        .flat_map(|s| s.ports.iter().flatten())
-        .map(|p| p.port)
-        .collect();
-    assert_eq!(numbers, [Some(4143), Some(4143)]);
+    assert_eq!(numbers(&of_host), [Some(4143), Some(4143)]);
     let status = status_that(west, "hosts", |status| status.mirrored == Some(1)).await;
     assert_eq!(status.mirror_services[0].conditions[0].reason, "Mirrored");
+    host
+}
 
-    // Added, removed, renamed, no longer ready.
-    hosts(
-        east,
-        "stateful",
-        "db",
-        &[
-            ("db-0", true),
-            ("db-1", false),
-            ("other", true),
-            ("db-3", true),
-        ],
-    )
-    .await;
-    hosts_are(
-        west,
-        "stateful",
-        "db-hosts",
-        "hosts",
-        &["db-0", "db-3", "other"],
-    )
-    .await;
+/// Added, removed, renamed, no longer ready.
+async fn mirrors_follow_the_hosts(east: &ControlPlane, west: &ControlPlane, host: &Service) {
+    let others = [
+        ("db-0", true),
+        ("db-1", false),
+        ("other", true),
+        ("db-3", true),
+    ];
+    hosts(east, "stateful", "db", &others).await;
+    let names = ["db-0", "db-3", "other"];
+    hosts_are(west, "stateful", "db-hosts", "hosts", &names).await;
     gone(west, "stateful", "db-1-hosts").await;
     let kept = services(west, "stateful").get("db-0-hosts").await.unwrap();
-    assert_eq!(cluster_ip(&kept), cluster_ip(&host));
+    assert_eq!(cluster_ip(&kept), cluster_ip(host));
+}
 
-    // A change of the Service reaches the mirror and the hosts, and leaves the addresses alone.
+/// A change of the Service reaches the mirror and the hosts, and leaves the addresses alone.
+async fn mirrors_follow_the_service(east: &ControlPlane, west: &ControlPlane) {
     let change = json!({
         "metadata": { "annotations": { "team": "red" } },
         "spec": { "ports": [{ "name": "sql", "port": 5432, "targetPort": 8080 }] },
@@ -199,25 +142,12 @@ async fn hosts_are_reached_by_name_through_the_gateway() {
         ports(s) == [("sql", 5432)]
     })
     .await;
-    hosts_are(
-        west,
-        "stateful",
-        "db-hosts",
-        "hosts",
-        &["db-0", "db-3", "other"],
-    )
-    .await;
-
-    delete(east, "stateful", "db").await;
-    for name in ["db-hosts", "db-0-hosts", "db-3-hosts", "other-hosts"] {
-        gone(west, "stateful", name).await;
-    }
-    in_step(west, "hosts", &[]).await;
-    unlink(west, "hosts").await;
+    let names = ["db-0", "db-3", "other"];
+    hosts_are(west, "stateful", "db-hosts", "hosts", &names).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_named_hosts_it_is_a_cluster_ip_mirror_until_there_are_some() {
+async fn headless_service_without_named_hosts_has_a_cluster_ip_mirror() {
     let (east, west) = hub().await.pair();
     namespace("choice", &[east, west]).await;
     own_link(west, east, "choice", &["--enable-headless-services"]).await;
@@ -234,7 +164,7 @@ async fn without_named_hosts_it_is_a_cluster_ip_mirror_until_there_are_some() {
     hosts_are(west, "choice", "db-choice", "choice", &["db-0"]).await;
 
     // Without the flag it is mirrored like any other Service.
-    annotate(west, "choice", Some("disabled")).await;
+    annotate(west, "choice", json!({ l::HEADLESS_SERVICES: "disabled" })).await;
     service(west, "choice", "db-choice", |s| cluster_ip(s) != "None").await;
     slices_that(west, "choice", "db-choice", |s| {
         addresses(s) == ["192.0.2.10"]
@@ -245,7 +175,7 @@ async fn without_named_hosts_it_is_a_cluster_ip_mirror_until_there_are_some() {
     hosts(east, "choice", "db", &[]).await;
     slices_that(west, "choice", "db-choice", |s| addresses(s).is_empty()).await;
 
-    annotate(west, "choice", Some("enabled")).await;
+    annotate(west, "choice", json!({ l::HEADLESS_SERVICES: "enabled" })).await;
     hosts(east, "choice", "db", &[("db-0", true), ("db-1", true)]).await;
     hosts_are(west, "choice", "db-choice", "choice", &["db-0", "db-1"]).await;
     in_step(west, "choice", &[]).await;
@@ -255,17 +185,8 @@ async fn without_named_hosts_it_is_a_cluster_ip_mirror_until_there_are_some() {
     }
 }
 
-/// Says on a Link whether headless Services are mirrored as such.
-async fn annotate(plane: &ControlPlane, link: &str, value: Option<&str>) {
-    let annotations = json!({ "metadata": { "annotations": { l::HEADLESS_SERVICES: value } } });
-    links(plane)
-        .patch(link, &PatchParams::default(), &Patch::Merge(annotations))
-        .await
-        .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_without_ports_is_skipped_and_people_are_told() {
+async fn service_without_ports_is_skipped_with_a_status_and_events() {
     let (east, west) = hub().await.pair();
     namespace("portless", &[east, west]).await;
     own_link(west, east, "portless", &["--enable-headless-services"]).await;
@@ -273,10 +194,7 @@ async fn a_service_without_ports_is_skipped_and_people_are_told() {
     let spec = portless.spec.as_mut().unwrap();
     spec.cluster_ip = Some("None".into());
     spec.ports = None;
-    services(east, "portless")
-        .create(&PostParams::default(), &portless)
-        .await
-        .unwrap();
+    create(east, "portless", &portless).await;
     let said = mirror_is(west, "portless", "portless", "db", "InvalidService").await;
     assert_eq!(said.message, "object spec has no exposed ports");
 
@@ -293,9 +211,7 @@ async fn a_service_without_ports_is_skipped_and_people_are_told() {
     let source = on_service.source.unwrap().component.unwrap();
     assert_eq!(source, "linkerd-service-mirror-portless");
     let on_link = eventually("an Event on the Link", SOON, async || {
-        Ok(events(west, crate::fleet::NAMESPACE, "Link", "portless")
-            .await?
-            .pop())
+        Ok(events(west, NAMESPACE, "Link", "portless").await?.pop())
     });
     let on_link = on_link.await.unwrap();
     assert_eq!(on_link.message.unwrap(), format!("portless/db: {message}"));

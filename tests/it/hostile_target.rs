@@ -18,10 +18,12 @@ use self::{
     figures::{Bounds, Figures, Mark, table},
     server::HostileTarget,
 };
-use crate::{
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, install, namespace},
+use crate::support::{
+    controller::Controller,
     gateways::Gateways,
+    installation::{CONTROLLER, CONTROLLER_GROUPS, install},
     links::{links, own_link},
+    objects::namespace,
 };
 
 /// What is held of the short run.
@@ -115,7 +117,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn targets_that_mean_harm_do_none_to_their_neighbours() {
+async fn hostile_targets_do_no_harm_to_other_clusters() {
     let mut scene = Scene::set().await;
     let mark = scene.mark();
     scene.let_in(&Conduct::ALL, 1).await;
@@ -129,7 +131,7 @@ async fn targets_that_mean_harm_do_none_to_their_neighbours() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it takes as many minutes as it is told to, twice: `just hostile MINUTES`"]
-async fn targets_that_mean_harm_for_long_are_held_to_their_budgets() {
+async fn hostile_targets_stay_within_their_budgets_for_minutes() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seed = number("LINKERD_MC_HOSTILE_SEED").unwrap_or_else(|| fastrand::u64(..));
     let seconds = 60 * number("LINKERD_MC_HOSTILE_MINUTES").unwrap_or(5);

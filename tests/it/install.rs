@@ -12,7 +12,7 @@ use linkerd_mc::api::link::{
 };
 use serde_json::json;
 
-use crate::program::run;
+use crate::support::{links::shown, program::run};
 
 /// Variants of the installation that must all be good objects.
 const VARIANTS: [&[&str]; 8] = [
@@ -57,7 +57,7 @@ const VARIANTS: [&[&str]; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_object_is_accepted_and_applying_it_again_changes_nothing() {
+async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing() {
     let plane = ControlPlane::start("install").await.unwrap();
     plane
         .linkerd(&LinkerdOptions {
@@ -116,7 +116,7 @@ fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
     let url = old.url();
     let args = ["--api-addr", url.trim_start_matches("https://"), "install"];
     let outcome = run(plane.kubeconfig(), &args);
-    insta::assert_snapshot!(outcome.stderr, @"warning: the cluster has no ValidatingAdmissionPolicy, as before Kubernetes 1.30: RBAC alone says what the controller may write; install again when the cluster has been upgraded");
+    insta::assert_snapshot!(outcome.stderr, @"warning: the cluster does not support ValidatingAdmissionPolicy (Kubernetes 1.30 or later), so only RBAC restricts what the controller may write; install again after upgrading the cluster");
     assert_eq!(outcome.code, 0);
     assert!(!outcome.stdout.contains("ValidatingAdmissionPolicy"));
     let off = ["--set", "controller.admissionPolicy=false"];
@@ -129,15 +129,14 @@ fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
 
 /// Applies objects, and again, which changes nothing. Returns what kubectl said at first.
 async fn twice(plane: &ControlPlane, printed: &str) -> String {
-    let apply = ["apply", "-f", "-"];
     let generations = async || {
         let all = "jsonpath={.items[*].metadata.generation}";
         let get = ["get", "poddisruptionbudgets", "-A", "-o", all];
         plane.kubectl(&get).await.unwrap()
     };
-    let first = plane.kubectl_stdin(&apply, printed).await.unwrap();
+    let first = plane.apply(printed).await.unwrap();
     let before = generations().await;
-    let second = plane.kubectl_stdin(&apply, printed).await.unwrap();
+    let second = plane.apply(printed).await.unwrap();
     for line in second.lines() {
         // Their selector is one that kubectl replaces each time, by what it is.
         let replaced = line.starts_with("poddisruptionbudget.policy/");
@@ -164,29 +163,8 @@ async fn the_link_type_and_the_crd_agree(plane: &ControlPlane) {
     assert_eq!(patched.status, link.status);
     assert_eq!(patched.spec, link.spec);
 
-    let table = plane
-        .kubectl(&["-n", "linkerd-multicluster", "get", "links"])
-        .await
-        .unwrap();
-    let cells: Vec<Vec<&str>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
     assert_eq!(
-        cells[0],
-        [
-            "NAME",
-            "CLUSTER",
-            "CONNECTED",
-            "GATEWAY",
-            "MIRRORED",
-            "FEDERATED",
-            "UNHEALTHY",
-            "AGE"
-        ]
-    );
-    assert_eq!(
-        cells[1][..7],
+        shown(plane, "east").await,
         ["east", "east", "True", "False", "3", "2", "1"]
     );
 
@@ -308,12 +286,12 @@ fn full_status() -> LinkStatus {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_linkerd_and_a_cluster_that_is_away_are_told_apart() {
+async fn missing_linkerd_and_unreachable_cluster_have_different_errors() {
     let plane = ControlPlane::shared("manifests").await.unwrap();
     let lacking = run(plane.kubeconfig(), &["install", "-L", "nowhere"]).failure();
     insta::assert_snapshot!(lacking, @r#"
-    error: there is no ConfigMap linkerd-config in the namespace "nowhere"
-    hint: install Linkerd first, or say with --linkerd-namespace where it is
+    error: ConfigMap linkerd-config not found in namespace "nowhere"
+    hint: install Linkerd first, or pass its namespace with --linkerd-namespace
     "#);
 
     let unknown = run(plane.kubeconfig(), &["--context", "mars", "install"]).failure();
@@ -331,7 +309,7 @@ async fn a_cluster_without_linkerd_and_a_cluster_that_is_away_are_told_apart() {
     insta::assert_snapshot!(away, @r"
     error: cannot reach the API server https://127.0.0.1:1
     cause: Connection refused (os error 111)
-    hint: is the cluster up, and --context the right one?
+    hint: check that the cluster is up, and that --context is the right one
     ");
 
     // Without a cluster there is nothing to ask.

@@ -2,20 +2,20 @@
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
-use kube::{ResourceExt as _, api::PostParams};
+use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{
-        CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, account, confined, namespace,
-    },
-    hub::alone,
+use crate::support::{
+    SOON,
+    controller::Controller,
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, account, confined},
     links::{apply, objects, own_link, said, status_that, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, export, gone, patch, service, services,
-        slices_that, web,
+        addresses, annotation, cluster_ip, delete, export, gone, hosts, join, namespace, patch,
+        service, services, slices_that, stateful, web,
     },
+    planes::alone,
     program::run,
 };
 
@@ -70,15 +70,9 @@ const MADE: [&str; 4] = ["web-first", "db-first", "db-0-first", "member-federate
 async fn furnish(source: &ControlPlane, far: &ControlPlane, namespace: &str) {
     own_link(source, far, "first", &["--enable-headless-services"]).await;
     export(far, namespace, &web("web", "first")).await;
-    crate::headless::stateful(far, namespace, "db", "first").await;
-    crate::headless::hosts(far, namespace, "db", &[("db-0", true)]).await;
-    let mut member = web("member", "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), "first".into());
-    services(far, namespace)
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
+    stateful(far, namespace, "db", "first").await;
+    hosts(far, namespace, "db", &[("db-0", true)]).await;
+    join(far, namespace, "member", "first", "no").await;
 }
 
 /// UID and `ClusterIP` of all that [`furnish`] brings about.

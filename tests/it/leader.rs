@@ -6,12 +6,15 @@ use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
-use crate::{
-    fleet::{Controller, NAMESPACE, SOON, namespace, signal},
+use crate::support::{
+    SOON,
+    audit::watches,
+    controller::{Controller, signal},
     gateways::Gateways,
-    hub::alone,
+    installation::NAMESPACE,
     links::{condition_is, in_step, own_link, status_that, unlink},
-    objects::{export, gone, service, services, web},
+    objects::{export, gone, namespace, service, services, web},
+    planes::alone,
 };
 
 /// A replica with a user and a lease identity of its own, so that the audit log tells replicas apart.
@@ -43,17 +46,8 @@ fn writes(plane: &ControlPlane, replica: &str, since: usize) -> Vec<AuditEvent> 
     audit
 }
 
-/// Watches of Services and slices that began on a target cluster.
-pub(crate) fn watches(plane: &ControlPlane) -> usize {
-    let audit = plane.audit().unwrap();
-    let remote = |e: &&AuditEvent| {
-        e.verb == "watch" && e.stage == "ResponseStarted" && e.user.contains("remote-access")
-    };
-    audit.iter().filter(remote).count()
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
+async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("leader", &[source, far]).await;
@@ -118,7 +112,7 @@ async fn the_leader_writes_and_hands_over_when_it_is_told_to_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_fell_silent_is_replaced_and_never_writes_again() {
+async fn paused_leader_is_replaced_and_never_writes_again() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("silent", &[source, far]).await;

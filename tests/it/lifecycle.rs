@@ -1,23 +1,22 @@
 //! Links come, are edited and go; so do namespaces, here and there.
 
-use kube::api::PostParams;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{NAMESPACE, namespace},
-    hub::hub,
+use crate::support::{
+    installation::NAMESPACE,
     links::{
         apply, condition_is, edit, in_step, mirror_is, objects, own_link, said, status_that, unlink,
     },
     objects::{
-        addresses, annotation, cluster_ip, endpoints, export, gone, label, relabel, service,
-        services, slices_that, web,
+        addresses, annotation, cluster_ip, create, endpoints, export, gone, hosts, join, label,
+        namespace, relabel, service, slices_that, web,
     },
+    planes::hub,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edited_link_changes_what_it_mirrored() {
+async fn mirrors_follow_edits_of_their_link() {
     let (east, west) = hub().await.pair();
     namespace("edited", &[east, west]).await;
     own_link(west, east, "edit", &[]).await;
@@ -95,26 +94,17 @@ async fn an_edited_link_changes_what_it_mirrored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_link_takes_all_that_it_made_with_it_and_a_new_one_brings_it_back() {
+async fn deleting_a_link_removes_all_its_objects_and_applying_it_creates_them() {
     let (east, west) = hub().await.pair();
     namespace("unlinked", &[east, west]).await;
     own_link(west, east, "unlink", &["--enable-headless-services"]).await;
     export(east, "unlinked", &web("web", "unlink")).await;
     export(east, "unlinked", &web("direct", "unlink-direct")).await;
-    let mut member = web("member", "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), "unlink".into());
-    services(east, "unlinked")
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
+    join(east, "unlinked", "member", "unlink", "no").await;
     let mut stateful = web("db", "unlink");
     stateful.spec.as_mut().unwrap().cluster_ip = Some("None".into());
-    services(east, "unlinked")
-        .create(&PostParams::default(), &stateful)
-        .await
-        .unwrap();
-    crate::headless::hosts(east, "unlinked", "db", &[("db-0", true)]).await;
+    create(east, "unlinked", &stateful).await;
+    hosts(east, "unlinked", "db", &[("db-0", true)]).await;
 
     for round in 0..2 {
         for name in [
@@ -151,7 +141,7 @@ async fn a_deleted_link_takes_all_that_it_made_with_it_and_a_new_one_brings_it_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
+async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("twins", &[east, north, west]).await;
@@ -222,7 +212,7 @@ async fn of_two_links_with_one_target_cluster_the_older_has_it_until_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_local_namespace_may_go_and_come_back() {
+async fn mirrors_return_with_a_local_namespace_that_was_deleted() {
     let (east, west) = hub().await.pair();
     namespace("here-and-gone", &[east, west]).await;
     own_link(west, east, "here", &[]).await;
@@ -248,7 +238,7 @@ async fn a_local_namespace_may_go_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remote_namespace_may_go_and_come_back() {
+async fn mirrors_follow_a_remote_namespace_that_is_deleted_and_created_again() {
     let (east, west) = hub().await.pair();
     namespace("there-and-gone", &[east, west]).await;
     own_link(west, east, "there", &[]).await;

@@ -5,15 +5,15 @@ use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
 
-use crate::{
-    faults::said,
-    fleet::{Controller, namespace},
-    headless::{hosts, stateful},
-    hub::alone,
+use crate::support::{
+    audit::said,
+    controller::Controller,
     links::{self, condition, in_step, own_link, status_that, unlink},
     objects::{
-        addresses, delete, export, gone, patch, readiness, relabel, service, slices_that, web,
+        addresses, delete, endpoints, export, gone, hosts, namespace, patch, readiness, relabel,
+        service, slices_that, stateful, web,
     },
+    planes::alone,
 };
 
 /// The reason that the status gives for a Service.
@@ -27,7 +27,7 @@ fn exceeded(status: &LinkStatus) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_come_in_as_soon_as_the_limit_has_room_and_no_sooner() {
+async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("limit", &[source, far]).await;
@@ -83,7 +83,7 @@ async fn services_come_in_as_soon_as_the_limit_has_room_and_no_sooner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metadata_and_memory_have_limits_that_heal() {
+async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_they_fit() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("heavy", &[source, far]).await;
@@ -100,7 +100,7 @@ async fn metadata_and_memory_have_limits_that_heal() {
         annotations.contains_key(l::OPAQUE_PORTS) && !annotations.contains_key("example.com/long")
     };
     service(source, "heavy", "a-heavy", |s| bare(s.annotations())).await;
-    let too_large = "its labels and annotations are too large: none are copied";
+    let too_large = "labels and annotations are not copied: they are too large";
     status_that(source, "heavy", |s| {
         let said = links::said(&s.mirror_services, "heavy", "a");
         s.mirrored == Some(1) && said.is_some_and(|said| said.message == too_large)
@@ -132,7 +132,7 @@ async fn metadata_and_memory_have_limits_that_heal() {
     ];
     let _controller = Controller::start(source, &small);
     let over = |s: &LinkStatus| {
-        exceeded(s).starts_with("what is exported takes more memory than the Link's 1 MiB")
+        exceeded(s).starts_with("exported objects need more memory than the Link's limit of 1 MiB")
             && exceeded(s).ends_with("; left out: 1")
             && s.mirrored == Some(4)
     };
@@ -175,7 +175,7 @@ async fn idle_slices(plane: &ControlPlane, namespace: &str, service: &str, expor
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slices_that_are_left_out_take_no_endpoints_away() {
+async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("cut", &[source, far]).await;
@@ -194,7 +194,7 @@ async fn slices_that_are_left_out_take_no_endpoints_away() {
     let since = source.audit().unwrap().len();
     let _controller = Controller::start(source, &one);
     status_that(source, "cut", |s| {
-        exceeded(s) == "too many EndpointSlices; Services that lack some: 1"
+        exceeded(s) == "too many EndpointSlices; incomplete Services: 1"
             && reason(s, "cut", "web") == Some("LimitExceeded")
     })
     .await;
@@ -210,7 +210,7 @@ async fn slices_that_are_left_out_take_no_endpoints_away() {
     .await;
     let after = slices_that(source, "cut", "web-cut", stands).await;
     assert_eq!(addresses(&after), addresses(&before));
-    crate::objects::endpoints(far, "cut", "web", 0).await;
+    endpoints(far, "cut", "web", 0).await;
     slices_that(source, "cut", "web-cut", |found| !stands(found)).await;
     in_step(source, "cut", &one).await;
     unlink(source, "cut").await;
@@ -218,7 +218,7 @@ async fn slices_that_are_left_out_take_no_endpoints_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_count_against_the_limit_and_come_in_when_there_is_room() {
+async fn hosts_count_against_the_limit_and_are_mirrored_once_there_is_room() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("throng", &[source, far]).await;
@@ -236,7 +236,7 @@ async fn hosts_count_against_the_limit_and_come_in_when_there_is_room() {
     stateful(far, "throng", "queue", "throng").await;
     hosts(far, "throng", "queue", &[("q-0", true), ("q-1", true)]).await;
     let over = |s: &LinkStatus| {
-        exceeded(s) == "headless Services have more than 3 hosts; Services that lack some: 1"
+        exceeded(s) == "headless Services have more than 3 hosts; incomplete Services: 1"
             && reason(s, "throng", "queue") == Some("LimitExceeded")
     };
     status_that(source, "throng", over).await;

@@ -6,8 +6,10 @@ use control_plane::ControlPlane;
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{Controller, installed, link_gen, namespace},
+use crate::support::{
+    controller::Controller,
+    installation::{installed, link_gen},
+    objects::namespace,
     program::run,
 };
 
@@ -50,7 +52,7 @@ fn run_with(kubeconfig: &std::path::Path, args: &[&str], input: &str) -> (i32, S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clusters_are_linked_on_one_command_and_plan_foretells_it() {
+async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
         installed("link-east", "192.0.2.10"),
         installed("link-west", "192.0.2.20")
@@ -115,7 +117,7 @@ async fn two_clusters_are_linked_on_one_command_and_plan_foretells_it() {
         &["--context", "link-west", "plan", "--link", "north"],
     )
     .failure();
-    assert!(unknown.contains("there is no Link north"), "{unknown}");
+    assert!(unknown.contains("Link north not found"), "{unknown}");
     assert!(
         unknown.contains("hint: known Links: link-east"),
         "{unknown}"
@@ -127,13 +129,13 @@ async fn link_says_what_is_missing_and_applies_nothing() {
     let plane = installed("link-alone", "192.0.2.30").await;
     let kubeconfig = plane.kubeconfig();
     let missing = run(kubeconfig, &["link", "--to", "link-alone"]).failure();
-    assert!(missing.contains("error: --from is missing"), "{missing}");
+    assert!(missing.contains("error: missing --from"), "{missing}");
     let same = run(
         kubeconfig,
         &["link", "--from", "link-alone", "--to", "link-alone"],
     )
     .failure();
-    assert!(same.contains("both name"), "{same}");
+    assert!(same.contains("are both"), "{same}");
     let unknown = run(
         kubeconfig,
         &["link", "--from", "nowhere", "--to", "link-alone"],

@@ -1,61 +1,15 @@
 //! What `link-gen` prints for one control plane, used from another.
 
-use std::sync::Arc;
-
-use control_plane::{ControlPlane, LinkerdOptions, eventually};
-use k8s_openapi::api::core::v1::{Secret, Service};
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use control_plane::{ControlPlane, LinkerdOptions};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use linkerd_mc::api::link::Link;
 use serde_json::json;
-use std::time::Duration;
 
-use crate::program::run;
-
-const NAMESPACE: &str = "linkerd-multicluster";
-const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
-
-/// A control plane with Linkerd's configuration and our installation, whose gateway has an address.
-async fn installed(name: &str) -> Arc<ControlPlane> {
-    let plane = ControlPlane::shared(name).await.unwrap();
-    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
-    let printed = run(plane.kubeconfig(), &["install"]).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
-    set_addresses(
-        &plane,
-        json!([{ "ip": "192.0.2.10" }, { "hostname": "gw.example.com" }]),
-    )
-    .await;
-    let tokens = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
-    eventually(
-        "the token Secret to be filled",
-        Duration::from_secs(30),
-        async || {
-            let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
-            Ok(secret.data.and_then(|data| data.get("token").cloned()))
-        },
-    )
-    .await
-    .unwrap();
-    plane
-}
-
-async fn set_addresses(plane: &ControlPlane, ingress: serde_json::Value) {
-    let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
-    Api::<Service>::namespaced(plane.client(), NAMESPACE)
-        .patch_status(
-            "linkerd-gateway",
-            &PatchParams::default(),
-            &Patch::Merge(status),
-        )
-        .await
-        .unwrap();
-}
+use crate::support::{
+    installation::{ACCOUNT, NAMESPACE, gateway_addresses, installed, reinstall},
+    program::run,
+};
 
 /// The kubeconfig inside of the credentials Secret `name`.
 async fn credentials(source: &ControlPlane, namespace: &str, name: &str) -> String {
@@ -65,14 +19,16 @@ async fn credentials(source: &ControlPlane, namespace: &str, name: &str) -> Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_cluster_prints_works_in_the_other() {
-    let (east, west) = tokio::join!(installed("manifests"), ControlPlane::start("west"));
+async fn link_gen_output_of_one_cluster_works_in_another() {
+    let (east, west) = tokio::join!(
+        installed("manifests", "192.0.2.10"),
+        ControlPlane::start("west")
+    );
+    let addresses = json!([{ "ip": "192.0.2.10" }, { "hostname": "gw.example.com" }]);
+    gateway_addresses(&east, addresses).await;
     let west = west.unwrap();
     west.linkerd(&LinkerdOptions::default()).await.unwrap();
-    let printed = run(west.kubeconfig(), &["install"]).data();
-    west.kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(&west, &[]).await;
 
     for (cluster, extra, fields) in [
         ("east", &[][..], ("192.0.2.10,gw.example.com", true)),
@@ -99,15 +55,9 @@ async fn what_one_cluster_prints_works_in_the_other() {
         );
         assert_eq!(outcome.stderr.lines().count(), 1);
 
-        let first = west
-            .kubectl_stdin(&["apply", "-f", "-"], &outcome.stdout)
-            .await
-            .unwrap();
+        let first = west.apply(&outcome.stdout).await.unwrap();
         assert_eq!(first.matches(" created\n").count(), 3, "{first}");
-        let second = west
-            .kubectl_stdin(&["apply", "-f", "-"], &outcome.stdout)
-            .await
-            .unwrap();
+        let second = west.apply(&outcome.stdout).await.unwrap();
         assert_eq!(second.matches(" unchanged\n").count(), 3, "{second}");
 
         let link = Api::<Link>::namespaced(west.client(), NAMESPACE)
@@ -141,7 +91,7 @@ async fn what_one_cluster_prints_works_in_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_target_lacks_is_said_in_a_sentence_and_nothing_is_printed() {
+async fn link_gen_names_what_the_target_lacks_and_prints_no_objects() {
     let east = ControlPlane::start("lacking").await.unwrap();
     let link_gen = |extra: &[&str]| {
         let args = [&["link-gen", "--cluster-name", "east"], extra].concat();
@@ -151,10 +101,7 @@ async fn what_a_target_lacks_is_said_in_a_sentence_and_nothing_is_printed() {
     east.linkerd(&LinkerdOptions::default()).await.unwrap();
     insta::assert_snapshot!("no-account", link_gen(&[]));
 
-    let printed = run(east.kubeconfig(), &["install"]).data();
-    east.kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(&east, &[]).await;
     let secret = format!("{ACCOUNT}-token");
     east.kubectl(&["-n", NAMESPACE, "delete", "secret", &secret])
         .await
@@ -176,7 +123,7 @@ async fn what_a_target_lacks_is_said_in_a_sentence_and_nothing_is_printed() {
 }
 
 #[test]
-fn wrong_usage_is_told_before_any_cluster_is_asked() {
+fn usage_errors_are_reported_without_a_request() {
     let nowhere = std::path::Path::new("/nonexistent");
     for (name, args) in [
         ("no-name", &["link-gen"][..]),

@@ -3,25 +3,24 @@
 use std::time::{Duration, Instant};
 
 use control_plane::{ControlPlane, eventually};
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt as _;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, install, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateways::Gateways,
-    hub::{Hub, hub},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install},
     links::{
-        apply, condition_is, condition_says, edit, in_step, links, mirror_is, objects, status_that,
-        unlink,
+        annotate, apply, condition, condition_is, condition_says, edit, in_step, mirror_is,
+        objects, status_that, unlink,
     },
     objects::{
-        addresses, cluster_ip, delete, endpoints, export, gone, label, ports, readiness, service,
-        services, slices_that, web,
+        addresses, cluster_ip, delete, endpoints, export, gone, label, namespace, ports, readiness,
+        service, services, slices_that, stateful, web,
     },
+    planes::{Hub, hub},
 };
 
 /// Time between probes in these tests, and failures that make a gateway dead.
@@ -42,14 +41,14 @@ async fn link_probed(source: &ControlPlane, target: &ControlPlane, cluster: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_gateway_takes_its_endpoints_out_and_brings_them_back() {
+async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("pulse", &[east, west]).await;
     export(east, "pulse", &web("web", "pulse")).await;
     export(east, "pulse", &web("direct", "pulse-direct")).await;
-    crate::headless::stateful(east, "pulse", "db", "pulse").await;
-    crate::headless::hosts(east, "pulse", "db", &[("db-0", true)]).await;
+    stateful(east, "pulse", "db", "pulse").await;
+    crate::support::objects::hosts(east, "pulse", "db", &[("db-0", true)]).await;
     probed(hub, "pulse", "/pulse").await;
     let alive = condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
     assert_eq!(alive.message, "");
@@ -192,7 +191,7 @@ async fn probes_need_no_dns_and_follow_the_probe_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_never_lived_is_dead_not_alive() {
+async fn gateway_that_never_answered_is_not_alive() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("stillborn", &[east, west]).await;
@@ -289,7 +288,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays() {
+async fn gateway_without_a_good_address_is_reported_and_known_addresses_stay() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("nowhere", &[east, west]).await;
@@ -304,7 +303,7 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
         said.message
     );
     let status = status_that(west, "nowhere", |status| {
-        let known = crate::links::condition(status, "GatewayAlive");
+        let known = condition(status, "GatewayAlive");
         known.is_some_and(|c| c.message.contains("no-such-gateway.invalid"))
     });
     assert_eq!(status.await.unhealthy, Some(1));
@@ -312,12 +311,8 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
     services(west, "nowhere").get("web-nowhere").await.unwrap();
 
     // Loopback is no address of an endpoint, says Kubernetes where the Link allows it.
-    let allowed =
-        json!({ "metadata": { "annotations": { l::GATEWAY_NETWORKS: "127.0.0.1,::1" } } });
-    links(west)
-        .patch("nowhere", &PatchParams::default(), &Patch::Merge(allowed))
-        .await
-        .unwrap();
+    let allowed = json!({ l::GATEWAY_NETWORKS: "127.0.0.1,::1" });
+    annotate(west, "nowhere", allowed).await;
     edit(west, "nowhere", json!({ "gatewayAddress": "localhost" })).await;
     let said = eventually("what the API server says", SOON, async || {
         let said = mirror_is(west, "nowhere", "nowhere", "web", "Error").await;
@@ -332,11 +327,7 @@ async fn a_gateway_without_a_good_address_is_reported_and_what_was_known_stays()
     );
 
     // One that resolves is enough; a name that does not resolve next to it changes nothing.
-    let unset = json!({ "metadata": { "annotations": { l::GATEWAY_NETWORKS: null } } });
-    links(west)
-        .patch("nowhere", &PatchParams::default(), &Patch::Merge(unset))
-        .await
-        .unwrap();
+    annotate(west, "nowhere", json!({ l::GATEWAY_NETWORKS: null })).await;
     edit(
         west,
         "nowhere",

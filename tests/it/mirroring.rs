@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use control_plane::eventually;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::{
-    fleet::{SOON, namespace},
-    hub::hub,
+use crate::support::{
+    SOON,
     links::in_step,
     objects::{
-        addresses, annotation, endpoints, export, gone, label, readiness, relabel, service,
-        services, slices_of, slices_that, web,
+        addresses, annotation, create, endpoints, export, gone, label, namespace, readiness,
+        relabel, service, services, slices_of, slices_that, web,
     },
+    planes::hub,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
+async fn gateway_mode_mirror_has_what_linkerd_reads() {
     let (east, west) = hub().await.pair();
     namespace("gateway-mode", &[east, west]).await;
     export(east, "gateway-mode", &web("web", "true")).await;
@@ -112,7 +112,7 @@ async fn a_gateway_mode_mirror_is_what_linkerd_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mode_can_be_switched_back_and_forth_and_the_cluster_ip_stays() {
+async fn switching_the_mode_keeps_the_cluster_ip() {
     let (east, west) = hub().await.pair();
     namespace("switch", &[east, west]).await;
     export(east, "switch", &web("web", "remote-discovery")).await;
@@ -155,7 +155,7 @@ async fn the_mode_can_be_switched_back_and_forth_and_the_cluster_ip_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
+async fn mirror_follows_its_service_and_is_deleted_with_it() {
     let (east, west) = hub().await.pair();
     namespace("changes", &[east, west]).await;
     export(east, "changes", &web("web", "true")).await;
@@ -209,7 +209,7 @@ async fn changes_of_the_service_reach_the_mirror_and_its_end_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_appears_later_gets_its_mirrors() {
+async fn mirrors_are_created_when_their_namespace_appears() {
     let (east, west) = hub().await.pair();
     namespace("later", &[east]).await;
     export(east, "later", &web("web", "true")).await;
@@ -232,10 +232,7 @@ async fn a_users_service_with_the_mirrors_name_is_left_alone() {
     namespace("users", &[east, west]).await;
     let mut users = web("web-east", "no");
     users.metadata.labels = None;
-    services(west, "users")
-        .create(&PostParams::default(), &users)
-        .await
-        .unwrap();
+    create(west, "users", &users).await;
     let before = services(west, "users").get("web-east").await.unwrap();
     export(east, "users", &web("web", "true")).await;
     let wait = [

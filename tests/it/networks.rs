@@ -1,94 +1,121 @@
 //! Where gateways may not be: in this cluster itself, and outside of the networks that a Link allows.
 
 use control_plane::{ControlPlane, eventually};
-use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{SOON, namespace},
-    hub::hub,
-    links::{apply, checked, condition_says, edit, in_step, links, objects, status_that, unlink},
-    objects::{
-        addresses, cluster_ip, export, gone, service, services, slices_of, slices_that, web,
+use crate::support::{
+    SOON,
+    links::{
+        annotate, apply, checked, condition, condition_says, edit, in_step, objects, said,
+        status_that, unlink,
     },
+    objects::{
+        addresses, cluster_ip, export, gone, namespace, service, services, slices_of, slices_that,
+        web,
+    },
+    planes::hub,
     program::run,
 };
 
 const REFUSED: &str = "GatewayAddressRefused";
 
-/// Sets what a Link allows, or takes it away.
-async fn allow(plane: &ControlPlane, link: &str, networks: Option<&str>) {
-    let annotations = json!({ l::GATEWAY_NETWORKS: networks });
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
-    links(plane)
-        .patch(link, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+/// Namespace, Link and cluster of the mirror whose gateway moves.
+const INSIDE: &str = "inside";
+
+/// Sets which networks the Link allows; null removes them.
+async fn allow(west: &ControlPlane, networks: Value) {
+    annotate(west, INSIDE, json!({ l::GATEWAY_NETWORKS: networks })).await;
 }
 
-/// Gives a Link's gateway this address.
-async fn moved(plane: &ControlPlane, link: &str, address: &str) {
-    edit(plane, link, json!({ "gatewayAddress": address })).await;
+/// Gives the Link's gateway this address.
+async fn move_to(west: &ControlPlane, address: &str) {
+    edit(west, INSIDE, json!({ "gatewayAddress": address })).await;
+}
+
+/// Waits until the endpoints of the mirror have these addresses.
+async fn has(west: &ControlPlane, expected: &[&str]) {
+    slices_that(west, INSIDE, "web-inside", |s| addresses(s) == expected).await;
+}
+
+/// Waits until the Link says that addresses are refused.
+async fn refuses(west: &ControlPlane, reason: &str, text: &str) {
+    condition_says(west, INSIDE, REFUSED, ("True", reason), text).await;
+}
+
+/// Waits until the Link says nothing of refused addresses.
+async fn refuses_none(west: &ControlPlane) {
+    status_that(west, INSIDE, |now| condition(now, REFUSED).is_none()).await;
 }
 
 /// What `check` says of the addresses of gateways: result and error.
 fn used(plane: &ControlPlane) -> (Value, String) {
-    let found = checked(plane, "addresses of gateways are used");
+    let found = checked(plane, "gateway addresses are accepted");
     let error = found["error"].as_str().unwrap_or_default().to_owned();
     (found["result"].clone(), error)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
+async fn gateway_addresses_in_this_cluster_or_outside_allowed_networks_are_refused() {
     let (east, west) = hub().await.pair();
-    namespace("inside", &[east, west]).await;
-    export(east, "inside", &web("web", "inside")).await;
-    apply(west, &objects(east, "inside", &[])).await;
-    let has = async |expected: &[&str]| {
-        slices_that(west, "inside", "web-inside", |s| addresses(s) == expected).await;
-    };
-    let says = async |reason: &str, text: &str| {
-        condition_says(west, "inside", REFUSED, ("True", reason), text).await;
-    };
-    has(&["192.0.2.10"]).await;
-    let made = service(west, "inside", "web-inside", |_| true).await;
-    let is_free = |status: &linkerd_mc::api::link::LinkStatus| {
-        crate::links::condition(status, REFUSED).is_none()
-    };
+    namespace(INSIDE, &[east, west]).await;
+    export(east, INSIDE, &web("web", INSIDE)).await;
+    apply(west, &objects(east, INSIDE, &[])).await;
+    has(west, &["192.0.2.10"]).await;
+    let mirror = service(west, INSIDE, "web-inside", |_| true).await;
+    let mirror = cluster_ip(&mirror);
 
-    // Some are refused: the others are used.
-    let some = "127.0.0.1,::ffff:169.254.169.254,192.0.2.11";
-    moved(west, "inside", some).await;
-    has(&["192.0.2.11"]).await;
+    addresses_that_are_not_refused_are_used(west).await;
+    addresses_of_this_cluster_are_refused(west, mirror).await;
+    addresses_outside_allowed_networks_are_refused(west).await;
+    allowed_networks_may_be_in_this_cluster(west, mirror).await;
+    unreadable_networks_change_nothing(west, mirror).await;
+
+    let still = services(west, INSIDE).get("web-inside").await.unwrap();
+    assert_eq!(cluster_ip(&still), mirror);
+    allow(west, Value::Null).await;
+    eventually("the slices to go", SOON, async || {
+        let left = slices_of(west, INSIDE, "web-inside").await?;
+        Ok(left.is_empty().then_some(()))
+    })
+    .await
+    .unwrap();
+    unlink(west, INSIDE).await;
+    gone(west, INSIDE, "web-inside").await;
+}
+
+async fn addresses_that_are_not_refused_are_used(west: &ControlPlane) {
+    move_to(west, "127.0.0.1,::ffff:169.254.169.254,192.0.2.11").await;
+    has(west, &["192.0.2.11"]).await;
     let text = "127.0.0.1 is a loopback address; 169.254.169.254 is a link-local address";
-    says("SomeRefused", text).await;
-    let shown = status_that(west, "inside", |status| {
+    refuses(west, "SomeRefused", text).await;
+    let shown = status_that(west, INSIDE, |status| {
         let gateway = status.gateway.as_ref();
         gateway.is_some_and(|gateway| gateway.addresses == ["192.0.2.11"])
     });
     assert_eq!(shown.await.unhealthy, Some(0));
     assert!(used(west).1.contains(text));
-    in_step(west, "inside", &[]).await;
+    in_step(west, INSIDE, &[]).await;
+}
 
-    // All are: what a name resolves to, the API server, and the Service range.
+/// What a name resolves to, the API server, and the Service range; between them a good address.
+async fn addresses_of_this_cluster_are_refused(west: &ControlPlane, mirror: &str) {
     let kubernetes = services(west, "default").get("kubernetes").await.unwrap();
-    let own = cluster_ip(&kubernetes).to_owned();
-    let mirror = cluster_ip(&made).to_owned();
+    let own = cluster_ip(&kubernetes);
     for (address, why) in [
-        ("localhost".to_owned(), "is a loopback address".to_owned()),
-        (own.clone(), format!("{own} is this cluster's API server")),
+        ("localhost", "is a loopback address".to_owned()),
+        (own, format!("{own} is this cluster's API server")),
         (
-            mirror.clone(),
+            mirror,
             format!("{mirror} is in this cluster's Service range"),
         ),
     ] {
-        moved(west, "inside", &address).await;
-        says("AllRefused", &why).await;
-        has(&[]).await;
+        move_to(west, address).await;
+        refuses(west, "AllRefused", &why).await;
+        has(west, &[]).await;
         // A name is looked up first; until then no address is known.
-        status_that(west, "inside", |status| {
-            let told = crate::links::said(&status.mirror_services, "inside", "web");
+        status_that(west, INSIDE, |status| {
+            let told = said(&status.mirror_services, INSIDE, "web");
             told.is_some_and(|told| {
                 let begin = "Failed to get gateway address: ";
                 let is_whole = told.message.starts_with(begin) && told.message.contains(&why);
@@ -96,83 +123,62 @@ async fn a_gateway_in_this_cluster_or_outside_of_its_networks_is_not_used() {
             })
         })
         .await;
-        in_step(west, "inside", &[]).await;
-        // And again.
-        moved(west, "inside", "192.0.2.10").await;
-        has(&["192.0.2.10"]).await;
-        status_that(west, "inside", is_free).await;
+        in_step(west, INSIDE, &[]).await;
+        move_to(west, "192.0.2.10").await;
+        has(west, &["192.0.2.10"]).await;
+        refuses_none(west).await;
     }
+}
 
-    // A Link may allow less.
-    allow(west, "inside", Some("198.51.100.0/24")).await;
-    has(&[]).await;
+async fn addresses_outside_allowed_networks_are_refused(west: &ControlPlane) {
+    allow(west, json!("198.51.100.0/24")).await;
+    has(west, &[]).await;
     assert!(
         slices_of(west, "default", "probe-inside")
             .await
             .unwrap()
             .is_empty()
     );
-    let why = "192.0.2.10 is in none of the networks that the Link allows";
-    says("AllRefused", why).await;
+    let why = "192.0.2.10 is not in a network that the Link allows";
+    refuses(west, "AllRefused", why).await;
     let (result, error) = used(west);
     assert_eq!(result, "error");
-    assert!(
-        error.contains(&format!(
-            "inside: no address of the gateway is used: {why}; "
-        )),
-        "{error}"
-    );
+    let told = format!("inside: all gateway addresses are refused: {why}; ");
+    assert!(error.contains(&told), "{error}");
     let status = run(west.kubeconfig(), &["status"]).data();
     assert!(status.contains(why), "{status}");
     let plan = run(west.kubeconfig(), &["plan", "--link=inside", "-o=json"]);
     assert_eq!(plan.code, 0, "{}", plan.stdout);
     assert!(plan.stdout.contains(why), "{}", plan.stdout);
+}
 
-    // Or more, where it says so.
-    allow(west, "inside", Some("198.51.100.0/24, 192.0.2.0/24")).await;
-    has(&["192.0.2.10"]).await;
-    status_that(west, "inside", is_free).await;
-    allow(west, "inside", Some(&mirror)).await;
-    moved(west, "inside", &mirror).await;
-    has(&[&mirror]).await;
+async fn allowed_networks_may_be_in_this_cluster(west: &ControlPlane, mirror: &str) {
+    allow(west, json!("198.51.100.0/24, 192.0.2.0/24")).await;
+    has(west, &["192.0.2.10"]).await;
+    refuses_none(west).await;
+    allow(west, json!(mirror)).await;
+    move_to(west, mirror).await;
+    has(west, &[mirror]).await;
+}
 
-    // What cannot be read changes nothing.
-    allow(west, "inside", Some("east")).await;
-    let told = condition_says(
-        west,
-        "inside",
-        "Ready",
-        ("False", "InvalidLink"),
-        l::GATEWAY_NETWORKS,
-    );
-    told.await;
-    has(&[&mirror]).await;
-
-    // The ClusterIP was the same all the time.
-    let still = services(west, "inside").get("web-inside").await.unwrap();
-    assert_eq!(cluster_ip(&still), mirror);
-    allow(west, "inside", None).await;
-    eventually("the slices to go", SOON, async || {
-        let left = slices_of(west, "inside", "web-inside").await?;
-        Ok(left.is_empty().then_some(()))
-    })
-    .await
-    .unwrap();
-    unlink(west, "inside").await;
-    gone(west, "inside", "web-inside").await;
+async fn unreadable_networks_change_nothing(west: &ControlPlane, mirror: &str) {
+    allow(west, json!("east")).await;
+    let invalid = ("False", "InvalidLink");
+    condition_says(west, INSIDE, "Ready", invalid, l::GATEWAY_NETWORKS).await;
+    has(west, &[mirror]).await;
 }
 
 #[test]
-fn link_gen_writes_what_a_link_allows_and_refuses_what_is_no_network() {
+fn link_gen_refuses_invalid_gateway_networks() {
     let nowhere = std::path::Path::new("/nonexistent");
     for (networks, error) in [
         (
             "10.0.0.1/8",
-            "10.0.0.1/8 is not the first address of its network, which is 10.0.0.0/8",
+            "network 10.0.0.1/8 has host bits set (use 10.0.0.0/8)",
         ),
         (
             "east",
-            "\"east\" is neither an address nor a network such as 192.0.2.0/24",
+            "invalid network \"east\" (use an address, or a network such as 192.0.2.0/24)",
         ),
     ] {
         let flag = format!("--gateway-networks=192.0.2.0/24,{networks}");
@@ -190,11 +196,12 @@ async fn link_gen_says_which_addresses_are_not_used() {
         let own = ["link-gen", "--cluster-name=east", &address];
         run(east.kubeconfig(), &[&own[..], flags].concat())
     };
-    let told = "the controller does not use these addresses of the gateway: ";
+    let told = "the controller refuses these gateway addresses: ";
     let usual = link_gen(&[]);
     assert!(!usual.stderr.contains(told), "{}", usual.stderr);
     let loopback = link_gen(&["--gateway-addresses=127.0.0.1,192.0.2.1"]);
-    let all = format!("{told}127.0.0.1 is a loopback address; --gateway-addresses gives others");
+    let all =
+        format!("{told}127.0.0.1 is a loopback address; pass others with --gateway-addresses");
     assert!(loopback.stderr.contains(&all), "{}", loopback.stderr);
     let allowed = link_gen(&[
         "--gateway-addresses=127.0.0.1",
@@ -204,6 +211,6 @@ async fn link_gen_says_which_addresses_are_not_used() {
     let annotation = "multicluster.linkerd.io/gateway-networks: 127.0.0.1/32,192.0.2.0/24\n";
     assert!(allowed.stdout.contains(annotation), "{}", allowed.stdout);
     let elsewhere = link_gen(&["--gateway-networks=198.51.100.0/24"]);
-    let why = "192.0.2.10 is in none of the networks that the Link allows";
+    let why = "192.0.2.10 is not in a network that the Link allows";
     assert!(elsewhere.stderr.contains(why), "{}", elsewhere.stderr);
 }

@@ -1,4 +1,4 @@
-//! What is ours is kept in order, what the original made is taken over, what is other people's is left alone.
+//! Our own objects are repaired, those of Linkerd's service mirror are adopted, and those of others are left alone.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{
@@ -12,73 +12,25 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{NAMESPACE, SOON, namespace},
-    hub::hub,
-    links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
+use crate::support::{
+    SOON,
+    installation::NAMESPACE,
+    links::{apply, condition_is, in_step, member_is, mirror_is, objects, own_link, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, export, gone, label, patch, ports, service,
-        services, slices, slices_of, slices_that, web,
+        addresses, annotation, cluster_ip, create, delete, export, gone, join, label,
+        linkerds_mirror, linkerds_mirror_at, namespace, patch, ports, service, services, slices,
+        slices_of, slices_that, web,
     },
+    planes::hub,
 };
 
-/// A mirror and its Endpoints, as Linkerd's own service mirror makes them. Its gateway has moved since.
-pub(crate) async fn original(
-    plane: &ControlPlane,
-    namespace: &str,
-    service: &str,
-    cluster: &str,
-) -> Service {
-    original_at(plane, namespace, service, cluster, "192.0.2.99").await
-}
-
-/// As [`original`], with this gateway.
-async fn original_at(
-    plane: &ControlPlane,
-    namespace: &str,
-    service: &str,
-    cluster: &str,
-    gateway: &str,
-) -> Service {
-    let name = format!("{service}-{cluster}");
-    let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster, "app": "web" });
-    let fq_name = format!("{service}.{namespace}.svc.cluster.local");
-    let mirror = json!({
-        "metadata": { "name": name, "labels": labels, "annotations": {
-            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_RESOURCE_VERSION: "1", "team": "blue",
-        } },
-        "spec": { "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] },
-    });
-    let mirror = serde_json::from_value(mirror).unwrap();
-    let mirror = services(plane, namespace)
-        .create(&PostParams::default(), &mirror)
-        .await
-        .unwrap();
-    let endpoints = json!({
-        "metadata": { "name": name, "labels": labels, "annotations": {
-            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_GATEWAY_IDENTITY: "gateway",
-        } },
-        "subsets": [{ "addresses": [{ "ip": gateway }], "ports": [{ "name": "http", "port": 4143 }] }],
-    });
-    Api::<Endpoints>::namespaced(plane.client(), namespace)
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(endpoints).unwrap(),
-        )
-        .await
-        .unwrap();
-    // Kubernetes mirrors them into a slice.
-    slices_that(plane, namespace, &name, |s| addresses(s) == [gateway]).await;
-    mirror
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_that_the_original_made_are_adopted() {
+async fn mirrors_of_linkerds_service_mirror_are_adopted() {
     let (east, west) = hub().await.pair();
     namespace("adopted", &[east, west]).await;
-    let before = original(west, "adopted", "web", "adopt").await;
-    original(west, "adopted", "stale", "adopt").await;
-    original(west, "adopted", "web", "somebody").await;
+    let before = linkerds_mirror(west, "adopted", "web", "adopt").await;
+    linkerds_mirror(west, "adopted", "stale", "adopt").await;
+    linkerds_mirror(west, "adopted", "web", "somebody").await;
     export(east, "adopted", &web("web", "adopt")).await;
     own_link(west, east, "adopt", &[]).await;
 
@@ -108,10 +60,10 @@ async fn mirrors_that_the_original_made_are_adopted() {
 /// Linkerd forgets an address with the slice that Kubernetes made of the Endpoints, though ours has it too, until ours
 /// changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn slice_of_an_adopted_mirror_is_written_after_that_of_its_endpoints_has_gone() {
+async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
     namespace("handed-over", &[east, west]).await;
-    original_at(west, "handed-over", "web", "hand-over", "192.0.2.10").await;
+    linkerds_mirror_at(west, "handed-over", "web", "hand-over", "192.0.2.10").await;
     export(east, "handed-over", &web("web", "hand-over")).await;
     own_link(west, east, "hand-over", &[]).await;
     in_step(west, "hand-over", &[]).await;
@@ -137,7 +89,7 @@ async fn slice_of_an_adopted_mirror_is_written_after_that_of_its_endpoints_has_g
 /// The same for the Service that a gateway is probed through: Linkerd's own service mirror labels its Endpoints with the
 /// cluster alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn slice_of_an_adopted_probe_service_is_written_after_that_of_its_endpoints_has_gone() {
+async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
     let probe = json!({
         "metadata": {
@@ -308,27 +260,15 @@ async fn slice_is(plane: &ControlPlane, before: &EndpointSlice) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_federated_service_is_kept_in_order_and_a_users_is_left_alone() {
+async fn edited_federated_service_is_repaired_and_a_users_service_is_left_alone() {
     let (east, west) = hub().await.pair();
     namespace("users-federated", &[east, west]).await;
     own_link(west, east, "users", &[]).await;
     let mut users = web("taken-federated", "no");
     users.metadata.labels = None;
-    let users = services(west, "users-federated")
-        .create(&PostParams::default(), &users)
-        .await
-        .unwrap();
+    let users = create(west, "users-federated", &users).await;
     for name in ["taken", "free"] {
-        let mut member = web(name, "no");
-        member
-            .metadata
-            .labels
-            .get_or_insert_default()
-            .insert(l::FEDERATED.into(), "users".into());
-        services(east, "users-federated")
-            .create(&PostParams::default(), &member)
-            .await
-            .unwrap();
+        join(east, "users-federated", name, "users", "no").await;
     }
     member_is(west, "users", "users-federated", "taken", "NameConflict").await;
     let ours = service(west, "users-federated", "free-federated", |_| true).await;
@@ -374,9 +314,9 @@ async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_made() {
     // `a` of cluster `b-c` and `a-b` of cluster `c` are both `a-b-c`.
     own_link(west, east, "b-c", &[]).await;
     condition_is(west, "b-c", "Ready", "True", "Mirroring").await;
-    let mut second = crate::links::objects(east, "c", &[]);
+    let mut second = objects(east, "c", &[]);
     second[2]["metadata"]["name"] = json!("later-c");
-    crate::links::apply(west, &second).await;
+    apply(west, &second).await;
     condition_is(west, "later-c", "Ready", "True", "Mirroring").await;
     export(east, "names", &web("a", "b-c")).await;
     let first = service(west, "names", "a-b-c", |s| {

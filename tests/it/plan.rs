@@ -9,23 +9,17 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{Controller, NAMESPACE, namespace},
-    headless::{hosts, stateful},
-    hub::alone,
+use crate::support::{
+    controller::Controller,
+    installation::{NAMESPACE, reinstall},
     links::{in_step, mirror_is, own_link, unlink},
-    objects::{addresses, export, gone, service, services, slices, slices_that, web},
+    objects::{
+        addresses, create, export, gone, hosts, namespace, service, slices, slices_that, stateful,
+        web,
+    },
+    planes::alone,
     program::{Outcome, run},
 };
-
-/// Installs with these flags; the Deployment is what `plan` reads.
-async fn install(plane: &ControlPlane, flags: &[&str]) {
-    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
-}
 
 fn plan(plane: &ControlPlane, flags: &[&str]) -> Outcome {
     let args = [&["plan", "--link", "told"], flags].concat();
@@ -33,7 +27,7 @@ fn plan(plane: &ControlPlane, flags: &[&str]) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plan_has_the_settings_of_the_controller_that_runs_and_flags_win() {
+async fn plan_takes_its_settings_from_the_deployment_and_flags_override_them() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("told", &[source, far]).await;
@@ -46,7 +40,8 @@ async fn plan_has_the_settings_of_the_controller_that_runs_and_flags_win() {
         "--set",
         "controller.enableHeadlessServices=true,enableNamespaceCreation=true",
     ];
-    install(source, &own).await;
+    // The Deployment is what `plan` reads.
+    reinstall(source, &own).await;
     let flags = ["--enable-headless-services", "--enable-namespace-creation"];
     let controller = Controller::start(source, &flags);
     service(source, "told", "db-0-told", |_| true).await;
@@ -67,14 +62,14 @@ async fn plan_has_the_settings_of_the_controller_that_runs_and_flags_win() {
         .unwrap();
     let unknown = plan(source, &[]);
     assert_eq!(unknown.code, 2, "{}", unknown.stderr);
-    let note = "there is no Deployment linkerd-multicluster/linkerd-multicluster-controller: \
-                planning with the defaults of run-controller";
+    let note = "Deployment linkerd-multicluster/linkerd-multicluster-controller not found; \
+                planning with the given flags and the defaults of run-controller";
     assert!(unknown.stderr.starts_with(note), "{}", unknown.stderr);
     assert_eq!(plan(source, &flags).code, 0);
     unlink(source, "told").await;
     gone(source, "told", "db-0-told").await;
     drop(controller);
-    install(source, &[]).await;
+    reinstall(source, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,10 +81,7 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
     // Nobody copies labels to slices that people make.
     let mut custom = web("custom", "seen");
     custom.spec.as_mut().unwrap().selector = None;
-    services(far, "seen")
-        .create(&PostParams::default(), &custom)
-        .await
-        .unwrap();
+    create(far, "seen", &custom).await;
     let slice = json!({
         "metadata": { "name": "custom-1", "labels": { l::SLICE_SERVICE: "custom" } },
         "addressType": "IPv4",
@@ -103,10 +95,7 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
         )
         .await
         .unwrap();
-    services(source, "seen")
-        .create(&PostParams::default(), &web("taken-seen", "no"))
-        .await
-        .unwrap();
+    create(source, "seen", &web("taken-seen", "no")).await;
     export(far, "seen", &web("taken", "seen")).await;
     let _controller = Controller::start(source, &[]);
     slices_that(source, "seen", "custom-seen", |s| {
@@ -118,7 +107,7 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
     let said = run(source.kubeconfig(), &["plan", "--link", "seen"]).data();
     assert_eq!(
         said,
-        "‼ seen/taken: NameConflict: seen/taken-seen belongs to a Service that is not a mirror\nNothing to do.\n"
+        "‼ seen/taken: NameConflict: the name seen/taken-seen is taken by a Service that is not a mirror\nNothing to do.\n"
     );
     unlink(source, "seen").await;
     gone(source, "seen", "custom-seen").await;

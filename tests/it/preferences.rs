@@ -6,16 +6,17 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{Controller, SOON, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateway_api::{permit, routes},
     gateways::Gateways,
-    hub::alone,
     links::{in_step, member_is, mirror_is, own_link, unlink},
     objects::{
-        addresses, annotation, delete, endpoints, gone, join, patch, service, slices_of,
+        addresses, annotation, delete, endpoints, gone, join, namespace, patch, service, slices_of,
         slices_that,
     },
+    planes::alone,
 };
 
 /// Namespace, cluster and group of members of this test.
@@ -92,7 +93,7 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_prefer_a_cluster_leave_it_and_return() {
+async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     source.uninstall_gateway_api().await.unwrap();
@@ -133,7 +134,7 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
     prefer(source, "east=0".into()).await;
     let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
     assert!(
-        said.message.contains("\"0\" is no weight from 1 to 1000"),
+        said.message.contains("invalid weight \"0\""),
         "{}",
         said.message
     );
@@ -143,7 +144,7 @@ async fn requests_prefer_a_cluster_leave_it_and_return() {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
     prefer(source, "nowhere,local".into()).await;
     let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
-    assert_eq!(said.message, "no Link names a preferred cluster: nowhere");
+    assert_eq!(said.message, "preferred clusters without a Link: nowhere");
     prefer(source, Value::Null).await;
     unrouted(source).await;
     member_is(source, NAME, NAME, "web", "Mirrored").await;
@@ -200,7 +201,7 @@ async fn others_have_routes(source: &ControlPlane) {
     let said = member_is(source, NAME, NAME, "web", "RouteConflict").await;
     assert_eq!(
         said.message,
-        "no cluster is preferred: GRPCRoute theirs decides where requests go"
+        "no cluster is preferred: GRPCRoute theirs already routes these requests"
     );
     let now = theirs.get("theirs").await.unwrap();
     assert_eq!(

@@ -12,22 +12,21 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateway_api,
     gateways::Gateways,
-    headless::{hosts, stateful},
-    hub::alone,
+    installation::{ACCOUNT, CONTROLLER, NAMESPACE},
     links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, export, gone, label, patch, relabel, service,
-        services, slices, slices_of, slices_that, web,
+        addresses, annotation, cluster_ip, delete, export, gone, hosts, label, linkerds_mirror,
+        member, members_are, namespace, patch, regroup, relabel, service, services, slices,
+        slices_of, slices_that, stateful, web,
     },
-    ownership::original,
+    planes::alone,
     program::run,
 };
-
-const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 
 /// What the remote-access account may do and our programs do not: API groups' resources, verbs, and who does.
 #[rustfmt::skip]
@@ -88,10 +87,7 @@ fn denied<'a>(events: &'a [AuditEvent], user: &str) -> Vec<&'a AuditEvent> {
 async fn install(plane: &ControlPlane, flags: &[&str]) -> Vec<Value> {
     let args = [&["install", "-o", "json"], flags].concat();
     let printed = run(plane.kubeconfig(), &args).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    plane.apply(&printed).await.unwrap();
     printed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -126,17 +122,9 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
     )
 }
 
-/// A member of a federated Service.
-fn member() -> Service {
-    let mut service = web("shared", "no");
-    let labels = service.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), "rbac".into());
-    service
-}
-
 /// Every mode of mirroring, and everything that can get in the way of it.
 async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
-    // Through the gateway, over a mirror that the original made, with its Endpoints.
+    // Through the gateway, over a mirror of Linkerd's service mirror, with its Endpoints.
     let managed = |s: &Service| annotation(s, l::MANAGED_BY) == Some(l::MANAGER);
     service(source, "rbac", "web-rbac", managed).await;
     let slices_of_web = slices_that(source, "rbac", "web-rbac", |s| {
@@ -150,11 +138,8 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
     .await;
     service(source, "rbac", "db-rbac", |s| cluster_ip(s) == "None").await;
     service(source, "rbac", "db-0-rbac", |_| true).await;
-    service(source, "rbac", "shared-federated", |s| {
-        annotation(s, l::REMOTE_DISCOVERY) == Some("shared@rbac")
-            && annotation(s, l::LOCAL_DISCOVERY) == Some("shared")
-    })
-    .await;
+    let members = (Some("shared@rbac"), Some("shared"));
+    members_are(source, "rbac", "shared-federated", members.0, members.1).await;
     member_is(source, "rbac", "rbac", "shared", "Mirrored").await;
     service(source, "rbac-created", "there-rbac", |_| true).await;
     // A name that is somebody's: it looks whose, and says so in Events in both clusters.
@@ -308,7 +293,7 @@ fn check(kubeconfig: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
+async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     source.install_gateway_api().await.unwrap();
@@ -322,11 +307,11 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     let before = (source.audit().unwrap().len(), far.audit().unwrap().len());
     namespace("rbac", &[source, far]).await;
     namespace("rbac-created", &[far]).await;
-    original(source, "rbac", "web", "rbac").await;
+    linkerds_mirror(source, "rbac", "web", "rbac").await;
     let mut users = web("taken-rbac", "no");
     users.metadata.labels = None;
     // A route to a port of HTTP and one to a port of TCP.
-    let mut prefers = member();
+    let mut prefers = member("shared", "rbac", "no");
     let annotation = (l::PREFER.to_owned(), "local".to_owned());
     prefers.metadata.annotations = Some([annotation].into());
     let ports = prefers.spec.as_mut().unwrap().ports.get_or_insert_default();
@@ -361,8 +346,7 @@ async fn the_roles_are_enough_and_every_verb_in_them_is_used() {
     unlink(source, "rbac").await;
     gone(source, "rbac", "web-rbac").await;
     // The member that is left is the local one.
-    let no_member = json!({ "metadata": { "labels": { l::FEDERATED: null } } });
-    patch(source, "rbac", "shared", no_member).await;
+    regroup(source, "rbac", "shared", None).await;
     gone(source, "rbac", "shared-federated").await;
     // Giving up the lease is a request, too.
     assert_eq!(controller.terminate().0, Some(0));

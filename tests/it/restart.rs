@@ -5,25 +5,27 @@ use kube::{ResourceExt as _, api::PostParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, NAMESPACE, SOON, namespace},
-    hub::alone,
+use crate::support::{
+    SOON,
+    controller::Controller,
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, reinstall},
     links::{in_step, own_link, said, status_that, unlink},
     objects::{
-        addresses, cluster_ip, delete, export, gone, patch, ports, relabel, service, services,
-        slices_that, web,
+        addresses, cluster_ip, delete, export, gone, hosts, join, member, namespace, patch, ports,
+        relabel, service, services, slices_that, stateful, web,
     },
+    planes::alone,
     program::run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_of_the_original_starts_the_controller() {
+async fn arguments_of_linkerds_deployment_start_the_controller() {
     let alone = alone().await;
     let kubeconfig = alone
         .source
         .kubeconfig_through(alone.source.url(), CONTROLLER, &CONTROLLER_GROUPS)
         .unwrap();
-    // What the original's chart passes, and two flags that people add.
+    // What Linkerd's chart passes, and two flags that people add.
     let args = [
         "service-mirror",
         "-log-level=info",
@@ -58,7 +60,7 @@ async fn a_deployment_of_the_original_starts_the_controller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_while_the_controller_was_down_is_made_up_for() {
+async fn changes_made_while_the_controller_was_down_are_applied_at_its_start() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("down", &[source, far]).await;
@@ -66,13 +68,7 @@ async fn what_changed_while_the_controller_was_down_is_made_up_for() {
     for name in ["deleted", "withdrawn", "changed", "edited", "lost"] {
         export(far, "down", &web(name, "down")).await;
     }
-    let mut member = web("member", "down");
-    member
-        .metadata
-        .labels
-        .get_or_insert_default()
-        .insert(l::FEDERATED.into(), "down".into());
-    export(far, "down", &member).await;
+    export(far, "down", &member("member", "down", "down")).await;
     let mut controller = Controller::start(source, &[]);
     status_that(source, "down", |s| {
         s.mirrored == Some(6) && s.federated == Some(1)
@@ -134,24 +130,15 @@ async fn what_changed_while_the_controller_was_down_is_made_up_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_link_made_goes_also_if_it_was_deleted_while_the_controller_was_down() {
+async fn objects_of_a_link_deleted_while_the_controller_was_down_are_removed() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("forgotten", &[source, far]).await;
     own_link(source, far, "forgotten", &["--enable-headless-services"]).await;
     export(far, "forgotten", &web("web", "forgotten")).await;
-    let mut member = web("member", "no");
-    member
-        .metadata
-        .labels
-        .get_or_insert_default()
-        .insert(l::FEDERATED.into(), "forgotten".into());
-    services(far, "forgotten")
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
-    crate::headless::stateful(far, "forgotten", "db", "forgotten").await;
-    crate::headless::hosts(far, "forgotten", "db", &[("db-0", true)]).await;
+    join(far, "forgotten", "member", "forgotten", "no").await;
+    stateful(far, "forgotten", "db", "forgotten").await;
+    hosts(far, "forgotten", "db", &[("db-0", true)]).await;
     let mut controller = Controller::start(source, &[]);
     let made = [
         "web-forgotten",
@@ -191,7 +178,7 @@ async fn what_a_link_made_goes_also_if_it_was_deleted_while_the_controller_was_d
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespaces_are_created_where_that_is_wanted_and_allowed() {
+async fn missing_namespaces_are_created_if_enabled_and_permitted() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("wanted", &[far]).await;
@@ -199,15 +186,7 @@ async fn namespaces_are_created_where_that_is_wanted_and_allowed() {
     for name in ["one", "two", "three"] {
         export(far, "wanted", &web(name, "wanted")).await;
     }
-    let printed = run(
-        source.kubeconfig(),
-        &["install", "--set", "enableNamespaceCreation=true"],
-    )
-    .data();
-    source
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(source, &["--set", "enableNamespaceCreation=true"]).await;
     let _controller = Controller::start(source, &["--enable-namespace-creation"]);
     for name in ["one-wanted", "two-wanted", "three-wanted"] {
         service(source, "wanted", name, |_| true).await;
@@ -253,14 +232,11 @@ async fn without_our_fields(plane: &control_plane::ControlPlane) {
             properties.retain(|name, _| name == "mirrorServices" || name == "federatedServices");
         }
     }
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &definition.to_string())
-        .await
-        .unwrap();
+    plane.apply(&definition.to_string()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_of_links_without_our_fields_is_good_enough() {
+async fn link_crd_without_our_status_fields_is_enough() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("plain", &[source, far]).await;
@@ -296,11 +272,7 @@ async fn a_definition_of_links_without_our_fields_is_good_enough() {
     status_that(source, "plain", |s| s.mirror_services.is_empty()).await;
     assert_eq!(writes(), before + 1);
 
-    let printed = run(source.kubeconfig(), &["install"]).data();
-    source
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(source, &[]).await;
     in_step(source, "plain", &[]).await;
     unlink(source, "plain").await;
 }

@@ -1,6 +1,6 @@
 //! New credentials for a link: minted, taken up by both readers, the old ones revoked; and from wherever it was cut off.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
@@ -11,13 +11,14 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
+use crate::support::{
+    SOON,
+    audit::said,
+    controller::Controller,
     credentials::{kubeconfig, secrets},
-    faults::said,
-    fleet::{Controller, SOON, namespace},
-    hub::alone,
     links::{condition_is, in_step, links, own_link, unlink},
-    objects::{export, gone, service, web},
+    objects::{export, gone, namespace, service, web},
+    planes::alone,
     program::{Outcome, run},
 };
 
@@ -100,83 +101,42 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
     .unwrap();
 }
 
+/// The Link whose credentials are rotated, between two clusters.
+struct Rotation<'a> {
+    source: &'a ControlPlane,
+    far: &'a ControlPlane,
+    /// Has contexts of both.
+    config: PathBuf,
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_rotated_again_and_again_and_from_wherever_it_was_cut_off() {
+async fn rotate_replaces_tokens_revokes_the_old_ones_and_resumes_after_an_interruption() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("turned", &[source, far]).await;
     let config = source.folder().join("rotate.kubeconfig");
     ControlPlane::merged_kubeconfig(&[source, far], &config).unwrap();
-    let rotate = |more: &[&str]| -> Outcome {
-        let args = [
-            "rotate",
-            "--cluster-name=turn",
-            "--from",
-            far.name(),
-            "--to",
-            source.name(),
-        ];
-        run(&config, &[&args, more].concat())
-    };
-    let json = |outcome: Outcome| -> Value {
-        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-        let all: Value = serde_json::from_str(&outcome.stdout).unwrap();
-        all["links"][0].clone()
+    let rotation = Rotation {
+        source,
+        far,
+        config,
     };
 
-    let unknown = rotate(&[]).failure();
-    assert!(unknown.contains("no Link in the namespace"), "{unknown}");
+    let unknown = rotation.run(&[]).failure();
+    assert!(unknown.contains("no Link to"), "{unknown}");
     own_link(source, far, "turn", &[]).await;
     export(far, "turned", &web("web", "turn")).await;
     let mut controller = Controller::start(source, &[]);
     service(source, "turned", "web-turn", |_| true).await;
     in_step(source, "turn", &[]).await;
-    let (first, since) = (
-        kubeconfig(source, "turn").await,
-        source.audit().unwrap().len(),
-    );
+    let first = rotation.kubeconfig().await;
+    let since = source.audit().unwrap().len();
 
-    // It says what it would do, and does nothing.
-    let dry = rotate(&["--dry-run", "-o=json"]);
-    assert!(
-        dry.stderr.contains("turn: would make a token Secret"),
-        "{}",
-        dry.stderr
-    );
-    assert_eq!(json(dry)["result"], "planned");
-    assert_eq!(minted(far).await, Vec::<String>::new());
-    let young = json(rotate(&["--older-than=1h", "-o=json"]));
-    assert_eq!(young["result"], "skipped");
-
-    // Without Linkerd's destination controller there is no telling when the old token may go.
-    let lacking = rotate(&[]);
-    assert_eq!(lacking.code, 1);
-    assert!(
-        lacking.stderr.contains("there is no Deployment"),
-        "{}",
-        lacking.stderr
-    );
-    let second = kubeconfig(source, "turn").await;
+    rotation.a_dry_run_changes_nothing().await;
+    rotation.a_destination_controller_is_needed();
+    let second = rotation.kubeconfig().await;
     let deployments = destination(source).await;
-
-    let outcome = rotate(&["-o=json"]);
-    let messages = outcome.stderr.clone();
-    let done = json(outcome);
-    assert_eq!(done["result"], "rotated");
-    let third = kubeconfig(source, "turn").await;
-    assert_eq!(token(&third), token(&linkerds(source, "turn").await));
-    assert_eq!(rest(&first), rest(&third));
-    let status = links(source).get("turn").await.unwrap().status.unwrap();
-    assert_eq!(
-        done["credentialsFingerprint"],
-        json!(status.credentials_fingerprint)
-    );
-    // The first token is that of `install`, and other links may have it; the second one was this link's alone.
-    assert_eq!(done["kept"], json!([]));
-    assert_eq!(done["revoked"].as_array().unwrap().len(), 1);
-    is_accepted(far, &token(&first), true).await;
-    is_accepted(far, &token(&second), false).await;
-    is_accepted(far, &token(&third), true).await;
+    let messages = rotation.the_old_token_is_revoked(&first, &second).await;
     let restarted = deployments.get("linkerd-destination").await.unwrap();
     let template = restarted.spec.unwrap().template.metadata.unwrap();
     assert!(
@@ -185,29 +145,11 @@ async fn credentials_are_rotated_again_and_again_and_from_wherever_it_was_cut_of
             .unwrap()
             .contains_key("kubectl.kubernetes.io/restartedAt")
     );
-
-    // Cut off while it waits for a controller that does not run: the old token works, and the next run goes on.
+    let third = rotation.kubeconfig().await;
     controller.kill();
-    let cut = rotate(&["--wait=1s"]);
-    assert_eq!(cut.code, 1);
-    assert!(
-        cut.stderr.contains("does not use the new credentials"),
-        "{}",
-        cut.stderr
-    );
-    assert_eq!(token(&linkerds(source, "turn").await), token(&third));
-    is_accepted(far, &token(&third), true).await;
-    assert_eq!(minted(far).await.len(), 2);
+    let cut = rotation.without_a_controller_both_tokens_stay(&third).await;
     let controller = Controller::start(source, &[]);
-    let resumed = rotate(&[]);
-    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
-    assert!(
-        resumed.stderr.contains("goes on with the token Secret"),
-        "{}",
-        resumed.stderr
-    );
-    is_accepted(far, &token(&third), false).await;
-    assert_eq!(minted(far).await.len(), 1);
+    let resumed = rotation.the_next_run_goes_on(&third).await;
 
     // The controller goes on with it, mirrors were not written, and nobody was told a token.
     condition_is(source, "turn", "Ready", "True", "Mirroring").await;
@@ -218,8 +160,8 @@ async fn credentials_are_rotated_again_and_again_and_from_wherever_it_was_cut_of
         !touched.iter().any(|write| write.contains("web-turn")),
         "{touched:?}"
     );
-    let last = kubeconfig(source, "turn").await;
-    let told = [messages, resumed.stderr, cut.stderr, controller.log()].concat();
+    let last = rotation.kubeconfig().await;
+    let told = [messages, resumed, cut, controller.log()].concat();
     for kubeconfig in [&first, &second, &third, &last] {
         assert!(!told.contains(&token(kubeconfig)));
     }
@@ -229,4 +171,100 @@ async fn credentials_are_rotated_again_and_again_and_from_wherever_it_was_cut_of
         .delete("linkerd-destination", &kube::api::DeleteParams::default())
         .await
         .unwrap();
+}
+
+impl Rotation<'_> {
+    fn run(&self, more: &[&str]) -> Outcome {
+        let (from, to) = (self.far.name(), self.source.name());
+        let args = ["rotate", "--cluster-name=turn", "--from", from, "--to", to];
+        run(&self.config, &[&args, more].concat())
+    }
+
+    /// The kubeconfig that our controller reads.
+    async fn kubeconfig(&self) -> String {
+        kubeconfig(self.source, "turn").await
+    }
+
+    async fn a_dry_run_changes_nothing(&self) {
+        let dry = self.run(&["--dry-run", "-o=json"]);
+        assert!(
+            dry.stderr.contains("turn: would create a token Secret"),
+            "{}",
+            dry.stderr
+        );
+        assert_eq!(result(&dry)["result"], "planned");
+        assert_eq!(minted(self.far).await, Vec::<String>::new());
+        let young = result(&self.run(&["--older-than=1h", "-o=json"]));
+        assert_eq!(young["result"], "skipped");
+    }
+
+    /// Without Linkerd's there is no telling when the old token may go.
+    fn a_destination_controller_is_needed(&self) {
+        let lacking = self.run(&[]);
+        assert_eq!(lacking.code, 1);
+        assert!(
+            lacking.stderr.contains("linkerd-destination not found"),
+            "{}",
+            lacking.stderr
+        );
+    }
+
+    /// Both readers have the third token then. Returns what the program said.
+    async fn the_old_token_is_revoked(&self, first: &str, second: &str) -> String {
+        let outcome = self.run(&["-o=json"]);
+        let done = result(&outcome);
+        assert_eq!(done["result"], "rotated");
+        let third = self.kubeconfig().await;
+        assert_eq!(token(&third), token(&linkerds(self.source, "turn").await));
+        assert_eq!(rest(first), rest(&third));
+        let link = links(self.source).get("turn").await.unwrap();
+        assert_eq!(
+            done["credentialsFingerprint"],
+            json!(link.status.unwrap().credentials_fingerprint)
+        );
+        // The first token is that of `install`, and other links may have it; the second one was this link's alone.
+        assert_eq!(done["kept"], json!([]));
+        assert_eq!(done["revoked"].as_array().unwrap().len(), 1);
+        is_accepted(self.far, &token(first), true).await;
+        is_accepted(self.far, &token(second), false).await;
+        is_accepted(self.far, &token(&third), true).await;
+        outcome.stderr
+    }
+
+    /// It is cut off while it waits for a controller that does not run. Returns what the program said.
+    async fn without_a_controller_both_tokens_stay(&self, third: &str) -> String {
+        let cut = self.run(&["--wait=1s"]);
+        assert_eq!(cut.code, 1);
+        assert!(
+            cut.stderr.contains("does not use the new credentials"),
+            "{}",
+            cut.stderr
+        );
+        let linkerds = linkerds(self.source, "turn").await;
+        assert_eq!(token(&linkerds), token(third));
+        is_accepted(self.far, &token(third), true).await;
+        assert_eq!(minted(self.far).await.len(), 2);
+        cut.stderr
+    }
+
+    /// Returns what the program said.
+    async fn the_next_run_goes_on(&self, third: &str) -> String {
+        let resumed = self.run(&[]);
+        assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+        assert!(
+            resumed.stderr.contains("continuing with the token Secret"),
+            "{}",
+            resumed.stderr
+        );
+        is_accepted(self.far, &token(third), false).await;
+        assert_eq!(minted(self.far).await.len(), 1);
+        resumed.stderr
+    }
+}
+
+/// What a run that succeeded says of the Link, as JSON.
+fn result(outcome: &Outcome) -> Value {
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let all: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    all["links"][0].clone()
 }

@@ -2,12 +2,13 @@
 
 use control_plane::{ControlPlane, eventually};
 
-use crate::{
+use crate::support::{
+    SOON,
+    controller::Controller,
     credentials::{kubeconfig, put},
-    fleet::{Controller, SOON, namespace},
-    hub::faulty,
     links::{condition, condition_is, own_link, status_that, unlink},
-    objects::{export, gone, service, web},
+    objects::{export, gone, namespace, service, web},
+    planes::alone,
     program::run,
 };
 
@@ -57,8 +58,8 @@ async fn readable(plane: &ControlPlane, controller: &Controller) -> Vec<(String,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_credentials_are_repeated_anywhere() {
-    let pair = faulty().await;
+async fn credentials_are_in_no_log_status_event_metric_or_output() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("hush", &[source, far]).await;
     own_link(source, far, "hush", &[]).await;

@@ -46,7 +46,7 @@ struct Soak {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it takes as many minutes as it is told to: `just soak MINUTES`"]
-async fn after_a_long_time_of_changes_and_faults_all_is_right_and_nothing_has_grown() {
+async fn state_is_right_and_memory_bounded_after_minutes_of_changes_and_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let minutes: u64 = number("LINKERD_MC_SOAK_MINUTES").unwrap_or(10);
     let seed = number("LINKERD_MC_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));

@@ -14,13 +14,15 @@ use kube::api::{ListParams, PostParams};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    faults::{is_well, refusal},
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, SOON, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
+    faults::refusal,
     gateways::Gateways,
-    hub::faulty,
-    links::{edit, in_step, own_link, unlink},
-    objects::{export, gone, relabel, service, services, web},
+    installation::{CONTROLLER, CONTROLLER_GROUPS},
+    links::{edit, in_step, is_well, own_link, unlink},
+    objects::{export, gone, namespace, relabel, service, services, web},
+    planes::alone,
 };
 
 /// How long a controller that can do nothing is observed.
@@ -48,10 +50,10 @@ async fn is_idle(controller: &Controller) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_whose_write_slots_are_all_taken_sleeps() {
+async fn controller_uses_no_cpu_while_all_write_slots_are_taken() {
     const SLOTS: usize = 2;
     const SERVICES: usize = 8;
-    let pair = faulty().await;
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("slots", &[source, far]).await;
     own_link(source, far, "slots", &[]).await;
@@ -100,8 +102,8 @@ async fn a_controller_whose_write_slots_are_all_taken_sleeps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_cannot_list_its_own_cluster_sleeps() {
-    let pair = faulty().await;
+async fn leader_uses_no_cpu_while_it_cannot_list_its_own_cluster() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("unlisted", &[source, far]).await;
     own_link(source, far, "unlisted", &[]).await;
@@ -122,7 +124,10 @@ async fn a_leader_that_cannot_list_its_own_cluster_sleeps() {
     // Everything but the refused list is there.
     eventually("the target cluster to be listed", SOON, async || {
         let log = controller.log();
-        Ok((log.contains("listed link=") && log.contains("watch Namespaces")).then_some(()))
+        Ok(
+            (log.contains("listed the target cluster link=") && log.contains("watch Namespaces"))
+                .then_some(()),
+        )
     })
     .await
     .unwrap();
@@ -136,11 +141,11 @@ async fn a_leader_that_cannot_list_its_own_cluster_sleeps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_does_not_answer_delays_its_own_removals_and_nothing_else() {
+async fn unresponsive_cluster_delays_its_own_removals_and_nothing_else() {
     const SERVICES: usize = 150;
     /// How soon the other cluster's changes have to be there; without the one that does not answer it takes 0.3 s.
     const PROMPT: Duration = Duration::from_secs(5);
-    let pair = faulty().await;
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("unanswered", &[source, far]).await;
     own_link(source, far, "hangs", &[]).await;
@@ -209,9 +214,9 @@ async fn a_cluster_that_does_not_answer_delays_its_own_removals_and_nothing_else
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_fails_in_other_words_each_time_is_logged_once_and_so_is_its_end() {
+async fn write_that_fails_with_changing_messages_is_logged_once_and_so_is_its_recovery() {
     const FAILURES: usize = 6;
-    let pair = faulty().await;
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("retries", &[source, far]).await;
     own_link(source, far, "retries", &[]).await;

@@ -5,16 +5,17 @@ use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{CONTROLLER, Controller, NAMESPACE, SOON, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateways::Gateways,
-    hub::{alone, hub},
+    installation::{CONTROLLER, NAMESPACE, reinstall},
     links::{
-        apply, condition_is, events, in_step, links, mirror_is, objects, own_link, said,
+        apply, condition_is, events, in_step, links, mirror_is, objects, own_link, said, shown,
         status_that, unlink,
     },
-    objects::{delete, export, gone, relabel, service, web},
-    program::run,
+    objects::{delete, export, gone, member, namespace, relabel, service, web},
+    planes::{alone, hub},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,13 +23,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
     let (east, west) = hub().await.pair();
     namespace("shown", &[east, west]).await;
     namespace("shown-not", &[east]).await;
-    let mut exported = web("web", "shown");
-    exported
-        .metadata
-        .labels
-        .get_or_insert_default()
-        .insert(l::FEDERATED.into(), "shown".into());
-    export(east, "shown", &exported).await;
+    export(east, "shown", &member("web", "shown", "shown")).await;
     export(east, "shown-not", &web("web", "shown")).await;
     own_link(west, east, "shown", &[]).await;
     let wait = [
@@ -45,29 +40,8 @@ async fn kubectl_shows_links_and_waits_for_them() {
         s.mirrored == Some(1) && s.federated == Some(1)
     })
     .await;
-    let table = west
-        .kubectl(&["get", "links", "shown", "--namespace", NAMESPACE])
-        .await
-        .unwrap();
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
     assert_eq!(
-        rows[0],
-        [
-            "NAME",
-            "CLUSTER",
-            "CONNECTED",
-            "GATEWAY",
-            "MIRRORED",
-            "FEDERATED",
-            "UNHEALTHY",
-            "AGE"
-        ]
-    );
-    assert_eq!(
-        rows[1][..7],
+        shown(west, "shown").await,
         ["shown", "shown", "True", "True", "1", "1", "1"]
     );
 
@@ -134,7 +108,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_news_is_told_once() {
+async fn repeated_problem_has_one_event() {
     let (east, west) = hub().await.pair();
     namespace("told", &[east]).await;
     own_link(west, east, "told", &[]).await;
@@ -169,7 +143,7 @@ async fn the_same_news_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_does_not_answer_concerns_its_own_link_only() {
+async fn unreachable_cluster_affects_its_own_link_only() {
     let (east, west) = hub().await.pair();
     namespace("silence", &[east, west]).await;
     let mut printed = objects(east, "silence", &[]);
@@ -189,7 +163,7 @@ async fn a_cluster_that_does_not_answer_concerns_its_own_link_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_that_somebody_else_changed_is_put_right() {
+async fn status_that_others_changed_is_restored() {
     let (east, west) = hub().await.pair();
     namespace("defaced", &[east, west]).await;
     own_link(west, east, "defaced", &[]).await;
@@ -223,7 +197,7 @@ fn status_writes(plane: &ControlPlane, since: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_that_another_definition_of_links_dropped_is_written_again_with_ours() {
+async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("dropped", &[source, far]).await;
@@ -261,11 +235,7 @@ async fn a_status_that_another_definition_of_links_dropped_is_written_again_with
     .unwrap();
 
     let since = source.audit().unwrap().len();
-    let printed = run(source.kubeconfig(), &["install"]).data();
-    source
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(source, &[]).await;
     let after = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
     assert_eq!(after, before);
     status_that(source, "dropped", |s| {

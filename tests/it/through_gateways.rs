@@ -1,17 +1,19 @@
 //! Federated Services whose members of other clusters come through gateways.
 
 use control_plane::ControlPlane;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{Controller, namespace},
+use crate::support::{
+    controller::Controller,
     gateways::Gateways,
-    hub::alone,
-    links::{condition_is, in_step, links, member_is, own_link, unlink},
-    objects::{annotation, cluster_ip, delete, endpoints, gone, join, service, slices_that},
+    links::{annotate, condition_is, in_step, member_is, own_link, unlink},
+    objects::{
+        annotation, cluster_ip, delete, endpoints, gone, has_members, join, namespace, service,
+        slices_that,
+    },
+    planes::alone,
 };
 
 /// Namespace, cluster and group of members of this test.
@@ -27,11 +29,7 @@ async fn member(plane: &ControlPlane) {
 
 /// Sets how the cluster takes part, or leaves it to the default.
 async fn turn(plane: &ControlPlane, through: Value) {
-    let patch = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: through } } });
-    links(plane)
-        .patch(NAME, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    annotate(plane, NAME, json!({ l::FEDERATED_THROUGH: through })).await;
 }
 
 /// The addresses that take traffic behind the gateway of the cluster, and in the local cluster.
@@ -58,8 +56,14 @@ fn ready(slices: &[EndpointSlice]) -> [Vec<&str>; 2] {
 const GATEWAY: &str = "192.0.2.50";
 const PODS: [&str; 2] = ["192.0.2.100", "192.0.2.101"];
 
+/// Waits until the federated Service leads to these: the gateway of the cluster, and Pods of the local one.
+async fn leads_to(source: &ControlPlane, gateways: &[&str], pods: &[&str]) -> Vec<EndpointSlice> {
+    let are = |now: &[EndpointSlice]| ready(now) == [gateways, pods];
+    slices_that(source, NAME, SERVICE, are).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn one_service_spans_local_pods_and_the_gateway_of_another_cluster() {
+async fn federated_service_has_slices_of_local_pods_and_of_a_remote_gateway() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace(NAME, &[source, far]).await;
@@ -70,16 +74,30 @@ async fn one_service_spans_local_pods_and_the_gateway_of_another_cluster() {
     member(far).await;
     own_link(source, far, NAME, &["--federated-through=gateway"]).await;
 
+    let made = service_of_slices_is_made(source).await;
+    pods_and_gateways_come_and_go(source, far, &gateways).await;
+    form_changes_and_the_service_stays(source, cluster_ip(&made)).await;
+
+    // The other cluster goes, and then the local member.
+    unlink(source, NAME).await;
+    let left = service(source, NAME, SERVICE, |now| {
+        has_members(now, None, Some("web")) && annotation(now, l::MEMBERS).is_none()
+    })
+    .await;
+    assert_eq!(cluster_ip(&left), cluster_ip(&made));
+    leads_to(source, &[], &PODS).await;
+    delete(source, NAME, "web").await;
+    gone(source, NAME, SERVICE).await;
+}
+
+async fn service_of_slices_is_made(source: &ControlPlane) -> Service {
     let made = service(source, NAME, SERVICE, |now| {
         annotation(now, l::MEMBERS) == Some("web@gatewayed")
             && annotation(now, l::LOCAL_MEMBER) == Some("web")
     })
     .await;
     assert_eq!(annotation(&made, l::REMOTE_DISCOVERY), None);
-    let slices = slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![GATEWAY], PODS.to_vec()]
-    })
-    .await;
+    let slices = leads_to(source, &[GATEWAY], &PODS).await;
     let name = format!("{SERVICE}-{NAME}-ipv4");
     let of_gateway = slices
         .iter()
@@ -91,83 +109,56 @@ async fn one_service_spans_local_pods_and_the_gateway_of_another_cluster() {
     );
     assert!(annotations[l::REMOTE_GATEWAY_IDENTITY].contains("linkerd-gateway"));
     member_is(source, NAME, NAME, "web", "Mirrored").await;
-    in_step(source, NAME, &flags[..1]).await;
+    in_step(source, NAME, &[MEMBERS]).await;
+    made
+}
 
-    // Pods of either side, and the gateway, come and go.
+async fn pods_and_gateways_come_and_go(
+    source: &ControlPlane,
+    far: &ControlPlane,
+    gateways: &Gateways,
+) {
     endpoints(source, NAME, "web", 1).await;
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![GATEWAY], vec![PODS[0]]]
-    })
-    .await;
+    leads_to(source, &[GATEWAY], &PODS[..1]).await;
     endpoints(far, NAME, "web", 0).await;
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![], vec![PODS[0]]]
-    })
-    .await;
+    leads_to(source, &[], &PODS[..1]).await;
     endpoints(far, NAME, "web", 1).await;
     endpoints(source, NAME, "web", 2).await;
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![GATEWAY], PODS.to_vec()]
-    })
-    .await;
+    leads_to(source, &[GATEWAY], &PODS).await;
     gateways.kill("/ready");
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![], PODS.to_vec()]
-    })
-    .await;
+    leads_to(source, &[], &PODS).await;
     gateways.revive("/ready");
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![GATEWAY], PODS.to_vec()]
-    })
-    .await;
+    leads_to(source, &[GATEWAY], &PODS).await;
+}
 
-    // From one form to the other and back: the Service stays, and so do its slices.
+/// From slices to discovery and back; a form that there is not changes nothing.
+async fn form_changes_and_the_service_stays(source: &ControlPlane, ip: &str) {
     turn(source, Value::Null).await;
     let flat = service(source, NAME, SERVICE, |now| {
-        annotation(now, l::REMOTE_DISCOVERY) == Some("web@gatewayed")
-            && annotation(now, l::LOCAL_DISCOVERY) == Some("web")
+        has_members(now, Some("web@gatewayed"), Some("web"))
             && annotation(now, l::MEMBERS).is_none()
     })
     .await;
-    assert_eq!(cluster_ip(&flat), cluster_ip(&made));
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![GATEWAY], PODS.to_vec()]
-    })
-    .await;
-    in_step(source, NAME, &flags[..1]).await;
+    assert_eq!(cluster_ip(&flat), ip);
+    leads_to(source, &[GATEWAY], &PODS).await;
+    in_step(source, NAME, &[MEMBERS]).await;
     turn(source, "gateway".into()).await;
     let again = service(source, NAME, SERVICE, |now| {
         annotation(now, l::MEMBERS) == Some("web@gatewayed")
             && annotation(now, l::REMOTE_DISCOVERY).is_none()
     })
     .await;
-    assert_eq!(cluster_ip(&again), cluster_ip(&made));
+    assert_eq!(cluster_ip(&again), ip);
     turn(source, "sideways".into()).await;
     let invalid = condition_is(source, NAME, "Ready", "False", "InvalidLink").await;
     assert!(
         invalid
             .message
-            .contains("\"sideways\" is none of discovery, gateway"),
+            .contains("invalid value \"sideways\" (use discovery or gateway)"),
         "{}",
         invalid.message
     );
     turn(source, "gateway".into()).await;
     member_is(source, NAME, NAME, "web", "Mirrored").await;
-    in_step(source, NAME, &flags[..1]).await;
-
-    // The other cluster goes, and then the local member.
-    unlink(source, NAME).await;
-    let left = service(source, NAME, SERVICE, |now| {
-        annotation(now, l::LOCAL_DISCOVERY) == Some("web")
-            && annotation(now, l::REMOTE_DISCOVERY).is_none()
-            && annotation(now, l::MEMBERS).is_none()
-    })
-    .await;
-    assert_eq!(cluster_ip(&left), cluster_ip(&made));
-    slices_that(source, NAME, SERVICE, |now| {
-        ready(now) == [vec![], PODS.to_vec()]
-    })
-    .await;
-    delete(source, NAME, "web").await;
-    gone(source, NAME, SERVICE).await;
+    in_step(source, NAME, &[MEMBERS]).await;
 }

@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use linkerd_mc::api::labels as l;
 
-use crate::{
-    fleet::{NAMESPACE, namespace},
-    hub::hub,
+use crate::support::{
+    installation::NAMESPACE,
     links::{
         apply, checked, condition, condition_is, condition_says, in_step, mirror_is, objects,
         status_that, unlink,
     },
-    objects::{export, gone, web},
+    objects::{export, gone, namespace, web},
+    planes::hub,
     program::run,
 };
 
@@ -45,7 +45,7 @@ async fn kubeconfig_of(plane: &ControlPlane, cluster: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
+async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     let (east, west) = hub().await.pair();
     namespace("unsafe", &[east, west]).await;
     export(east, "unsafe", &web("web", "unsafe")).await;
@@ -80,7 +80,7 @@ async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
         assert!(
             refused
                 .stderr
-                .contains("--insecure-target-tls links anyway"),
+                .contains("pass --insecure-target-tls to link anyway"),
             "{}",
             refused.stderr
         );
@@ -94,9 +94,7 @@ async fn a_link_without_verified_tls_is_asked_for_and_told_and_works() {
     }
 
     let printed = link_gen(&["--insecure-target-tls"]).stdout;
-    west.kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    west.apply(&printed).await.unwrap();
     let reason = ("True", "CertificateNotVerified");
     condition_says(west, "unsafe", INSECURE, reason, "link-gen").await;
     condition_is(west, "unsafe", "Ready", "True", "Mirroring").await;

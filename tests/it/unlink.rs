@@ -1,14 +1,14 @@
 //! What `unlink` and `uninstall` name, deleted for real.
 
-use control_plane::{ControlPlane, LinkerdOptions};
-use kube::api::PostParams;
-use linkerd_mc::api::labels as l;
+use std::path::Path;
 
-use crate::{
-    fleet::{CONTROLLER, NAMESPACE, namespace},
-    hub::hub,
+use control_plane::{ControlPlane, LinkerdOptions};
+
+use crate::support::{
+    installation::{CONTROLLER, NAMESPACE, reinstall},
     links::{in_step, own_link},
-    objects::{export, service, services, web},
+    objects::{export, join, namespace, service, web},
+    planes::hub,
     program::run,
 };
 
@@ -131,37 +131,39 @@ fn names(json: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
+async fn unlink_and_uninstall_delete_what_belongs_to_them_and_nothing_else() {
     let plane = ControlPlane::start("unlink").await.unwrap();
     plane.linkerd(&LinkerdOptions::default()).await.unwrap();
-    let kubeconfig = plane.kubeconfig();
-    let install = run(kubeconfig, &["install"]).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &install)
-        .await
-        .unwrap();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], LINKED)
-        .await
-        .unwrap();
+    reinstall(&plane, &[]).await;
+    plane.apply(LINKED).await.unwrap();
 
+    nothing_is_deleted_by_mistake(plane.kubeconfig());
+    printed_objects_are_those_of_the_link(&plane).await;
+    without_a_controller_mirrors_stay(&plane).await;
+    uninstall_names_what_install_made(&plane).await;
+}
+
+fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     let refused = run(kubeconfig, &["uninstall"]).failure();
     insta::assert_snapshot!(refused, @r"
     error: this cluster is still linked to east, north
-    hint: unlink first: linkerd-mc unlink --cluster-name east --apply
+    hint: unlink first with `linkerd-mc unlink --cluster-name east --apply`
     ");
     let unknown = run(kubeconfig, &["unlink", "--cluster-name=south"]).failure();
     insta::assert_snapshot!(unknown, @r#"
-    error: nothing links the cluster "south" to the namespace "linkerd-multicluster"
+    error: cluster "south" is not linked to namespace "linkerd-multicluster"
     hint: linked clusters: east, north
     "#);
-    // Nobody can be asked here, and nothing must happen unasked.
+    // Without a terminal there is no prompt, and nothing may be deleted.
     let unasked = run(kubeconfig, &["unlink", "--cluster-name=east", "--apply"]).failure();
     insta::assert_snapshot!(unasked, @r"
-    error: nobody can be asked whether to delete this
-    hint: --yes deletes without asking
+    error: cannot prompt for confirmation: stdin or stderr is not a terminal
+    hint: pass --yes to delete without confirmation
     ");
+}
 
+async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
+    let kubeconfig = plane.kubeconfig();
     let only = run(
         kubeconfig,
         &[
@@ -181,7 +183,7 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
 
     let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
-    insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller takes this one out");
+    insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller removes this one");
     insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
     Link linkerd-multicluster/east
     ClusterRole /linkerd-service-mirror-access-local-resources-east
@@ -206,8 +208,11 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
         left,
         "service/both-federated\nservice/mine-east\nservice/web-north\n"
     );
+}
 
-    // No controller runs here, so the mirror of north stays; the Link is deleted all the same.
+/// No controller runs here, so the mirror of north stays; the Link is deleted all the same.
+async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
+    let kubeconfig = plane.kubeconfig();
     let apply = [
         "unlink",
         "--cluster-name=north",
@@ -216,8 +221,8 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
         "--wait=1s",
     ];
     insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
-    error: 2 mirrors of north are still there
-    hint: is the controller running? `linkerd-mc unlink --cluster-name north | kubectl delete -f -` does without; the Secrets are still there
+    error: 2 mirrors of north still exist
+    hint: check that the controller is running, or delete them with `linkerd-mc unlink --cluster-name north | kubectl delete -f -`; the Secrets were not deleted
     ");
     plane
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
@@ -231,8 +236,11 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
         "{}",
         done.stderr
     );
-    insta::assert_snapshot!(done.stderr, @"the link to north is gone, and so are its mirrors");
+    insta::assert_snapshot!(done.stderr, @"deleted the link to north and its mirrors");
+}
 
+async fn uninstall_names_what_install_made(plane: &ControlPlane) {
+    let kubeconfig = plane.kubeconfig();
     let uninstall = run(kubeconfig, &["uninstall", "-o=json"]).data();
     insta::assert_snapshot!(names(&uninstall).join("\n"), @r"
     ClusterRole /linkerd-multicluster-controller
@@ -261,25 +269,18 @@ async fn a_link_goes_with_all_that_it_brought_and_nothing_else() {
     let again = run(kubeconfig, &["uninstall"]).failure();
     insta::assert_snapshot!(again, @r"
     error: the multicluster extension is not installed in this cluster
-    hint: --context chooses another cluster
+    hint: choose another cluster with --context
     ");
 }
 
 /// Linkerd finds the cluster by its Secret when a Service stops to name it.
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_go_after_all_that_names_the_cluster() {
+async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     let (east, west) = hub().await.pair();
     namespace("parted", &[east, west]).await;
     own_link(west, east, "part", &[]).await;
     export(east, "parted", &web("web", "part")).await;
-    let mut member = web("member", "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), "part".into());
-    let create = PostParams::default();
-    services(east, "parted")
-        .create(&create, &member)
-        .await
-        .unwrap();
+    join(east, "parted", "member", "part", "no").await;
     for name in ["web-part", "member-federated"] {
         service(west, "parted", name, |_| true).await;
     }

@@ -5,17 +5,21 @@ use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use linkerd_mc::api::{labels as l, link::LinkObject};
 use serde_json::json;
 
-use crate::{
-    fleet::{Controller, NAMESPACE, SOON, namespace},
-    hub::alone,
+use crate::support::{
+    SOON,
+    controller::Controller,
+    installation::{NAMESPACE, reinstall},
     links::{condition_says, edit, events, links, own_link, status_that, unlink},
-    objects::{addresses, cluster_ip, delete, export, gone, service, services, slices_that, web},
-    program::run,
+    objects::{
+        addresses, annotation, cluster_ip, delete, export, gone, join, namespace, service,
+        slices_that, web,
+    },
+    planes::alone,
 };
 
 const CRD: &str = "links.multicluster.linkerd.io";
@@ -27,15 +31,6 @@ async fn loosen(plane: &ControlPlane) {
     let patch = json!([{ "op": "replace", "path": path, "value": loose }]).to_string();
     plane
         .kubectl(&["patch", "crd", CRD, "--type=json", "-p", &patch])
-        .await
-        .unwrap();
-}
-
-/// The CRD as `install` prints it again.
-async fn tighten(plane: &ControlPlane) {
-    let printed = run(plane.kubeconfig(), &["install"]).data();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
         .await
         .unwrap();
 }
@@ -53,17 +48,6 @@ async fn break_link(plane: &ControlPlane, link: &str) {
     })
     .await
     .unwrap();
-}
-
-/// A member of federated Services of a Link, which does not export it.
-async fn member(plane: &ControlPlane, namespace: &str, name: &str, link: &str) {
-    let mut member = web(name, "no");
-    let labels = member.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), link.into());
-    services(plane, namespace)
-        .create(&PostParams::default(), &member)
-        .await
-        .unwrap();
 }
 
 /// The UID and `ClusterIP` of Services that must stay what they are.
@@ -85,7 +69,7 @@ async fn unreadable_link_keeps_its_mirrors_and_says_so() {
     own_link(source, far, "unreadable", &[]).await;
     own_link(source, far, "witness", &[]).await;
     export(far, "unreadable", &web("web", "unreadable")).await;
-    member(far, "unreadable", "member", "unreadable").await;
+    join(far, "unreadable", "member", "unreadable", "no").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     slices_that(source, "unreadable", "web-unreadable", |s| {
         !addresses(s).is_empty()
@@ -149,7 +133,7 @@ async fn unreadable_link_keeps_its_mirrors_and_says_so() {
         ])
         .await
         .unwrap();
-    tighten(source).await;
+    reinstall(source, &[]).await;
     gone(source, "unreadable", "web-unreadable").await;
     status_that(source, "unreadable", |s| s.federated == Some(1)).await;
     controller.metric_is(series, |now| now == Some(0.0)).await;
@@ -181,7 +165,7 @@ async fn crd_refuses_label_values_that_are_no_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_cluster_name_is_not_a_move() {
+async fn invalid_cluster_name_keeps_the_mirrors() {
     const MADE: [&str; 2] = ["web-steady", "member-federated"];
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -189,7 +173,7 @@ async fn invalid_cluster_name_is_not_a_move() {
     own_link(source, far, "steady", &[]).await;
     own_link(source, far, "witness", &[]).await;
     export(far, "steady", &web("web", "steady")).await;
-    member(far, "steady", "member", "steady").await;
+    join(far, "steady", "member", "steady", "no").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     slices_that(source, "steady", "web-steady", |s| !addresses(s).is_empty()).await;
     status_that(source, "steady", |s| s.federated == Some(1)).await;
@@ -224,7 +208,7 @@ async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     own_link(source, far, "before", &[]).await;
     own_link(source, far, "witness", &[]).await;
     export(far, "renamed", &web("web", "before")).await;
-    member(far, "renamed", "member", "before").await;
+    join(far, "renamed", "member", "before", "no").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     slices_that(source, "renamed", "web-before", |s| {
         !addresses(s).is_empty()
@@ -265,8 +249,7 @@ async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     .await;
     service(source, "renamed", "web-after", |_| true).await;
     gone(source, "renamed", "web-before").await;
-    let members =
-        |s: &Service| crate::objects::annotation(s, l::REMOTE_DISCOVERY) == Some("member@after");
+    let members = |s: &Service| annotation(s, l::REMOTE_DISCOVERY) == Some("member@after");
     let federated = service(source, "renamed", "member-federated", members).await;
     assert!(
         before[1].contains(&format!("{:?}", federated.uid())),

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::{hub::hub, program::run};
+use crate::support::{planes::hub, program::run};
 
 #[expect(
     dead_code,

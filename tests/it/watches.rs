@@ -10,15 +10,18 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::{
-    faults::{is_lost, is_well, refusal, through},
-    fleet::{CONTROLLER, CONTROLLER_GROUPS, Controller, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
+    faults::{refusal, through},
     gateways::Gateways,
-    hub::{faulty, hub},
-    links::{condition, own_link, status_that, unlink},
+    installation::{CONTROLLER, CONTROLLER_GROUPS},
+    links::{condition, connected, is_lost, is_well, own_link, status_that, unlink},
     objects::{
-        addresses, export, gone, patch, relabel, service, services, slices, slices_that, web,
+        addresses, create, export, gone, namespace, patch, relabel, service, slices, slices_that,
+        web,
     },
+    planes::{alone, hub},
 };
 
 /// How soon a watch that fell silent has to be made up for, whatever the API server speaks.
@@ -39,7 +42,7 @@ impl Times {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_watches_are_retried_ever_less_often_and_lists_still_tell() {
+async fn refused_watches_back_off_and_lists_replace_them() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("refused-watch", &[east, west]).await;
@@ -62,18 +65,14 @@ async fn refused_watches_are_retried_ever_less_often_and_lists_still_tell() {
     });
     server.cut();
     assert!(is_lost(west, "nowatch").await.contains("made up"));
-    let connected = |status: &linkerd_mc::api::link::LinkStatus| {
-        let connected = condition(status, "Connected").unwrap();
-        (connected.status.clone(), connected.last_transition_time.0)
-    };
-    let lost = connected(&status_that(west, "nowatch", |_| true).await);
+    let lost = connected(west, "nowatch").await;
     lists.take();
     // Rest has to be listened to.
     tokio::time::sleep(Duration::from_secs(25)).await;
     let listed = lists.take();
     eprintln!("{listed} lists in 25 s of refused watches");
     assert!(listed <= 6, "{listed} lists in 25 s");
-    let now = connected(&status_that(west, "nowatch", |_| true).await);
+    let now = connected(west, "nowatch").await;
     assert_eq!(now, lost, "it changes its mind again and again");
     // Each list tells all the same, one a minute at least.
     export(east, "refused-watch", &web("listed", "nowatch")).await;
@@ -86,15 +85,11 @@ async fn refused_watches_are_retried_ever_less_often_and_lists_still_tell() {
 
 /// Like [`is_well`], for what may wait for a minute first.
 async fn condition_well(plane: &control_plane::ControlPlane, link: &str) {
-    control_plane::eventually(
-        "the Link to be connected",
-        2 * crate::fleet::SOON,
-        async || {
-            let status = status_that(plane, link, |_| true).await;
-            let connected = condition(&status, "Connected").cloned();
-            Ok(connected.filter(|connected| connected.status == "True"))
-        },
-    )
+    control_plane::eventually("the Link to be connected", 2 * SOON, async || {
+        let status = status_that(plane, link, |_| true).await;
+        let connected = condition(&status, "Connected").cloned();
+        Ok(connected.filter(|connected| connected.status == "True"))
+    })
     .await
     .unwrap();
 }
@@ -111,8 +106,8 @@ fn silence(server: &Interceptor, resource: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_watch_over_http_1_is_made_up_for_as_soon_as_over_http_2() {
-    let pair = faulty().await;
+async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("http-1", &[source, far]).await;
     let remote = far.intercept_http1(None).unwrap();
@@ -173,10 +168,7 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
     namespace("custom", &[east, west]).await;
     let mut custom = web("custom", "true");
     custom.spec.as_mut().unwrap().selector = None;
-    services(east, "custom")
-        .create(&PostParams::default(), &custom)
-        .await
-        .unwrap();
+    create(east, "custom", &custom).await;
     service(west, "custom", "custom-east", |_| true).await;
     let slice = |name: &str, service: &str| -> EndpointSlice {
         serde_json::from_value(json!({

@@ -61,24 +61,23 @@ pub(crate) fn reduced(boxes: &Boxes) -> Boxes {
 /// The drawing in Mermaid's language, with the lines of code of each box.
 pub(crate) fn mermaid(boxes: &Boxes, lines: impl Fn(&str) -> usize) -> String {
     let id = |name: &str| name.replace('/', "_");
-    let mut text = "```mermaid\nflowchart TD\n".to_owned();
-    for name in boxes.keys() {
+    let shown = boxes.keys().map(|name| {
         let label = name.rsplit('/').next().unwrap_or(name);
-        let shown = format!("  {}[\"{label}<br/>{} lines\"]\n", id(name), lines(name));
+        let shown = format!("  {}[\"{label}<br/>{} lines\"]", id(name), lines(name));
         let inside = OPENED
             .iter()
             .find(|opened| name.starts_with(&format!("{opened}/")));
-        text += &inside.map_or_else(
-            || shown.clone(),
-            |opened| format!("  subgraph {opened}\n  {shown}  end\n"),
-        );
-    }
-    for (from, used) in boxes {
-        for to in used {
-            text += &format!("  {} --> {}\n", id(from), id(to));
+        match inside {
+            Some(opened) => format!("  subgraph {opened}\n  {shown}\n  end"),
+            None => shown,
         }
-    }
-    text + "```\n"
+    });
+    let arrows = boxes.iter().flat_map(|(from, used)| {
+        used.iter()
+            .map(move |to| format!("  {} --> {}", id(from), id(to)))
+    });
+    let lines: Vec<String> = shown.chain(arrows).collect();
+    format!("```mermaid\nflowchart TD\n{}\n```\n", lines.join("\n"))
 }
 
 #[cfg(test)]

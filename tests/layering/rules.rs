@@ -69,18 +69,12 @@ const IMPURE: [&[&str]; 14] = [
 /// Of `std::net` they may name addresses, which are data.
 const ADDRESSES: [&str; 3] = ["IpAddr", "Ipv4Addr", "Ipv6Addr"];
 
+/// The module of `tests/it` that its tests share.
+const SUPPORT: &str = "support";
+
 /// What a file breaks; `file` is its path inside `src`.
 pub(crate) fn breaches(file: &Path, source: &Source) -> Vec<String> {
-    let names: Vec<&str> = file
-        .iter()
-        .filter_map(|name| name.to_str())
-        .map(|name| name.trim_end_matches(".rs"))
-        .filter(|name| *name != "mod")
-        .collect();
-    debug_assert!(
-        file.components()
-            .all(|part| matches!(part, Component::Normal(_)))
-    );
+    let names = names(file);
     let Some(module) = names.first() else {
         return vec!["is in no module".to_owned()];
     };
@@ -108,6 +102,44 @@ pub(crate) fn breaches(file: &Path, source: &Source) -> Vec<String> {
         }
     }
     found
+}
+
+/// What a file names of tests that are not its own; `file` is its path inside `tests/it`.
+pub(crate) fn foreign_tests(file: &Path, source: &Source) -> Vec<String> {
+    let names = names(file);
+    let Some(module) = names.first() else {
+        return vec!["is in no module".to_owned()];
+    };
+    let inside = |path: &&Names| path.first().is_some_and(|first| first != "linkerd_mc");
+    let foreign = source.paths.iter().filter(inside).filter_map(|path| {
+        let used = top_level(path, names.len())?;
+        let may = used == SUPPORT || used == *module;
+        (!may).then(|| format!("{module} may not use {used}, as in `{}`", path.join("::")))
+    });
+    foreign.collect()
+}
+
+/// The modules that a file declares without a line above that says what they hold.
+pub(crate) fn unexplained(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let pairs = lines.windows(2);
+    pairs
+        .filter(|pair| pair[1].starts_with("mod ") && !pair[0].starts_with("// "))
+        .map(|pair| pair[1])
+        .collect()
+}
+
+/// The names of a file's module and of those around it.
+fn names(file: &Path) -> Vec<&str> {
+    debug_assert!(
+        file.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+    );
+    file.iter()
+        .filter_map(|name| name.to_str())
+        .map(|name| name.trim_end_matches(".rs"))
+        .filter(|name| *name != "mod")
+        .collect()
 }
 
 /// The module of this crate that a path leads to, seen from a file this many modules deep.
@@ -274,5 +306,54 @@ mod tests {
             mod tests { use std::env; }
         ";
         assert_eq!(check("mirror/x.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn a_test_may_not_use_another_test() {
+        let found = |file: &str, text: &str| foreign_tests(Path::new(file), &source(text).unwrap());
+        for (file, text, breach) in [
+            (
+                "drain.rs",
+                "use crate::{support::SOON, outages::through};",
+                "drain may not use outages, as in `crate::outages::through`",
+            ),
+            (
+                "drain.rs",
+                "use super::outages::through;",
+                "drain may not use outages, as in `super::outages::through`",
+            ),
+            (
+                "drain/steps.rs",
+                "fn x() { super::super::outages::through() }",
+                "drain may not use outages, as in `super::super::outages::through`",
+            ),
+            (
+                "support/links.rs",
+                "fn x() { crate::drain::until() }",
+                "support may not use drain, as in `crate::drain::until`",
+            ),
+        ] {
+            assert_eq!(found(file, text), [breach], "{file}: {text}");
+        }
+        for (file, text) in [
+            ("main.rs", "mod drain; mod support;"),
+            (
+                "drain.rs",
+                "mod steps; use crate::{drain::steps::begin, support::SOON}; use linkerd_mc::api;",
+            ),
+            (
+                "drain/steps.rs",
+                "use super::{NAMESPACE, outages}; use crate::drain;",
+            ),
+            ("support/links.rs", "use super::SOON; use crate::support;"),
+        ] {
+            assert_eq!(found(file, text), [""; 0], "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_module_of_tests_needs_a_line_that_says_what_it_holds() {
+        let text = "\n// Drained clusters.\nmod drain;\nmod faults;\n\nmod limit;\n";
+        assert_eq!(unexplained(text), ["mod faults;", "mod limit;"]);
     }
 }

@@ -55,9 +55,10 @@ const CASES: &[(&str, Case)] = &[
         Box::pin(gateway::killed(rig))
     }),
     ("local DNS away 30 s", |rig| Box::pin(outages::dns(rig))),
-    ("back to the original and take over again", |rig| {
-        Box::pin(migrate::there_and_back(rig))
-    }),
+    (
+        "back to Linkerd's service mirror and take over again",
+        |rig| Box::pin(migrate::there_and_back(rig)),
+    ),
     ("mode switched 10 times, each held 30 s", |rig| {
         Box::pin(modes::switched(rig))
     }),

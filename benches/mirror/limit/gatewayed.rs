@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::{Limit, Work, Writer, ports};
 use crate::{
-    fleet::NAMESPACE,
     objects::{NAMESPACES, all, client, namespace},
+    support::installation::NAMESPACE,
 };
 
 /// Federated Services, and the gateways of each.

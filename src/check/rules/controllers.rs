@@ -1,4 +1,4 @@
-//! Checks of the controller, and of other service mirrors that get in its way.
+//! Checks of the controller, and of other service mirrors that conflict with it.
 
 use super::rule::Verdict;
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     check::facts::{Confinement, Facts, Workload},
 };
 
-/// Label `component` of a controller that the original's `link` made.
+/// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
 const LEGACY: &str = "service-mirror";
-/// Label `component` of the original's mirror of local federated members.
+/// Label `component` of Linkerd's service mirror for local members of federated Services.
 const LOCAL: &str = "local-service-mirror";
 
 pub(super) fn permissions(facts: &Facts) -> Verdict {
@@ -16,8 +16,8 @@ pub(super) fn permissions(facts: &Facts) -> Verdict {
         return Verdict::Skip;
     }
     match &facts.controller_denied {
-        // Who may not ask about others' permissions can check the rest all the same.
-        Err(why) => Verdict::warn(format!("cannot tell: {why}")),
+        // A warning, because the user may not be permitted to review the access of others.
+        Err(why) => Verdict::warn(format!("cannot check: {why}")),
         Ok(denied) if denied.is_empty() => Verdict::Pass,
         Ok(denied) => Verdict::fail(format!("not permitted: {}", denied.join(", "))),
     }
@@ -32,19 +32,19 @@ pub(super) fn confined(facts: &Facts) -> Verdict {
         return Verdict::Skip;
     }
     let (missing, differing) = match &facts.confinement {
-        Err(why) => return Verdict::warn(format!("cannot tell: {why}")),
+        Err(why) => return Verdict::warn(format!("cannot check: {why}")),
         Ok(Confinement::Unavailable) => return Verdict::Skip,
         Ok(Confinement::Installed { missing, differing }) => (missing, differing),
     };
     let missing = missing.iter().map(|what| {
-        format!("{what} is not there: who has the controller's token may write any Service")
+        format!("{what} not found: anyone with the controller's token can write any Service")
     });
     let differing = differing
         .iter()
-        .map(|what| format!("{what} is not what this version installs"));
+        .map(|what| format!("{what} differs from that of this version"));
     let mut problems: Vec<String> = missing.chain(differing).collect();
     if !problems.is_empty() {
-        problems.push("`linkerd-mc install`, with your values, prints it".to_owned());
+        problems.push("apply the output of `linkerd-mc install` with your values".to_owned());
     }
     Verdict::of(problems)
 }
@@ -58,10 +58,7 @@ pub(super) fn running(facts: &Facts) -> Verdict {
         Ok(all) => all.iter().filter(|w| w.is_ours()).collect(),
     };
     match ours.as_slice() {
-        [] => Verdict::fail(format!(
-            "Deployment {} is not there",
-            labels::CONTROLLER_NAME
-        )),
+        [] => Verdict::fail(format!("Deployment {} not found", labels::CONTROLLER_NAME)),
         [one] if one.available > 0 => Verdict::Pass,
         [one] => Verdict::fail(format!(
             "Deployment {} has {}/{} replicas available",
@@ -70,7 +67,7 @@ pub(super) fn running(facts: &Facts) -> Verdict {
             one.desired
         )),
         several => Verdict::fail(format!(
-            "there is more than one: {}",
+            "found more than one: {}",
             several.iter().map(|w| id(w)).collect::<Vec<_>>().join(", ")
         )),
     }
@@ -85,7 +82,7 @@ pub(super) fn managed(facts: &Facts) -> Verdict {
                 .filter(|w| w.component == LEGACY)
                 .map(|w| {
                     format!(
-                        "Deployment {} was made by the deprecated `linkerd multicluster link`",
+                        "Deployment {} was created by the deprecated `linkerd multicluster link`",
                         id(w)
                     )
                 })
@@ -107,19 +104,19 @@ pub(super) fn no_second(facts: &Facts) -> Verdict {
         .iter()
         .filter(|w| !w.is_ours() && w.desired > 0)
         .filter_map(|w| {
-            // Without ours it is no second one.
+            // Without ours, there is no conflict.
             if !ours_runs {
                 return None;
             }
             match &w.cluster {
                 Some(cluster) if facts.links().iter().any(|link| link.cluster() == cluster) => {
                     Some(format!(
-                        "Deployment {} mirrors from {cluster} too; delete it",
+                        "Deployment {} also mirrors from {cluster}; delete it",
                         id(w)
                     ))
                 }
                 _ if w.component == LOCAL => Some(format!(
-                    "Deployment {} writes federated Services too; delete it",
+                    "Deployment {} also writes federated Services; delete it",
                     id(w)
                 )),
                 _ => None,
@@ -135,7 +132,7 @@ pub(super) fn versions(facts: &Facts) -> Verdict {
     let Some(ours) = all.iter().find(|w| w.is_ours()) else {
         return Verdict::Skip;
     };
-    // The proxy injector puts a container of its own into pods, not into Deployments.
+    // The proxy injector adds its container to pods, not to Deployments.
     let Some(tag) = ours.images.first().and_then(|image| tag(image)) else {
         return Verdict::Skip;
     };
@@ -143,12 +140,12 @@ pub(super) fn versions(facts: &Facts) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
-        "the controller's image is {tag}, this is {}",
+        "the controller's image is {tag}, but this CLI is {}",
         facts.version
     ))
 }
 
-/// Tag of an image; none when the image is pinned by digest, or has no tag.
+/// Tag of an image; `None` if it is pinned by digest, or has no tag.
 pub(super) fn tag(image: &str) -> Option<&str> {
     if image.contains('@') {
         return None;

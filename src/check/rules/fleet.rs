@@ -1,9 +1,9 @@
-//! Checks that need what several clusters say: both are ours.
+//! Checks that compare several clusters. Both are ours.
 
 use super::rule::{CheckResult, Severity, Verdict, result, rule};
 use crate::check::topology::Fleet;
 
-/// Checks how clusters link to one another.
+/// Checks how clusters are linked to each other.
 pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
     let links = fleet
         .links
@@ -19,7 +19,11 @@ pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
         problems => Verdict::of(problems),
     };
     [
-        ("Links lead both ways", Severity::Warning, mutual),
+        (
+            "clusters are linked in both directions",
+            Severity::Warning,
+            mutual,
+        ),
         (
             "linked clusters share trust anchors",
             Severity::Error,
@@ -27,7 +31,7 @@ pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
         ),
     ]
     .into_iter()
-    // The verdicts are there already: these rules look at the fleet, not at one cluster's facts.
+    // The verdicts exist already: these rules use the fleet, not the facts of one cluster.
     .filter_map(|(description, severity, verdict)| {
         result(&rule(description, "", severity, |_| Verdict::Skip), verdict)
     })
@@ -69,7 +73,7 @@ mod tests {
         let results = evaluate_fleet(&fleet(&surveys));
         assert_eq!(
             results[0].description,
-            "Links lead both ways\n\t* east → west\n\t* west → east"
+            "clusters are linked in both directions\n\t* east → west\n\t* west → east"
         );
         assert_eq!(
             (results[0].level, results[1].level),

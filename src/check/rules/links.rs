@@ -20,17 +20,17 @@ const STATUS_FIELDS: [&str; 7] = [
     "observedGeneration",
 ];
 
-/// What begins `linkerd.io/created-by` on what we print.
+/// Prefix of `linkerd.io/created-by` on objects of linkerd-mc.
 const OUR_CLI: &str = "linkerd-mc/cli";
-/// What begins `linkerd.io/created-by` on what the original prints.
-const ORIGINAL_CLI: &str = "linkerd/cli";
+/// Prefix of `linkerd.io/created-by` on objects of `linkerd multicluster`.
+const LINKERD_CLI: &str = "linkerd/cli";
 
 pub(super) fn extension_installed(facts: &Facts) -> Verdict {
     match &facts.extension_namespaces {
         Err(why) => Verdict::stop(format!("cannot list Namespaces: {why}")),
         Ok(namespaces) if namespaces.is_empty() => Verdict::stop(format!(
             "no Namespace has the label {}={}\n\
-             install the extension: `linkerd-mc install | kubectl apply -f -`",
+             install the extension with `linkerd-mc install | kubectl apply -f -`",
             labels::EXTENSION,
             labels::EXTENSION_NAME
         )),
@@ -40,17 +40,17 @@ pub(super) fn extension_installed(facts: &Facts) -> Verdict {
 
 pub(super) fn crd_exists(facts: &Facts) -> Verdict {
     match &facts.serves_links {
-        Err(why) => return Verdict::stop(format!("cannot ask which resources there are: {why}")),
+        Err(why) => return Verdict::stop(format!("cannot list the API resources: {why}")),
         Ok(false) => {
             return Verdict::stop(
-                "multicluster.linkerd.io/v1alpha3 Link is not there\n\
-                 install the extension: `linkerd-mc install | kubectl apply -f -`",
+                "multicluster.linkerd.io/v1alpha3 Link not found\n\
+                 install the extension with `linkerd-mc install | kubectl apply -f -`",
             );
         }
         Ok(true) => {}
     }
     match &facts.may_list_links {
-        Err(why) => Verdict::stop(format!("cannot ask whether Links may be listed: {why}")),
+        Err(why) => Verdict::stop(format!("cannot check the permission to list Links: {why}")),
         Ok(false) => Verdict::stop("not permitted to list Links in all namespaces"),
         Ok(true) => Verdict::Pass,
     }
@@ -73,8 +73,8 @@ pub(super) fn crd_up_to_date(facts: &Facts) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
-        "it lacks {}, so the state of Links cannot be shown\n\
-         apply ours: `linkerd-mc install | kubectl apply -f -`",
+        "the CRD lacks {}, so the state of Links cannot be shown\n\
+         update it with `linkerd-mc install | kubectl apply -f -`",
         missing.join(", ")
     ))
 }
@@ -108,7 +108,7 @@ pub(super) fn valid(facts: &Facts) -> Verdict {
 
 fn invalid(link: &LinkFacts) -> Vec<String> {
     let mut problems = Vec::new();
-    // As the controller reads it; whether headless Services are on makes no Link invalid.
+    // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
     let object = LinkObject {
         link: link.link.clone(),
         unreadable: link.unreadable.clone(),
@@ -134,12 +134,12 @@ pub(super) fn versions(facts: &Facts) -> Verdict {
         match created_by.split_once(' ') {
             Some((OUR_CLI, version)) if version == facts.version => None,
             Some((OUR_CLI, version)) => Some(format!(
-                "Link {} was made by version {version} (this is {})",
+                "Link {} was created by version {version}, but this CLI is {}",
                 id(link),
                 facts.version
             )),
-            // The version of another program says nothing about ours.
-            Some((ORIGINAL_CLI, _)) => None,
+            // Versions of `linkerd` do not match ours.
+            Some((LINKERD_CLI, _)) => None,
             _ => Some(format!("Link {}: unable to determine version", id(link))),
         }
     });

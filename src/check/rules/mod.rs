@@ -1,7 +1,7 @@
-//! The checks: facts → results. Pure, in the original's order, with its descriptions and hint anchors.
+//! The checks: facts → results. Pure, in the order of `linkerd multicluster check`, with its descriptions and hint anchors.
 //!
-//! Checks without a hint anchor are ours. What they advise stands in their text, because `linkerd check`
-//! prints a hint as "see <hint> for hints".
+//! Checks without a hint anchor are ours. Their advice is in the text, because `linkerd check` prints a hint as "see
+//! <hint> for hints".
 
 mod controllers;
 mod fleet;
@@ -35,33 +35,33 @@ const RULES: &[Rule] = &[
     rule("connections to remote clusters are encrypted and verified", "", Error, remote::tls),
     rule("remote cluster access credentials permit only what is needed", "", Warning, remote::excess),
     rule("Linkerd has the credentials of each Link", "", Error, remote::destination),
-    rule("Linkerd uses the credentials that it has", "", Warning, remote::destination_is_current),
+    rule("Linkerd uses its current credentials", "", Warning, remote::destination_is_current),
     rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, remote::trust_anchors),
     rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
-    rule("service mirror controller is held to what it does", "", Warning, controllers::confined),
+    rule("service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
     rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),
     rule("extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
-    rule("no second service mirror is running for a Link", "", Error, controllers::no_second),
+    rule("no other service mirror is running for a Link", "", Error, controllers::no_second),
     rule("controller and CLI versions match", "", Warning, controllers::versions),
     rule("Links are ready", "", Error, services::ready).retried(),
-    rule("addresses of gateways are used", "", Error, services::gateway_addresses),
+    rule("gateway addresses are accepted", "", Error, services::gateway_addresses),
     rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried(),
     rule("Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule("all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints),
-    rule("no mirror service has endpoints of others", "", Error, services::foreign_endpoints).retried(),
+    rule("mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),
     rule("all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
-    rule("no mirror service's name is taken", "", Warning, services::name_conflicts),
+    rule("mirror service names do not conflict", "", Warning, services::name_conflicts),
     rule("all exported services are mirrored", "", Warning, services::unhealthy),
-    rule("exported services fit the Service range", "", Warning, services::service_range),
-    rule("clusters that are drained have left federated services", "", Warning, services::drains).retried(),
+    rule("Service range has room for exported services", "", Warning, services::service_range),
+    rule("drained clusters have left federated services", "", Warning, services::drains).retried(),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
-    rule("preferences of federated services are heeded", "", Warning, preferences::heeded),
-    rule("preferred clusters take the requests to federated services", "", Warning, preferences::taken).retried(),
+    rule("preferences of federated services are applied", "", Warning, preferences::heeded),
+    rule("preferred clusters receive the requests to federated services", "", Warning, preferences::taken).retried(),
     rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 
-/// Runs the checks, up to one after which no later one makes sense.
+/// Runs the checks, up to one whose failure makes later ones meaningless.
 pub fn evaluate(facts: &Facts) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for rule in RULES {
@@ -75,7 +75,7 @@ pub fn evaluate(facts: &Facts) -> Vec<CheckResult> {
     results
 }
 
-/// The result of a cluster for which there is not even a client.
+/// The result of a cluster without a client.
 pub fn unreachable(why: &str) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),

@@ -1,4 +1,4 @@
-//! Checks of what members of federated Services prefer, and whether it is so.
+//! Checks of the preferences of members of federated Services, and of failover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::{
     mirror::{Reason, federated_name},
 };
 
-/// How a preference is written.
-const SYNTAX: &str = "write an order such as local,east, or weights such as east=80,local=20";
-/// How a controller is installed that heeds preferences.
+/// The syntax of a preference.
+const SYNTAX: &str = "use an order such as local,east, or weights such as east=80,local=20";
+/// How to install a controller that applies preferences.
 const INSTALL: &str =
-    "`linkerd-mc install --set federation.routes=true`, with your values, prints one that does";
+    "enable routes with `linkerd-mc install --set federation.routes=true` and your values";
 
-/// What is wrong with each preference, if anything, by namespace and name of the federated Service. What is found first
-/// counts: statuses of Links say it again.
+/// The problem of each preference, if any, by namespace and name of the federated Service. The first one that is found
+/// counts, because statuses of Links repeat it.
 #[derive(Default)]
 struct Found(BTreeMap<(String, String), Option<String>>);
 
@@ -40,9 +40,9 @@ pub(super) fn heeded(facts: &Facts) -> Verdict {
     let mirrors = facts.mirrors.as_deref().unwrap_or_default();
     let members = match &facts.local_members {
         Ok(members) => members.as_slice(),
-        // Another check says why.
+        // Another check reports why.
         Err(_) if facts.mirrors.is_err() => &[],
-        Err(why) => return Verdict::warn(format!("cannot tell: {why}")),
+        Err(why) => return Verdict::warn(format!("cannot check: {why}")),
     };
     let ignores = facts
         .controller()
@@ -75,38 +75,38 @@ pub(super) fn heeded(facts: &Facts) -> Verdict {
     Verdict::of(found.0.into_values().flatten().collect())
 }
 
-/// What is wrong with the preference of a local member.
+/// The problem of the preference of a local member.
 fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
     let service = id(member);
     match text.parse::<Preference>() {
         Err(error) => Some(format!(
-            "Service {service}: failed to read the annotation {PREFER}: {error}; {SYNTAX}"
+            "Service {service}: invalid annotation {PREFER}: {error}; {SYNTAX}"
         )),
         Ok(preference) if ignores => Some(format!(
-            "Service {service} prefers {preference}, and the controller does not heed it; {INSTALL}"
+            "Service {service} prefers {preference}, but the controller does not write routes; {INSTALL}"
         )),
         Ok(_) => None,
     }
 }
 
-/// What is wrong with the preference of a federated Service.
+/// The problem of the preference of a federated Service.
 fn of_federated(facts: &Facts, service: &Service, preference: &str) -> Option<String> {
     if facts.links().iter().any(|link| link.unreadable.is_some()) {
-        return None; // it may be that one
+        return None; // its target may be the unknown cluster
     }
     let linked: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
     let unknown = clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
         format!(
-            "Service {} prefers {}, which has no Link; `linkerd-mc link` makes one",
+            "Service {} prefers {}, which has no Link; create one with `linkerd-mc link`",
             id(service),
             unknown.join(" and ")
         )
     })
 }
 
-/// What the controller says of the preferences of members in other clusters: namespaces, federated Services and problems.
+/// What the controller reports about preferences of members in other clusters: namespaces, federated Services, problems.
 fn of_link(link: &LinkFacts, ignores: bool) -> impl Iterator<Item = (&str, String, String)> {
     let services = link.status().into_iter();
     let services = services.flat_map(|status| &status.federated_services);
@@ -150,7 +150,10 @@ pub(super) fn taken(facts: &Facts) -> Verdict {
     });
     let mut problems: Vec<String> = problems.collect();
     if !problems.is_empty() {
-        problems.push("`linkerd-mc status --services` shows who takes the requests now".to_owned());
+        problems.push(
+            "run `linkerd-mc status --services` to see which clusters receive the requests now"
+                .to_owned(),
+        );
     }
     Verdict::of(problems)
 }

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Reasons of pods that are over and done with.
+/// Reasons of pods that have ended.
 const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
 
 pub(super) fn endpoint_slices(facts: &Facts) -> Verdict {
@@ -49,7 +49,7 @@ pub(super) fn healthy(facts: &Facts) -> Verdict {
         let own = proxy.trust_anchors.as_deref().map(anchors::parse);
         match (own, &roots) {
             (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => Some(format!(
-                "the proxy of pod {id} has other trust anchors than the control plane; restart the pod"
+                "the trust anchors of the proxy of pod {id} differ from those of the control plane; restart the pod"
             )),
             _ => None,
         }
@@ -69,7 +69,7 @@ pub(super) fn up_to_date(facts: &Facts) -> Verdict {
         let found = tag(image)?;
         (found != expected).then(|| {
             format!(
-                "the proxy of pod {}/{} is {found}, the control plane's is {expected}; restart the pod",
+                "the proxy of pod {}/{} is {found}, but the control plane's is {expected}; restart the pod",
                 pod.namespace, pod.name
             )
         })

@@ -1,4 +1,4 @@
-//! Checks of the credentials of Links, and of what their target clusters say.
+//! Checks of the credentials of Links, and of their target clusters.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::check::{
     facts::{AccessRule, Facts, LinkFacts},
 };
 
-/// What the credentials of a Link are for: our controller's watches, the control plane's remote discovery,
-/// these checks, and what every ServiceAccount may do anyway.
+/// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
+/// discovery, for these checks, and those that every ServiceAccount has.
 #[rustfmt::skip]
 const NEEDED: &[Permission] = &[
     ("", &["services", "endpoints", "pods"], None, READ),
@@ -24,7 +24,7 @@ const NEEDED: &[Permission] = &[
     ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
 ];
 
-/// API group, resources, the only name where it is one, verbs.
+/// API group, resources, the name if limited to one, verbs.
 type Permission = (
     &'static str,
     &'static [&'static str],
@@ -41,7 +41,7 @@ pub(super) fn access(facts: &Facts) -> Verdict {
         Some(match link.remote.as_ref()? {
             Err(why) => vec![why.clone()],
             Ok(remote) => match &remote.denied {
-                Err(why) => vec![format!("cannot ask what is permitted: {why}")],
+                Err(why) => vec![format!("cannot check permissions: {why}")],
                 Ok(denied) if denied.is_empty() => vec![],
                 Ok(denied) => vec![format!("not permitted: {}", denied.join(", "))],
             },
@@ -52,7 +52,7 @@ pub(super) fn access(facts: &Facts) -> Verdict {
 pub(super) fn destination(facts: &Facts) -> Verdict {
     let known = match &facts.destination {
         Ok(known) => known,
-        Err(why) => return Verdict::Warn(vec![format!("cannot tell: {why}")]),
+        Err(why) => return Verdict::Warn(vec![format!("cannot check: {why}")]),
     };
     per_link(facts, |link| {
         let missing = credentials::missing(link, known);
@@ -95,7 +95,7 @@ pub(super) fn excess(facts: &Facts) -> Verdict {
     })
 }
 
-/// What rules permit beyond [`NEEDED`]: a line for each set of verbs, resources first.
+/// Permissions beyond [`NEEDED`]: resources with their verbs.
 fn excess_of(rules: &[AccessRule]) -> Option<String> {
     let mut excess = BTreeMap::<String, Vec<&str>>::new();
     for rule in rules {
@@ -120,7 +120,7 @@ fn excess_of(rules: &[AccessRule]) -> Option<String> {
         .iter()
         .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(" ")))
         .collect();
-    Some(format!("also permitted: {}", list.join(", ")))
+    Some(format!("unneeded permissions: {}", list.join(", ")))
 }
 
 fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {
@@ -162,20 +162,20 @@ pub(super) fn trust_anchors(facts: &Facts) -> Verdict {
         };
         let mut problems = Vec::new();
         for (missing, place) in [
-            (theirs.difference(&local), "here"),
-            (local.difference(&theirs), "there"),
+            (theirs.difference(&local), "this cluster"),
+            (local.difference(&theirs), "the target cluster"),
         ] {
             let missing: Vec<_> = missing.map(|der| anchors::describe(der)).collect();
             if !missing.is_empty() {
-                problems.push(format!("not trusted {place}: {}", missing.join(", ")));
+                problems.push(format!("not trusted in {place}: {}", missing.join(", ")));
             }
         }
         Some(problems)
     })
 }
 
-/// Judges every Link. `None` means that nothing is known of it: a warning, because the reason is an error of
-/// the first of these checks.
+/// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
+/// reason as an error.
 fn per_link(facts: &Facts, judge: impl Fn(&LinkFacts) -> Option<Vec<String>>) -> Verdict {
     let links = facts.links();
     if links.is_empty() {
@@ -186,7 +186,7 @@ fn per_link(facts: &Facts, judge: impl Fn(&LinkFacts) -> Option<Vec<String>>) ->
         let cluster = link.cluster();
         match judge(link) {
             Some(found) => problems.extend(found.into_iter().map(|p| format!("{cluster}: {p}"))),
-            None => unknown.push(format!("{cluster}: not known")),
+            None => unknown.push(format!("{cluster}: unknown")),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

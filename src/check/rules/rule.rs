@@ -1,52 +1,52 @@
-//! One check: what it finds, what that means, and what is told of it. Pure.
+//! One check: its verdict, severity and result. Pure.
 
 use crate::check::{facts::Facts, printable};
 
-/// Where the original's hints are.
+/// Address of Linkerd's hints.
 const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
-/// Problems that one check lists; the others are counted.
+/// Maximum number of problems that a check lists; the others are counted.
 const LISTED: usize = 10;
 
-/// What became of one check.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
     /// What was checked; further lines are details.
     pub description: String,
-    /// How it went.
+    /// The level of the result.
     pub level: Level,
-    /// What is wrong, lines; empty on success.
+    /// The problems, one per line; empty on success.
     pub error: String,
     /// Where to read about it.
     pub hint: Option<String>,
-    /// Whether it may get better by waiting.
+    /// Whether a retry may succeed.
     pub retry: bool,
 }
 
-/// How a check went.
+/// The level of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// All is well.
+    /// No problem.
     Success,
-    /// Something will or may go wrong.
+    /// A possible or future problem.
     Warning,
-    /// Something is wrong.
+    /// A problem.
     Error,
 }
 
-/// What a rule finds.
+/// What a rule has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All is well.
+    /// No problem.
     Pass,
-    /// All is well, and this is what was looked at.
+    /// No problem, and this was checked.
     PassWith(Vec<String>),
-    /// There is nothing to look at: no result.
+    /// Nothing to check: no result.
     Skip,
-    /// It cannot be told whether all is well, or it is and yet should be otherwise.
+    /// Unknown, or a problem that is only a warning.
     Warn(Vec<String>),
-    /// These things are wrong.
+    /// Problems.
     Fail(Vec<String>),
-    /// This is wrong, and no later check makes sense.
+    /// A problem that makes later checks meaningless.
     Stop(String),
 }
 
@@ -73,12 +73,12 @@ impl Verdict {
     }
 }
 
-/// What a failure means.
+/// The severity of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// Something is wrong.
+    /// A problem.
     Error,
-    /// Something may go wrong.
+    /// A possible problem.
     Warning,
 }
 
@@ -86,10 +86,10 @@ pub(super) enum Severity {
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
     pub(super) description: &'static str,
-    /// Place in the original's documentation; empty on checks of ours.
+    /// Anchor in Linkerd's documentation; empty for our own checks.
     anchor: &'static str,
     severity: Severity,
-    /// Whether waiting may help.
+    /// Whether a retry may succeed.
     retry: bool,
     pub(super) judge: fn(&Facts) -> Verdict,
 }
@@ -118,7 +118,7 @@ impl Rule {
     }
 }
 
-/// What became of a check, if there is a result.
+/// The result of a check, if there is one.
 pub(super) fn result(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
     let (level, details, problems) = match verdict {
         Verdict::Skip => return None,

@@ -1,4 +1,4 @@
-//! Checks of what is mirrored: gateways, mirrors and their endpoints, and what the controller says of both.
+//! Checks of gateways, mirrors and their endpoints, and of what the controller reports about them.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn ready(facts: &Facts) -> Verdict {
     if facts.links().is_empty() {
         return Verdict::Skip;
     }
-    // On a CRD without conditions this cannot be told, and the check of the CRD says so.
+    // Unknown with a CRD without conditions, which the check of the CRD reports.
     if !facts
         .crd
         .as_ref()
@@ -39,9 +39,7 @@ pub(super) fn ready(facts: &Facts) -> Verdict {
             Some(("True", _)) => None,
             Some((_, "")) => Some(format!("{cluster}: not ready")),
             Some((_, message)) => Some(format!("{cluster}: {message}")),
-            None => Some(format!(
-                "{cluster}: no controller has said anything about it yet"
-            )),
+            None => Some(format!("{cluster}: no status reported yet")),
         }
     });
     Verdict::of(problems.collect())
@@ -58,12 +56,12 @@ pub(super) fn gateway_addresses(facts: &Facts) -> Verdict {
             continue;
         };
         let (problems, what) = if reason == ALL_REFUSED {
-            (&mut none_left, "no address of the gateway is used")
+            (&mut none_left, "all gateway addresses are refused")
         } else {
-            (&mut some_left, "some addresses of the gateway are not used")
+            (&mut some_left, "some gateway addresses are refused")
         };
         problems.push(format!(
-            "{}: {what}: {message}; the annotation {GATEWAY_NETWORKS} of the Link allows networks",
+            "{}: {what}: {message}; allow their networks with the annotation {GATEWAY_NETWORKS} of the Link",
             link.cluster()
         ));
     }
@@ -85,7 +83,7 @@ pub(super) fn drains(facts: &Facts) -> Verdict {
             drained.push(format!("{cluster}: drained {message}"));
         } else {
             problems.push(format!(
-                "{cluster}: drained {message}\n`linkerd-mc status --services --cluster-name {cluster}` shows them"
+                "{cluster}: drained {message}\nlist them with `linkerd-mc status --services --cluster-name {cluster}`"
             ));
         }
     }
@@ -130,10 +128,10 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
         .iter()
         .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster());
     let Some(probe) = probes.next() else {
-        return Some("its probe Service is not there".to_owned());
+        return Some("probe Service not found".to_owned());
     };
     if probes.next().is_some() {
-        return Some("it has more than one probe Service".to_owned());
+        return Some("found more than one probe Service".to_owned());
     }
     match &facts.endpoints {
         Err(why) => return Some(format!("cannot list EndpointSlices: {why}")),
@@ -146,8 +144,8 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
     match gateway.map(|gateway| gateway.alive) {
         Some(Some(true)) => None,
         Some(Some(false)) => Some("the gateway is not alive".to_owned()),
-        Some(None) => Some("the gateway has not answered yet".to_owned()),
-        None => Some("the controller says nothing about the gateway".to_owned()),
+        Some(None) => Some("the gateway has not answered a probe yet".to_owned()),
+        None => Some("no status of the gateway reported yet".to_owned()),
     }
 }
 
@@ -166,7 +164,7 @@ pub(super) fn endpoints(facts: &Facts) -> Verdict {
     Verdict::of(empty.collect())
 }
 
-/// Whether a mirror has EndpointSlices; that of a Service in discovery mode has its endpoints elsewhere.
+/// Whether a mirror has EndpointSlices; Linkerd discovers the endpoints of remote discovery in the target cluster.
 fn has_own_endpoints(mirror: &Service) -> bool {
     let annotation = |key| mirror.metadata.annotation(key);
     let is_discovered = [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
@@ -178,7 +176,7 @@ fn has_own_endpoints(mirror: &Service) -> bool {
 pub(super) fn foreign_endpoints(facts: &Facts) -> Verdict {
     match &facts.foreign {
         _ if facts.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
-        Err(why) => Verdict::warn(format!("cannot tell: {why}")),
+        Err(why) => Verdict::warn(format!("cannot check: {why}")),
         Ok(found) => Verdict::of(found.iter().map(Foreign::problem).collect()),
     }
 }
@@ -190,7 +188,7 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
         Ok(mirrors) => mirrors,
     };
     if facts.links().iter().any(|link| link.unreadable.is_some()) {
-        return Verdict::Skip; // they may be of that one
+        return Verdict::Skip; // they may belong to that Link
     }
     let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
     let mut problems = Vec::new();
@@ -239,7 +237,7 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
             .collect();
         if beyond > 0 {
             problems.push(format!(
-                "{beyond} more, which the Link's status has no room for"
+                "{beyond} more, which do not fit into the Link's status"
             ));
         }
         let too_many = [Reason::LimitExceeded.as_str(), CLUSTER_IPS_EXHAUSTED];
@@ -261,14 +259,14 @@ pub(super) fn service_range(facts: &Facts) -> Verdict {
     match &facts.range {
         _ if links.is_empty() => Verdict::Skip,
         _ if waiting.is_empty() => Verdict::Pass,
-        Err(why) => Verdict::warn(format!("cannot tell: {why}")),
+        Err(why) => Verdict::warn(format!("cannot check: {why}")),
         Ok(None) => Verdict::Skip,
         Ok(Some(range)) => Verdict::of(range::problem(range, &waiting).into_iter().collect()),
     }
 }
 
-/// Services that should be mirrored or federated and are not: why, in one word and in one sentence. Those of drained
-/// clusters should not.
+/// Services that should be mirrored or federated and are not, with reason and message. Without those of drained
+/// clusters.
 fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     let lists = [&status.mirror_services, &status.federated_services];
     lists.into_iter().flatten().filter_map(|service| {

@@ -340,7 +340,7 @@ fn what_does_not_apply_is_not_mentioned() {
             "multicluster extension Namespace exists",
             "Link CRD exists",
             "Link CRD is up to date",
-            "service mirror controller is held to what it does",
+            "service mirror controller is restricted by admission policies",
             "extension is managing controllers",
             "controller and CLI versions match",
             "Linkerd reads EndpointSlices",
@@ -353,25 +353,34 @@ fn what_does_not_apply_is_not_mentioned() {
             "extension is managing controllers",
             (|f| f.deployments = Ok(vec![])) as Change,
         ),
-        ("service mirror controller is held to what it does", |f| {
-            f.deployments = Ok(vec![]);
-        }),
-        ("service mirror controller is held to what it does", |f| {
-            f.confinement = Ok(Confinement::Unavailable);
-        }),
-        ("service mirror controller is held to what it does", |f| {
-            f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[]));
-            ours(f).is_unconfined = true;
-        }),
+        (
+            "service mirror controller is restricted by admission policies",
+            |f| {
+                f.deployments = Ok(vec![]);
+            },
+        ),
+        (
+            "service mirror controller is restricted by admission policies",
+            |f| {
+                f.confinement = Ok(Confinement::Unavailable);
+            },
+        ),
+        (
+            "service mirror controller is restricted by admission policies",
+            |f| {
+                f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[]));
+                ours(f).is_unconfined = true;
+            },
+        ),
         ("controller and CLI versions match", |f| {
             ours(f).images = vec!["controller@sha256:00".into()];
         }),
-        ("preferences of federated services are heeded", |f| {
+        ("preferences of federated services are applied", |f| {
             f.mirrors = no();
             f.local_members = no();
         }),
         (
-            "preferred clusters take the requests to federated services",
+            "preferred clusters receive the requests to federated services",
             |f| prefer(f, "", ""),
         ),
         ("Links are ready", |f| f.crd = Ok(Crd::default())),
@@ -379,10 +388,10 @@ fn what_does_not_apply_is_not_mentioned() {
             "probe services able to communicate with all gateway mirrors",
             |f| east(f).link.spec.gateway_address.clear(),
         ),
-        ("exported services fit the Service range", |f| {
+        ("Service range has room for exported services", |f| {
             crowd(f, 5, Ok(None));
         }),
-        ("addresses of gateways are used", |f| {
+        ("gateway addresses are accepted", |f| {
             east(f).link.spec.gateway_address.clear();
         }),
         ("multicluster extension proxies are up-to-date", |f| {

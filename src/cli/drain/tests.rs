@@ -38,13 +38,13 @@ fn cluster_has_left_when_its_link_says_so_of_this_drain() {
     let now = "until 2026-01-31T12:00:00Z";
     let leaving = "until 2026-01-31T12:00:00Z; federated Services to leave: 2";
     for (conditions, expected) in [
-        (&[][..], waits("no controller has looked at the Link")),
+        (&[][..], waits("no status reported yet")),
         (&[("Drained", "Drained", now)], Ok(true)),
         (&[("Drained", "LastMember", now)], Ok(false)),
         (&[("Drained", "Leaving", leaving)], waits(leaving)),
         (
             &[("Drained", "Drained", "until 2026-01-31T11:00:00Z")],
-            waits("no controller has looked at the Link"),
+            waits("no status reported yet"),
         ),
         (
             &[("Ready", "InvalidLink", "no port")],
@@ -65,7 +65,7 @@ fn cluster_is_back_when_nothing_says_that_it_is_drained() {
         (
             &[],
             "Drained",
-            Err("federated Services to join: 1".to_owned()),
+            Err("federated Services left to rejoin: 1".to_owned()),
         ),
         (
             &[("Drained", "Drained", "until then")],

@@ -14,7 +14,7 @@ use crate::{
     mirror::FederatedThrough,
 };
 
-/// How a Link is, in one look.
+/// The health of a Link, for its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     /// Connected, and the gateway, if any, is alive.
@@ -47,7 +47,7 @@ impl Health {
     }
 }
 
-/// What is said of a Link: liveness first, then counts that are not zero.
+/// The description of a Link: liveness first, then counts that are not zero.
 fn facts(edge: &Edge) -> Vec<String> {
     let link = &edge.link;
     let mut facts = vec![match link.connected {
@@ -82,7 +82,7 @@ fn facts(edge: &Edge) -> Vec<String> {
     facts
 }
 
-/// What is said of a Link in a drawing, which has no room below for notes.
+/// The label of a Link in a diagram, with what the text output has as notes.
 fn label(edge: &Edge) -> Vec<String> {
     let mut label = facts(edge);
     if edge.one_way == Some(true) {
@@ -94,7 +94,7 @@ fn label(edge: &Edge) -> Vec<String> {
     label
 }
 
-/// A tree for each cluster that was asked, then what else a person should know.
+/// A tree for each cluster that was contacted, then notes.
 pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
     let mut lines = Vec::new();
     let targets = fleet
@@ -152,7 +152,10 @@ fn heading(cluster: &Cluster) -> String {
     let bold = Style::new().bold();
     let name = one_line(&cluster.name);
     match &cluster.error {
-        Some(error) => format!("{bold}{name}{bold:#}  cannot be asked: {}", one_line(error)),
+        Some(error) => format!(
+            "{bold}{name}{bold:#}  cannot list Links: {}",
+            one_line(error)
+        ),
         None => format!("{bold}{name}{bold:#}"),
     }
 }
@@ -164,12 +167,12 @@ fn links_of<'a>(fleet: &'a Fleet, cluster: &'a Cluster) -> impl Iterator<Item = 
         .filter(move |edge| edge.source == cluster.name)
 }
 
-/// The text on one line, without what could steer a terminal.
+/// The text on one line, without control characters.
 fn one_line(text: &str) -> String {
     printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Clusters by a name that every drawing language takes.
+/// An ID for each cluster that is valid in all diagram languages.
 fn ids(fleet: &Fleet) -> BTreeMap<&str, String> {
     let clusters = fleet.clusters.iter().enumerate();
     clusters
@@ -177,7 +180,7 @@ fn ids(fleet: &Fleet) -> BTreeMap<&str, String> {
         .collect()
 }
 
-/// A Mermaid flowchart. A dotted line is a Link that does not work, a rounded box a cluster that was not asked.
+/// A Mermaid flowchart. A dotted line is a Link that does not work, a rounded box a cluster that was not contacted.
 pub(super) fn mermaid(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('"', "#quot;").replace('<', "#lt;");
@@ -186,7 +189,7 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
         lines.push(match cluster.reachable {
             Some(true) => format!("  {id}[\"{name}\"]"),
-            Some(false) => format!("  {id}[\"{name} (no answer)\"]"),
+            Some(false) => format!("  {id}[\"{name} (unreachable)\"]"),
             None => format!("  {id}(\"{name}\")"),
         });
     }
@@ -205,7 +208,8 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
     joined(&lines)
 }
 
-/// A Graphviz digraph. Colours are those of the text; dashed is what does not work or was not asked.
+/// A Graphviz digraph. Colors are those of the text; Links that do not work and clusters that were not contacted are
+/// dashed.
 pub(super) fn dot(fleet: &Fleet) -> String {
     let ids = ids(fleet);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
@@ -263,7 +267,7 @@ mod tests {
         └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy
         north
         └─▶ moon   connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealthy
-        south  cannot be asked: no answer
+        south  cannot list Links: no answer
 
         west → north is one-way: north has no Link to west
         north and west have different trust anchors
@@ -289,7 +293,7 @@ mod tests {
           c0["east"]
           c1["west"]
           c2["north"]
-          c3["south (no answer)"]
+          c3["south (unreachable)"]
           c4("moon")
           c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated through the gateway<br/>1 unhealthy"| c1
           c1 -.->|"not connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c0

@@ -1,4 +1,4 @@
-//! The v1 Endpoints of a mirror, made of its slices.
+//! Builds the v1 Endpoints of a mirror from its slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::labels as l;
 
-/// The Endpoints of a Service with these slices; there is at least one. Kubernetes makes slices of them
+/// The Endpoints of a Service with these slices, at least one. Kubernetes creates slices for them
 /// (<https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#endpointslice-mirroring>).
 pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]) -> Endpoints {
     let metadata = slices.first().map(|slice| &slice.metadata);
@@ -33,7 +33,7 @@ pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]
     }
 }
 
-/// Whether a key belongs to slices, or to us, and not to the Endpoints of Linkerd's own service mirror.
+/// Whether a key is for slices or ours, so that Endpoints of Linkerd's service mirror do not have it.
 fn is_ours(key: &str) -> bool {
     [l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key) || l::SIGNATURE.contains(&key)
 }
@@ -58,7 +58,7 @@ pub(super) fn has_all(endpoints: &Endpoints, slices: &[EndpointSlice]) -> bool {
     addresses(slices).all(|address| known.contains(address))
 }
 
-/// A subset cannot be without addresses.
+/// The subset of a slice; `None` without addresses, which a subset must have.
 fn subset(slice: &EndpointSlice) -> Option<EndpointSubset> {
     let (ready, not_ready): (Vec<&Endpoint>, Vec<&Endpoint>) =
         slice.endpoints.iter().partition(|endpoint| {

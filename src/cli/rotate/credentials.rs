@@ -1,4 +1,4 @@
-//! The kubeconfig of a link: whose token it holds, and the same with another token.
+//! The kubeconfig of a link: reads the ServiceAccount of its token, and replaces the token.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -16,27 +16,27 @@ pub(super) struct Credentials {
     token: Secret,
 }
 
-/// Whose token it is, as it says itself; nothing of that is verified.
+/// The ServiceAccount in a token's claims, which are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// When the token was issued, where it says so: tokens in Secrets do not.
+    /// When the token was issued; tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
-    /// When it ends by itself, if it does.
+    /// When it expires, if it does.
     pub(super) expires: Option<Timestamp>,
 }
 
 impl Credentials {
-    /// Reads a kubeconfig. Fails if it has no user with a token. Errors repeat nothing of it.
+    /// Reads a kubeconfig. Fails if it has no user with a token. Errors do not quote it.
     pub(super) fn read(bytes: &[u8]) -> anyhow::Result<Self> {
-        let text = std::str::from_utf8(bytes).context("the kubeconfig is no text")?;
+        let text = std::str::from_utf8(bytes).context("the kubeconfig is not valid UTF-8")?;
         let document: Value = yaml::from_yaml(text)
-            .map_err(|_| anyhow::anyhow!("the kubeconfig is no YAML document"))?;
+            .map_err(|_| anyhow::anyhow!("the kubeconfig is not valid YAML"))?;
         let token = document
             .pointer("/users/0/user/token")
             .and_then(Value::as_str);
-        let token = Secret::new(token.context("its first user has no token")?);
+        let token = Secret::new(token.context("the kubeconfig's first user has no token")?);
         Ok(Self { document, token })
     }
 
@@ -45,7 +45,7 @@ impl Credentials {
         &self.token
     }
 
-    /// Whose token it is; `None` for one that is no ServiceAccount's.
+    /// The ServiceAccount of the token, if it belongs to one.
     pub(super) fn account(&self) -> Option<Account> {
         let claims = token_claims(self.token.expose())?;
         let subject = claims.get("sub")?.as_str()?;

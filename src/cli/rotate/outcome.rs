@@ -1,29 +1,29 @@
-//! What became of the credentials of each link.
+//! The result of the rotation of each link.
 
 use serde::Serialize;
 
 use crate::cli::output;
 
-/// What became of one link.
+/// The result of one link.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outcome {
     pub(super) cluster: String,
     pub(super) result: Ending,
-    /// Why it failed, or nothing was done.
+    /// Why it failed, or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(flatten)]
     pub(super) done: Done,
 }
 
-/// How it ended for one link.
+/// The kind of result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Ending {
     /// New credentials are in use, and the old token is revoked or kept on purpose.
     Rotated,
-    /// The credentials are young enough.
+    /// The credentials are not old enough.
     Skipped,
     /// It would be rotated.
     Planned,
@@ -43,7 +43,7 @@ pub(super) struct Done {
     pub(super) credentials_fingerprint: Option<String>,
     /// Token Secrets that were deleted.
     pub(super) revoked: Vec<String>,
-    /// Token Secrets that were not, because other links or Linkerd may still use them.
+    /// Token Secrets that were kept, because other links or Linkerd may still use them.
     pub(super) kept: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// Says what failed, too.
+    /// Also prints the error.
     pub(super) fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
         output::error(error);
         Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)

@@ -1,4 +1,4 @@
-//! A restart of Linkerd's destination controller, which reads credentials once, when it starts.
+//! Restarts Linkerd's destination controller, which reads credentials only at startup.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::{cli::cluster::Cluster, controller::clock, hint::fail};
 
 /// Its Deployment.
 pub(super) const DESTINATION: &str = "linkerd-destination";
-/// What `kubectl rollout restart` writes.
+/// Annotation that `kubectl rollout restart` writes.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
-/// Time between two looks at it.
+/// Poll interval for it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Restarts it as `kubectl rollout restart` does, and waits until only new Pods are left and all are available.
@@ -33,8 +33,8 @@ pub(super) async fn restart(
     let what = format!("restart the Deployment {namespace}/{DESTINATION}");
     if cluster.request_opt(&what, patched).await?.is_none() {
         return Err(fail(
-            format!("there is no Deployment {namespace}/{DESTINATION}"),
-            "--linkerd-namespace says where Linkerd is; --no-restart leaves it to you",
+            format!("Deployment {namespace}/{DESTINATION} not found"),
+            "pass Linkerd's namespace with --linkerd-namespace, or restart it yourself with --no-restart",
         ));
     }
     let started = Instant::now();
@@ -47,9 +47,9 @@ pub(super) async fn restart(
         }
         if started.elapsed() >= wait {
             return Err(fail(
-                format!("{namespace}/{DESTINATION} is not rolled out after {wait:?}"),
+                format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
                 format!(
-                    "`kubectl -n {namespace} rollout status deployment/{DESTINATION}` says more; run this again then: \
+                    "see `kubectl -n {namespace} rollout status deployment/{DESTINATION}`, then run this again; \
                      the old token still works"
                 ),
             ));

@@ -1,4 +1,4 @@
-//! One link on its way to new credentials.
+//! Rotates the credentials of one link.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::{
     manifests::kubeconfig::Secret,
 };
 
-/// Time between two looks at a Link.
+/// Poll interval for a Link.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The source cluster.
@@ -38,7 +38,7 @@ pub(super) struct Source {
     pub(super) linkerd: String,
 }
 
-/// A credentials Secret as it stands.
+/// A credentials Secret.
 struct Stored {
     namespace: String,
     name: String,
@@ -46,7 +46,7 @@ struct Stored {
     credentials: Credentials,
 }
 
-/// One link, and what there is of its credentials.
+/// One link, and its credentials.
 pub(super) struct Rotation<'a> {
     source: &'a Source,
     target: Cluster,
@@ -54,9 +54,9 @@ pub(super) struct Rotation<'a> {
     /// Names the link in the target cluster.
     id: String,
     account: Account,
-    /// What the controller reads.
+    /// The Secret that the controller reads.
     own: Stored,
-    /// What Linkerd reads; it may be missing.
+    /// The Secrets that Linkerd reads; they may be missing.
     linkerd: Vec<Stored>,
     /// Name of the new token Secret, once there is one.
     new: Option<String>,
@@ -88,8 +88,8 @@ impl<'a> Rotation<'a> {
             .await?
             .ok_or_else(|| {
                 fail(
-                    format!("there is no Secret {}/{name}", source.namespace),
-                    "`linkerd-mc link` and `link-gen` make it",
+                    format!("Secret {}/{name} not found", source.namespace),
+                    "create it with `linkerd-mc link` or `linkerd-mc link-gen`",
                 )
             })?;
         let own = stored(&own)?;
@@ -104,17 +104,17 @@ impl<'a> Rotation<'a> {
         let linkerd: Vec<Stored> = linkerd.items.iter().map(stored).collect::<Result<_, _>>()?;
         if linkerd.is_empty() {
             output::warning(&format!(
-                "the namespace {} has no credentials for {cluster}: remote discovery and federated Services do not work",
+                "namespace {} has no credentials for {cluster}, so remote discovery and federated Services do not work",
                 source.linkerd
             ));
         }
         let account = own.credentials.account().ok_or_else(|| {
             fail(
                 format!(
-                    "the token in the Secret {}/{} is no ServiceAccount's",
+                    "the token in the Secret {}/{} does not belong to a ServiceAccount",
                     own.namespace, own.name
                 ),
-                "`linkerd-mc link` makes credentials that can be rotated",
+                "create credentials that can be rotated with `linkerd-mc link`",
             )
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
@@ -136,8 +136,8 @@ impl<'a> Rotation<'a> {
         &self.link.spec.target_cluster_name
     }
 
-    /// Mints a token, or finds the one that an earlier run has minted, and gives it to both readers; waits until the
-    /// controller uses it.
+    /// Creates a token, or continues with that of an earlier run, and writes it into the controller's and Linkerd's
+    /// Secrets. Waits until the controller uses it.
     pub(super) async fn write(mut self, args: &Rotate) -> anyhow::Result<Step<'a>> {
         let tokens = Tokens::of(&self.target, &self.account, &self.id);
         let there = tokens.list().await?;
@@ -151,13 +151,13 @@ impl<'a> Rotation<'a> {
         let found = begun.map(|token| (token.name.clone(), token.text.clone()));
         let (name, token) = if let Some((name, token)) = found {
             self.say(&format!(
-                "goes on with the token Secret {name} of an earlier run"
+                "continuing with the token Secret {name} of an earlier run"
             ));
             (name, token)
         } else {
             let Token { name, text, .. } = tokens.mint().await?;
             self.say(&format!(
-                "made the token Secret {}/{name}",
+                "created the token Secret {}/{name}",
                 self.account.namespace
             ));
             (name, text)
@@ -190,11 +190,10 @@ impl<'a> Rotation<'a> {
             .expires
             .is_some_and(|expires| expires.as_second() - now.as_second() <= limit);
         let age = now.as_second() - since.as_second();
-        (age < limit && !ends_soon)
-            .then(|| format!("its credentials are {age} s old; nothing was done"))
+        (age < limit && !ends_soon).then(|| format!("skipped: the credentials are {age} s old"))
     }
 
-    /// The token that an earlier run has minted, and not brought to both readers.
+    /// The token that an earlier run created, but did not write into all Secrets.
     fn begun<'t>(&self, there: &'t [Token]) -> Option<&'t Token> {
         let newest = there.iter().rev().find(|token| token.own)?;
         let mut readers = std::iter::once(&self.own).chain(&self.linkerd);
@@ -206,11 +205,11 @@ impl<'a> Rotation<'a> {
         let token = begun.map_or_else(
             || {
                 format!(
-                    "make a token Secret for {}/{}",
+                    "create a token Secret for {}/{}",
                     self.account.namespace, self.account.name
                 )
             },
-            |token| format!("go on with the token Secret {}", token.name),
+            |token| format!("continue with the token Secret {}", token.name),
         );
         let restart = if args.no_restart {
             String::new()
@@ -227,7 +226,10 @@ impl<'a> Rotation<'a> {
         let kept = if kept.is_empty() {
             String::new()
         } else {
-            format!("; {} stays, as other links may use it", kept.join(", "))
+            format!(
+                "; would keep {}, which other links may use",
+                kept.join(", ")
+            )
         };
         let secrets = 1 + self.linkerd.len();
         format!("would {token}, write {secrets} Secrets{restart}{revoked}{kept}")
@@ -248,13 +250,13 @@ impl<'a> Rotation<'a> {
         (names(revoked), names(kept))
     }
 
-    /// Writes a kubeconfig with another token, and nothing else of it. Returns its fingerprint.
+    /// Replaces the token in a Secret's kubeconfig. Returns the fingerprint of the kubeconfig.
     async fn put(&self, stored: &Stored, token: &Secret) -> anyhow::Result<String> {
         let kubeconfig = stored.credentials.with_token(token)?;
         let fingerprint = fingerprint(kubeconfig.expose().as_bytes());
         let data = ByteString(kubeconfig.expose().as_bytes().to_vec());
         let patch = json!({
-            // Somebody may have written it meanwhile.
+            // Fails if the Secret has changed since it was read.
             "metadata": { "resourceVersion": stored.version },
             "data": { labels::KUBECONFIG_KEY: data },
         });
@@ -271,12 +273,14 @@ impl<'a> Rotation<'a> {
         Ok(fingerprint)
     }
 
-    /// Waits until the Link says that these credentials are in use.
+    /// Waits until the Link's status shows that these credentials are in use.
     async fn in_use(&self, fingerprint: &str, wait: Duration) -> anyhow::Result<()> {
         let links =
             Api::<Link>::namespaced(self.source.cluster.client.clone(), &self.source.namespace);
         let name = self.link.name_any();
-        let progress = Progress::new(&format!("waiting until the Link {name} uses them"));
+        let progress = Progress::new(&format!(
+            "waiting for the Link {name} to use the new credentials"
+        ));
         let waiting = async {
             let started = Instant::now();
             loop {
@@ -297,13 +301,13 @@ impl<'a> Rotation<'a> {
                     let why = condition
                         .map(|condition| condition.message.clone())
                         .filter(|message| !message.is_empty())
-                        .unwrap_or_else(|| "its status does not say why".to_owned());
+                        .unwrap_or_else(|| "no reason reported".to_owned());
                     return Err(fail(
                         format!(
                             "the Link {name} does not use the new credentials after {wait:?}: {why}"
                         ),
-                        "the old token still works, and Linkerd has it still. Does the controller run, and is the CRD that \
-                         of this version (`linkerd-mc install | kubectl apply -f -`)? Then run this again",
+                        "check that the controller is running and the CRD is up to date \
+                         (`linkerd-mc install | kubectl apply -f -`), then run this again; the old token still works",
                     ));
                 }
                 tokio::time::sleep(LOOK).await;
@@ -312,7 +316,7 @@ impl<'a> Rotation<'a> {
         progress.during(waiting).await
     }
 
-    /// Deletes the tokens that nothing of this link has any more.
+    /// Deletes the tokens that this link no longer uses.
     pub(super) async fn revoke(mut self, shared: bool) -> (Done, anyhow::Result<()>) {
         let ended = self.try_revoke(shared).await;
         (self.done, ended)
@@ -337,13 +341,13 @@ impl<'a> Rotation<'a> {
         }
         for name in &self.done.kept {
             self.say(&format!(
-                "the token Secret {name} was not made for this link alone, and stays; --revoke-shared deletes it"
+                "kept the token Secret {name}, which other links may use; delete it with --revoke-shared"
             ));
         }
         if let Some(expires) = self.account.expires {
-            self.say(&format!("the old token ends by itself at {expires}"));
+            self.say(&format!("the old token expires at {expires}"));
         }
-        self.say("its credentials are new");
+        self.say("rotated the credentials");
         Ok(())
     }
 
@@ -364,11 +368,14 @@ fn stored(secret: &KubernetesSecret) -> anyhow::Result<Stored> {
         .as_ref()
         .and_then(|data| data.get(labels::KUBECONFIG_KEY));
     let credentials = data
-        .context("it has no kubeconfig")
+        .context("it contains no kubeconfig")
         .and_then(|data| Credentials::read(&data.0))
         .hint(
             || format!("cannot use the Secret {namespace}/{name}"),
-            || "`linkerd-mc link` and `link-gen` make one that can be rotated".to_owned(),
+            || {
+                "create one that can be rotated with `linkerd-mc link` or `linkerd-mc link-gen`"
+                    .to_owned()
+            },
         )?;
     Ok(Stored {
         namespace,

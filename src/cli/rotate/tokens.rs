@@ -1,4 +1,4 @@
-//! Token Secrets in the target cluster: one of its own for each link, so that it can be revoked alone.
+//! Token Secrets in the target cluster: one for each link, so that each can be revoked separately.
 
 use std::{
     collections::BTreeMap,
@@ -16,16 +16,16 @@ use kube::{
 use super::credentials::Account;
 use crate::{api::labels, cli::cluster::Cluster, hint::fail, manifests::kubeconfig::Secret};
 
-/// Time that kube-controller-manager gets to fill in a token.
+/// How long to wait until kube-controller-manager adds the token.
 const FILLED: Duration = Duration::from_secs(30);
-/// Time between two looks at it.
+/// Poll interval for it.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
 pub(super) struct Tokens<'a> {
     target: &'a Cluster,
     account: &'a Account,
-    /// The link that minted ones are labelled with.
+    /// The ID of the link, which new Secrets have as a label.
     link: String,
     api: Api<KubernetesSecret>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Token {
     pub(super) name: String,
     pub(super) text: Secret,
     pub(super) created: Option<Timestamp>,
-    /// Whether it was minted for this link alone.
+    /// Whether it was created for this link only.
     pub(super) own: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Those that are there and filled in, the newest last.
+    /// The Secrets that have a token, newest last.
     pub(super) async fn list(&self) -> anyhow::Result<Vec<Token>> {
         let kind = format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE);
         let params = ListParams::default().fields(&kind);
@@ -69,7 +69,7 @@ impl<'a> Tokens<'a> {
         Ok(tokens)
     }
 
-    /// Makes one for this link, and waits until it is filled in.
+    /// Creates a Secret for this link, and waits for its token.
     pub(super) async fn mint(&self) -> anyhow::Result<Token> {
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
@@ -93,7 +93,7 @@ impl<'a> Tokens<'a> {
         let made = self
             .target
             .request(
-                "make a token Secret",
+                "create a token Secret",
                 self.api.create(&PostParams::default(), &secret),
             )
             .await?;
@@ -112,7 +112,7 @@ impl<'a> Tokens<'a> {
                         "the Secret {}/{name} has no token yet",
                         self.account.namespace
                     ),
-                    "is kube-controller-manager running, which fills it in? Run this again then: the Secret is used",
+                    "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
                 ));
             }
             tokio::time::sleep(LOOK).await;
@@ -142,15 +142,15 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// What tells a link from all others of its target cluster: the source cluster, the namespace of the Link and the name
-/// that the target cluster has there. A value for a label.
+/// An ID that is unique among the links to a target cluster, from the source cluster, the namespace of the Link, and
+/// the target's name there. It is valid as a label value.
 pub(super) async fn link_id(
     source: &Cluster,
     namespace: &str,
     cluster: &str,
 ) -> anyhow::Result<String> {
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(source.client.clone());
-    // Kubernetes has no other name for a cluster that stays.
+    // Kubernetes has no other stable ID for a cluster.
     let system = source
         .request(
             "read the namespace kube-system",

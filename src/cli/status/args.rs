@@ -17,41 +17,41 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # The Links of the current context's cluster
+  # Show the Links of the current context's cluster
   linkerd-mc status
 
-  # Each mirror, where it comes from and whether it has endpoints
+  # Show each mirror, its source and its endpoints
   linkerd-mc status --services
 
-  # Two clusters at once, and whether they link to one another
+  # Show two clusters, and whether they link to each other
   linkerd-mc status --context east,west
 
-  # In a script: wait until all Links are ready
+  # Wait until all Links are ready, such as in a script
   linkerd-mc status --wait --for=Ready --timeout=2m";
 
-/// Show how Links are: connected, gateway, credentials, what is mirrored
+/// Show the status of Links: connection, gateway, credentials, mirrored Services
 ///
-/// Below the table stands what is wrong. Of the credentials of a Link that is the first thing that `check` finds: in the
-/// Secret of the controller, in that of Linkerd, or that Linkerd does not use the one it has. Nothing is said of Secrets
-/// that you may not read.
+/// Problems are listed below the table. For the credentials of a Link, this is the first problem that `check` finds: in
+/// the controller's Secret, in Linkerd's Secret, or that Linkerd does not use its current one. Secrets that you may not
+/// read are skipped.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(super) contexts: Contexts,
-    /// Only Links to this target cluster
+    /// Show only Links to this target cluster
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster_name: Option<String>,
     /// Show each mirror and federated Service
     #[arg(long)]
     pub(super) services: bool,
-    /// Format of the output
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(super) output: Format,
-    /// Show again whenever something changes, until interrupted
+    /// Update the output whenever something changes, until interrupted
     #[arg(short, long, conflicts_with = "wait")]
     pub(super) watch: bool,
-    /// Wait until all Links meet --for, and fail when they do not within --timeout
+    /// Wait until all Links meet the condition of --for, or fail after --timeout
     #[arg(long)]
     pub(super) wait: bool,
     /// Condition that --wait waits for
@@ -62,10 +62,10 @@ pub(crate) struct StatusArgs {
         ignore_case = true
     )]
     pub(super) goal: Goal,
-    /// Time limit of --wait
+    /// Timeout of --wait
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
     pub(super) timeout: Duration,
-    /// Time limit of a request to a cluster
+    /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) request_timeout: Duration,
 }
@@ -92,9 +92,9 @@ impl StatusArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// A row a Link
+    /// One row per Link
     Table,
-    /// All columns
+    /// A table with all columns
     Wide,
     /// A JSON object
     Json,
@@ -104,16 +104,16 @@ pub(super) enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Goal {
-    /// Credentials valid, connected, and everything written that can be
+    /// Credentials valid, connected, and all mirrors written
     #[value(name = "Ready")]
     Ready,
-    /// The target cluster's API server answers
+    /// The target cluster's API server responds
     #[value(name = "Connected")]
     Connected,
-    /// The credentials can be used
+    /// The credentials are usable
     #[value(name = "CredentialsValid")]
     CredentialsValid,
-    /// The gateway answers probes (a Link without one meets it)
+    /// The gateway answers probes (also met by a Link without a gateway)
     #[value(name = "GatewayAlive")]
     GatewayAlive,
 }

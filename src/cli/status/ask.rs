@@ -1,4 +1,4 @@
-//! Asks all clusters for what `status` shows.
+//! Reads from all clusters what `status` shows.
 
 use futures::future::join_all;
 
@@ -20,7 +20,7 @@ use crate::{
     hint::fail,
 };
 
-/// Asks all clusters once.
+/// Reads from all clusters once.
 pub(super) async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
     let (surveys, destinations) = futures::join!(
         survey_all(members, Depth::Credentials),
@@ -37,7 +37,7 @@ pub(super) async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result
     {
         return Err(fail(
             format!("cannot list the Links of {}: {why}", member.name),
-            "is the cluster up, and are you permitted to list Links? `linkerd-mc check` says more",
+            "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
         ));
     }
     let services = if args.services {
@@ -47,7 +47,7 @@ pub(super) async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result
     };
     let mut fleet = fleet(&surveys);
     credentials::note(&mut fleet, &surveys, &destinations, clock::now());
-    // Which way Links lead was judged by all of them.
+    // Filters last: all Links are needed to find one-way Links.
     let fleet = match &args.cluster_name {
         Some(cluster) => only(fleet, cluster),
         None => fleet,
@@ -90,7 +90,7 @@ async fn services_of(
     let failed = |what: &str, why: String| {
         fail(
             format!("cannot list {what} of {name}: {why}"),
-            "--services needs to list Services and EndpointSlices in all namespaces",
+            "--services requires permission to list Services and EndpointSlices in all namespaces",
         )
     };
     let mirrors = mirrors.map_err(|why| failed("the Services", why))?;

@@ -1,4 +1,4 @@
-//! What is wrong with the credentials of each Link, as `check` finds it.
+//! Problems of the credentials of each Link, as `check` finds them.
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use crate::{
     cli::fleet::Member,
 };
 
-/// Asks all clusters at the same time for the credentials that Linkerd has there.
+/// Reads the credentials that Linkerd has in each cluster, concurrently.
 pub(super) async fn ask(members: &[Member]) -> Vec<Known<Destination>> {
     join_all(members.iter().map(async |member| match &member.source {
         Ok(source) => gather::destination(source).await,
@@ -22,7 +22,8 @@ pub(super) async fn ask(members: &[Member]) -> Vec<Known<Destination>> {
     .await
 }
 
-/// Notes with each Link of a fleet what is wrong. The fleet is made of these surveys, and has their Links in their order.
+/// Adds the problems to each Link of a fleet. The fleet was made from these surveys, with their Links in the same
+/// order.
 pub(super) fn note(
     fleet: &mut Fleet,
     surveys: &[Survey],

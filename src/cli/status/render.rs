@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{check::printable, cli::fleet::Member, manifests::yaml};
 
-/// What stands for an empty table.
+/// Printed instead of an empty table.
 pub(super) const NO_LINKS: &str = "no Links found";
 
-/// What is printed of a status.
+/// The output for a status.
 pub(super) fn render(
     args: &StatusArgs,
     members: &[Member],

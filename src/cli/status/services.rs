@@ -1,4 +1,4 @@
-//! The Services that Links bring: mirrors as they are in the cluster, and what the controller says of them. Pure.
+//! The Services of Links: mirrors in the cluster, and what the controller reports about them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,26 @@ use crate::{
     mirror,
 };
 
-/// A mirror, a federated Service, or one that should be there and is not.
+/// A mirror, a federated Service, or one that should exist and does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ServiceRow {
-    /// The cluster that it is in.
+    /// Its cluster.
     pub(super) context: String,
     /// Namespace.
     pub(super) namespace: String,
-    /// Name; `null` when it is not there.
+    /// Name; `null` if it does not exist.
     pub(super) service: Option<String>,
-    /// How it gets to its endpoints; `null` when it is not there.
+    /// How it gets to its endpoints; `null` if it does not exist.
     pub(super) mode: Option<Mode>,
-    /// What it stands for, `<service>@<cluster>`; a federated Service stands for several.
+    /// What it mirrors, `<service>@<cluster>`; several for a federated Service.
     pub(super) from: Vec<String>,
-    /// Its endpoints in this cluster; `null` when it has them elsewhere.
+    /// Its endpoints in this cluster; `null` if Linkerd discovers them in other clusters.
     pub(super) endpoints: Option<CountOutput>,
-    /// Which clusters take its requests; only of a federated Service.
+    /// Which clusters receive its requests; only for a federated Service.
     #[serde(flatten)]
     pub(super) preferred: Preferred,
-    /// Whether the controller is content with it; `null` when it says nothing.
+    /// Whether the controller reports it as healthy; `null` if it reports nothing.
     pub(super) healthy: Option<bool>,
     /// The controller's reason, one word.
     pub(super) reason: Option<String>,
@@ -129,7 +129,7 @@ pub(super) fn rows(
             ..word.map(Word::row).unwrap_or_default()
         });
     }
-    // What is left is said of Services that are not there.
+    // The rest is about Services that do not exist.
     rows.extend(said.into_iter().filter_map(|((namespace, _), word)| {
         let row = word.row();
         (row.healthy == Some(false)).then(|| ServiceRow {
@@ -148,7 +148,7 @@ pub(super) fn rows(
     rows
 }
 
-/// What a mirror stands for.
+/// What a mirror mirrors, `<service>@<cluster>`.
 fn from(mirror: &Service, mode: Mode) -> Vec<String> {
     let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
     let remote = mirror.metadata.label(labels::REMOTE_SERVICE);
@@ -174,14 +174,14 @@ fn members(service: &Service) -> Vec<String> {
     local.into_iter().chain(remote).collect()
 }
 
-/// What controllers say of one local Service.
+/// What a controller reports about one local Service.
 struct Word<'a> {
     from: String,
     condition: &'a ServiceCondition,
 }
 
 impl Word<'_> {
-    /// Whether the cluster takes no part because somebody wants it so.
+    /// Whether the cluster is drained.
     fn is_drained(&self) -> bool {
         self.condition.reason == mirror::Reason::Drained.as_str()
     }
@@ -204,8 +204,7 @@ impl Word<'_> {
     }
 }
 
-/// What controllers say, by the local Service that it concerns. Of several words about one federated Service
-/// the first complaint counts.
+/// What controllers report, by local Service. Of several reports about one federated Service, the first problem counts.
 fn said(links: &[LinkFacts]) -> BTreeMap<(String, String), Word<'_>> {
     let mut said: BTreeMap<_, Word<'_>> = BTreeMap::new();
     let mut note = |link: &LinkFacts, service: &'_ ServiceStatus, condition, name: String| {

@@ -23,18 +23,18 @@ pub(super) use self::{
 };
 use super::services::ServiceRow;
 
-/// Everything that `status` found out; its JSON is the documented output.
+/// All that `status` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Status {
     /// Clusters and Links.
     #[serde(flatten)]
     pub(super) fleet: Fleet,
-    /// Mirrors and federated Services, when they were asked for.
+    /// Mirrors and federated Services, with `--services`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) services: Option<Vec<ServiceRow>>,
 }
 
-/// A row a Link.
+/// One row per Link.
 pub(super) fn links(fleet: &Fleet, shape: Shape, now: Timestamp) -> Table {
     let columns = link_columns(shape);
     let mut table = Table::new(
@@ -113,7 +113,7 @@ pub(crate) fn latency(gateway: Option<&GatewayState>) -> String {
         .map_or_else(|| "-".to_owned(), |ms| format!("{ms}ms"))
 }
 
-/// What stands below the table: what is wrong, a sentence each.
+/// The notes below the table: one line per problem.
 pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
     let mut notes = Vec::new();
     for edge in &fleet.links {
@@ -251,7 +251,7 @@ mod tests {
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         insta::assert_snapshot!(notes(&fleet, shape(true, false)).join("\n"), @r"
-        south cannot be asked: no answer
+        south: cannot list Links: no answer
         west → north is one-way: north has no Link to west
         north and west have different trust anchors
         ");

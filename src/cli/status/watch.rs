@@ -1,4 +1,4 @@
-//! `status --watch`, and what tells it and `--wait` that something has changed.
+//! `status --watch`, and the watches that it and `--wait` use.
 
 use std::{io::IsTerminal as _, pin::Pin, time::Duration};
 
@@ -23,9 +23,9 @@ use crate::{
     hint::fail,
 };
 
-/// Changes that come this close together are one.
+/// Changes within this time of each other are handled together.
 const TOGETHER: Duration = Duration::from_millis(200);
-/// Ages on a terminal grow, and mirrors get endpoints without their Link changing.
+/// Interval of updates without a change of a Link: ages grow, and mirrors get endpoints.
 const REDRAW: Duration = Duration::from_secs(5);
 
 /// Something that yields whenever a Link may have changed.
@@ -41,13 +41,13 @@ pub(super) fn changes(members: &[Member]) -> anyhow::Result<Changes> {
         let api: Api<LinkObject> = Api::all(source.watch_client()?);
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let events = watcher(api, watcher::Config::default().timeout(seconds));
-        // An error is a change too: the cluster can no longer be asked.
+        // An error is a change too: the cluster is no longer reachable.
         streams.push(events.default_backoff().map(|_| ()).boxed());
     }
     if streams.is_empty() {
         return Err(fail(
             "none of the clusters can be watched",
-            "`linkerd-mc status` without --watch says why",
+            "run `linkerd-mc status` without --watch for details",
         ));
     }
     Ok(stream::select_all(streams).boxed())
@@ -60,7 +60,7 @@ pub(super) async fn next(changes: &mut Changes) {
     }
 }
 
-/// Shows the status again and again: on a terminal in place, elsewhere what is new as further lines.
+/// Shows the status repeatedly: on a terminal in place, elsewhere new lines for what has changed.
 pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Result<()> {
     let mut changes = changes(members)?;
     let in_place = std::io::stdout().is_terminal() && args.is_table();
@@ -76,7 +76,7 @@ pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Resul
                 output::screen(&text)?;
             }
             Ok(status) => output::data(&log.news(args, members, &status)?)?,
-            // On a terminal it may scroll by: what is shown next is the truth again.
+            // On a terminal, the next update replaces it.
             Err(error) => output::error(&error),
         }
         next(&mut changes).await;
@@ -91,7 +91,7 @@ struct Log {
 }
 
 impl Log {
-    /// What is to be printed now: everything at first, then the rows of Links that have changed.
+    /// The text to print now: everything at first, then the rows of Links that have changed.
     fn news(
         &mut self,
         args: &StatusArgs,
@@ -99,7 +99,7 @@ impl Log {
         status: &view::Status,
     ) -> anyhow::Result<String> {
         let render = |now| render(args, members, status, now, None);
-        // The text, and what of it must have changed for it to be printed again: ages do so all the time.
+        // The text, and a key without ages: it is printed again only if the key has changed.
         let (text, key) = match args.output {
             Format::Json => (serde_json::to_string(status)? + "\n", None),
             Format::Yaml => (
@@ -122,7 +122,7 @@ impl Log {
     fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
-        // What is wrong with credentials stands below a table, and in none of its rows.
+        // Problems of credentials are in the notes, not in the rows.
         let without_notes = |edge: &Edge| {
             let mut edge = edge.clone();
             edge.link.credentials_problems = None;

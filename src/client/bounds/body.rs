@@ -1,4 +1,4 @@
-//! The body of an answer, which ends in an error when it goes beyond its bounds.
+//! A response body that fails when it exceeds its limits.
 
 use std::{
     error::Error as StdError,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::mirror::Budget;
 
-/// An answer that broke off, or went beyond its bounds: there was one.
+/// A response that ended early or exceeded its limits. The server did respond.
 #[derive(Debug)]
 pub(in crate::client) struct BrokenAnswer(BoxError);
 
@@ -34,12 +34,12 @@ impl StdError for BrokenAnswer {
     }
 }
 
-/// More was asked for than comes in one answer: a part of it may.
+/// A response that exceeded a limit. A request for fewer objects may succeed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) enum TooMuch {
-    /// It has too many bytes.
+    /// The response is too large.
     Large,
-    /// Together with others that come at the same time it has too many bytes.
+    /// All responses that are being received are too large together.
     Together,
     /// It took longer than this.
     Long(Duration),
@@ -48,31 +48,33 @@ pub(in crate::client) enum TooMuch {
 impl fmt::Display for TooMuch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Large => f.write_str("the answer is too large"),
-            Self::Together => f.write_str("too much is on its way at the same time"),
-            Self::Long(limit) => write!(f, "the answer took longer than {} s", limit.as_secs()),
+            Self::Large => f.write_str("the response is too large"),
+            Self::Together => {
+                f.write_str("the responses that are being received are too large together")
+            }
+            Self::Long(limit) => write!(f, "the response took longer than {} s", limit.as_secs()),
         }
     }
 }
 
 impl StdError for TooMuch {}
 
-/// What a body is held to.
+/// Limits of a body.
 pub(super) enum Bounds {
-    /// It ends, and is of this size.
+    /// For a body that ends.
     Whole(Size),
-    /// It goes on, and is never silent for longer than this.
+    /// For a watch, with the maximum time without data.
     Watch { silence: Option<Duration> },
 }
 
-/// A body that ends in an error when it goes beyond its bounds.
+/// A body that fails when it exceeds its limits.
 pub(super) struct Bounded<B> {
     body: B,
-    /// Bytes that may still come.
+    /// Remaining bytes.
     left: usize,
     silence: Option<(Duration, Pin<Box<Sleep>>)>,
     meter: Option<Meter>,
-    /// Until then nothing more is read.
+    /// Nothing is read until this ends.
     pause: Option<Pin<Box<Sleep>>>,
     kind: Kind,
 }
@@ -80,14 +82,14 @@ pub(super) struct Bounded<B> {
 enum Kind {
     Whole {
         end: (Duration, Pin<Box<Sleep>>),
-        /// Bytes that come in any case.
+        /// Remaining bytes that need no budget.
         small: usize,
         all: Budget,
-        /// Bytes that were taken from it.
+        /// Bytes that were taken from the budget.
         taken: usize,
     },
     Watch {
-        /// Bytes of the event that is coming.
+        /// Bytes of the current event.
         event: usize,
     },
 }
@@ -116,7 +118,7 @@ impl<B> Bounded<B> {
         }
     }
 
-    /// Counts what came.
+    /// Counts received data.
     fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
         self.left = self.left.checked_sub(data.len()).ok_or(TooMuch::Large)?;
         match &mut self.kind {
@@ -132,7 +134,7 @@ impl<B> Bounded<B> {
                 *taken += more;
             }
             Kind::Watch { event } => {
-                // Each is a line.
+                // Each event is a line.
                 let mut lines = data.rsplit(|byte| *byte == b'\n');
                 let last = lines.next().map_or(0, <[u8]>::len);
                 *event = if lines.next().is_some() {
@@ -186,7 +188,7 @@ where
             if let Some((limit, silence)) = &mut self.silence
                 && silence.as_mut().poll(context).is_ready()
             {
-                let what = format!("the answer broke off: silence for {} s", limit.as_secs());
+                let what = format!("the response stalled: no data for {} s", limit.as_secs());
                 return Poll::Ready(Some(Err(broken(what))));
             }
             return Poll::Pending;
@@ -205,7 +207,7 @@ where
         let pause = self.meter.as_ref().and_then(|meter| meter.pass(came));
         self.pause = pause.map(|pause| Box::pin(sleep(pause)));
         if let Some((limit, silence)) = &mut self.silence {
-            // While nothing is read, nothing can be heard.
+            // The pause does not count as silence.
             let until = Instant::now() + pause.unwrap_or_default() + *limit;
             silence.as_mut().reset(until);
         }

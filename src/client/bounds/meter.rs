@@ -1,4 +1,4 @@
-//! How fast a server may send: what comes has to be decrypted and parsed, and costs others their turn.
+//! Limits the data rate of a server, because decrypting and parsing take processor time from others.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,17 +7,17 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Bytes that may come at once: a first list of some thousand Services.
+/// Burst in bytes: enough for a first list of some thousand Services.
 const BURST: f64 = 16.0 * MIB;
-/// Bytes a second after that.
+/// Sustained rate in bytes per second.
 const EACH_SECOND: f64 = 4.0 * MIB;
 const MIB: f64 = 1_048_576.0;
 
-/// Meters all answers of one server together.
+/// Counts all responses of one server together.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<Mutex<Left>>);
 
-/// Bytes that may still come at once; below zero when more came than were left.
+/// Remaining burst in bytes; negative if more has arrived.
 #[derive(Debug)]
 struct Left {
     bytes: f64,
@@ -25,7 +25,7 @@ struct Left {
 }
 
 impl Meter {
-    /// A full one.
+    /// A meter with a full burst.
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(Left {
             bytes: BURST,
@@ -33,7 +33,7 @@ impl Meter {
         })))
     }
 
-    /// So many bytes have come. Returns how long to wait before more are read, if at all.
+    /// Counts received bytes. Returns how long to wait before reading more, if at all.
     pub(super) fn pass(&self, bytes: usize) -> Option<Duration> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

@@ -1,44 +1,44 @@
-//! How large an answer may be, and how long it may take.
+//! Limits of the size and duration of responses.
 
 use std::time::Duration;
 
 use super::meter::Meter;
 use crate::mirror::Budget;
 
-/// How long the body of an answer may be silent.
+/// Maximum time without data in a response body.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// Size of what a watch brings, bytes, at most. After that it is opened again.
+/// Maximum size of a watch, in bytes. Then it is opened again.
 pub(super) const LARGEST_WATCH: usize = 64 << 20;
-/// Size of one event of a watch, bytes, at most. etcd takes no object of more than 1.5 MiB.
+/// Maximum size of one event of a watch, in bytes. etcd accepts objects of up to 1.5 MiB.
 pub(super) const LARGEST_EVENT: usize = 4 << 20;
-/// So much of each answer comes in any case, bytes: some objects.
+/// Bytes of each response that need no budget: some objects.
 pub(super) const SMALL: usize = 64 << 10;
-/// Bytes of one page that the controller takes: 500 objects of 16 KiB each, where a few are usual.
+/// Maximum size of a page for the controller, in bytes: 500 objects of 16 KiB; most are much smaller.
 const LARGEST_PAGE: usize = 8 << 20;
-/// Bytes of all pages that the controller takes at the same time, beyond the first [`SMALL`] of each.
+/// Maximum size of all pages that the controller receives at the same time, without the first [`SMALL`] of each.
 const ALL_PAGES: usize = 32 << 20;
-/// The longest that a page may take. One that does not come in this time is asked for again with fewer objects.
+/// Maximum duration of a page. After that, fewer objects are requested.
 const LONGEST_PAGE: Duration = Duration::from_secs(60);
-/// Bytes of one answer that a command takes: whole lists are among them.
+/// Maximum size of a response for a command, which may be a whole list, in bytes.
 const LARGEST_LIST: usize = 256 << 20;
-/// The longest that a list may take.
+/// Maximum duration of a list.
 const LONGEST_LIST: Duration = Duration::from_secs(600);
 
-/// How large the answers to one client may be.
+/// Limits of the responses to one client.
 #[derive(Clone, Debug)]
 pub struct Size {
-    /// Bytes of one answer, at most, but for a watch.
+    /// Maximum size of one response in bytes, except watches.
     pub(super) largest: usize,
-    /// The longest that it may take.
+    /// Maximum duration of it.
     pub(super) longest: Duration,
-    /// Bytes of all answers that come at the same time.
+    /// Budget for all responses that are received at the same time.
     pub(super) all: Budget,
-    /// How fast they may come, those of watches included; `None` for as fast as they do.
+    /// Limit of the data rate, including watches; `None` for no limit.
     pub(super) meter: Option<Meter>,
 }
 
 impl Size {
-    /// For a process that runs for long. Its clients share what comes at the same time.
+    /// For a long-running process. Its clients share the budget.
     pub fn of_pages() -> Self {
         Self {
             largest: LARGEST_PAGE,
@@ -48,7 +48,7 @@ impl Size {
         }
     }
 
-    /// The same, of a server that may send only so fast.
+    /// The same with a limited data rate.
     #[must_use]
     pub fn metered(self) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Size {
         }
     }
 
-    /// For a command that ends soon.
+    /// For a one-shot command.
     pub(in crate::client) fn of_lists() -> Self {
         Self {
             largest: LARGEST_LIST,

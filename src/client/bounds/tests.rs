@@ -51,8 +51,8 @@ async fn an_answer_may_be_as_large_as_the_limit_and_no_larger() {
     for (sizes, ended) in [
         (&[4, 3, 3][..], "10 bytes"),
         (&[], "0 bytes"),
-        (&[10, 1], "the answer is too large"),
-        (&[11], "the answer is too large"),
+        (&[10, 1], "the response is too large"),
+        (&[11], "the response is too large"),
     ] {
         assert_eq!(end(whole(sizes, 10, &all)).await, ended, "{sizes:?}");
     }
@@ -65,7 +65,7 @@ async fn what_comes_at_the_same_time_has_a_limit_together_and_little_comes_alway
     first.frame().await.unwrap().unwrap();
     first.frame().await.unwrap().unwrap();
     assert_eq!(all.taken(), 6);
-    let together = "too much is on its way at the same time";
+    let together = "the responses that are being received are too large together";
     let second = || whole(&[SMALL + 3, 2], usize::MAX, &all);
     assert_eq!(end(second()).await, together);
     assert_eq!(
@@ -104,9 +104,9 @@ async fn watch_brings_no_event_that_is_too_large() {
     ];
     assert!(end(watch(good)).await.ends_with("bytes"));
     let bad = vec![with_end(part(1)), part(half), part(half), part(1)];
-    assert_eq!(end(watch(bad)).await, "the answer is too large");
+    assert_eq!(end(watch(bad)).await, "the response is too large");
     let many = vec![with_end(part(half)); LARGEST_WATCH / half];
-    assert_eq!(end(watch(many)).await, "the answer is too large");
+    assert_eq!(end(watch(many)).await, "the response is too large");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,18 +144,18 @@ async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
     let long = Duration::from_secs(600);
     let held = |times, longest| Bounded::new(slow(times), Bounds::Whole(size(longest)), None);
     assert_eq!(end(held(5, long)).await, "5 bytes");
-    let too_long = "the answer took longer than 60 s";
+    let too_long = "the response took longer than 60 s";
     assert_eq!(end(held(5, Duration::from_secs(60))).await, too_long);
     let silent = || {
         let one = stream::iter(frames(&[1]));
         StreamBody::new(Box::pin(futures::StreamExt::chain(one, stream::pending())))
     };
     let error = end(Bounded::new(silent(), Bounds::Whole(size(long)), None)).await;
-    assert!(error.contains("silence for 30 s"), "{error}");
+    assert!(error.contains("no data for 30 s"), "{error}");
     let second = Duration::from_secs(1);
     let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence }, None);
     let error = end(watch(Some(second))).await;
-    assert!(error.contains("silence for 1 s"), "{error}");
+    assert!(error.contains("no data for 1 s"), "{error}");
     assert!(timeout(1000 * second, end(watch(None))).await.is_err());
 }
 
@@ -200,7 +200,7 @@ async fn time_to_wait_becomes_part_of_the_status() {
     };
     let made = status("Too many requests, please try again later.").await;
     assert_eq!((made.code, made.reason.as_str()), (429, "TooManyRequests"));
-    assert_eq!(made.message, "too many requests, come back in 7 s");
+    assert_eq!(made.message, "too many requests, retry after 7 s");
     assert_eq!(made.details.unwrap().retry_after_seconds, 7);
     let own = |details: Value| json!({ "kind": "Status", "message": "slow down", "code": 429, "details": details });
     for (details, expected) in [

@@ -72,7 +72,7 @@ pub(in crate::controller) async fn request<T>(
         }
         Ok(Err(error)) => Err(Answer::None(explain(&error))),
         Err(_) => Err(Answer::None(format!(
-            "no answer within {} s",
+            "timed out after {} s",
             DEADLINE.as_secs()
         ))),
     }

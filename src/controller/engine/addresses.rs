@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// What is said of a Service that waits.
-const WAITS: &str = "no ClusterIP is left in the Service range of this cluster; it is tried again when one may be free";
+const WAITS: &str =
+    "the Service range of this cluster has no free ClusterIP; will retry when one may be free";
 
 impl Engine {
     /// A plan as it may be executed now: while there are no `ClusterIP`s left, without the Services that need one.

@@ -150,7 +150,7 @@ async fn ask(client: Client, target: &Target, question: &Question, preferred: bo
         Ok(Err(Answer::Status(status))) => return Said::Nothing(status.message.clone()),
         Ok(Err(Answer::None(message))) => return Said::Nothing(message),
         Err(_) => {
-            let why = format!("no answer within {} s", DEADLINE.as_secs());
+            let why = format!("timed out after {} s", DEADLINE.as_secs());
             return Said::Nothing(why);
         }
     };

@@ -132,7 +132,7 @@ impl LinkState {
         let new = self.pending.as_ref().map(|p| kubeconfig(&p.session));
         if new != self.current.as_ref().map(kubeconfig) {
             let what =
-                format!("the new credentials do not work, the old ones stay in use: {message}");
+                format!("the new credentials do not work, still using the old ones: {message}");
             self.set_credentials(Some(Err(("CredentialsFail", what))));
         }
     }

@@ -274,7 +274,7 @@ impl Engine {
                 }
                 None => {
                     let what = format!(
-                        "there is no Secret {secret} of type mirror.linkerd.io/remote-kubeconfig"
+                        "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
                     );
                     state.withdraw(&self.metrics);
                     state.set_credentials(missing("SecretMissing", what));

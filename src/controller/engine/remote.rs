@@ -191,7 +191,12 @@ impl Engine {
             state.facts.settled = state.outstanding.is_empty();
         }
         state.status.touch();
-        tracing::info!(link, cluster, keys = keys.len(), "listed");
+        tracing::info!(
+            link,
+            cluster,
+            keys = keys.len(),
+            "listed the target cluster"
+        );
         self.enqueue_gradually(&cluster, keys);
         self.measure_remote(link);
     }
@@ -257,7 +262,7 @@ impl Engine {
                 state.status.touch();
                 tracing::info!(
                     link = state.link.name_any(),
-                    "in step with its target cluster"
+                    "synced with the target cluster"
                 );
             }
         }

@@ -73,7 +73,7 @@ impl Engine {
                 (None, Some(drain)) => {
                     tracing::info!(link = name, "drained {}", until(drain.until));
                 }
-                (Some(_), None) => tracing::info!(link = name, "drained no more"),
+                (Some(_), None) => tracing::info!(link = name, "no longer drained"),
                 _ => {}
             }
             state.facts.drain = drain;

@@ -44,8 +44,8 @@ impl Name {
             answers: VecDeque::new(),
             counts: ANSWERS,
             dropped: BTreeSet::new(),
-            trouble: Trouble::new(format!("look up the gateway's name {name}")),
-            error: "not looked up yet".to_owned(),
+            trouble: Trouble::new(format!("resolve the gateway's host name {name}")),
+            error: "not resolved yet".to_owned(),
         }
     }
 

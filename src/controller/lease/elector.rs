@@ -16,7 +16,7 @@ use crate::{
     hint::in_brief,
 };
 
-const NO_ANSWER: &str = "the API server did not answer in time";
+const NO_ANSWER: &str = "the API server did not respond in time";
 
 pub(super) struct Elector {
     pub(super) api: Api<Lease>,
@@ -47,7 +47,7 @@ impl Elector {
     ) -> Result<(Act, Option<Lease>), String> {
         let lease = match self.request(self.api.get_opt(&self.settings.name)).await {
             Ok(lease) => lease,
-            Err(Failure::Conflict) => return Err("a conflict on a read".into()),
+            Err(Failure::Conflict) => return Err("unexpected conflict on a read".into()),
             Err(Failure::Other(reason)) => return Err(reason),
         };
         let now = Instant::now();
@@ -95,7 +95,7 @@ impl Elector {
                     fence.extend(fence_end(held.start, settings.duration));
                 }
                 Ok(Err(Failure::Conflict)) => {
-                    return anyhow!("the lease {name} is no longer ours");
+                    return anyhow!("the lease {name} was taken or changed by somebody else");
                 }
                 Ok(Err(Failure::Other(reason))) => {
                     trouble.set(&reason);
@@ -106,7 +106,7 @@ impl Elector {
             if Instant::now() >= held.start + settings.renew_deadline {
                 let limit = settings.renew_deadline;
                 return anyhow!(last)
-                    .context(format!("the lease {name} was not renewed for {limit:?}"));
+                    .context(format!("failed to renew the lease {name} for {limit:?}"));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Elector {
                 Err(other) => return Err(other),
             }
         }
-        Err(Failure::Other("somebody else changes it too".into()))
+        Err(Failure::Other("concurrent changes by somebody else".into()))
     }
 
     /// Reads the lease again. A conflict means that it is no longer ours.

@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use super::rules::usable;
 
-/// Default name of the lease. The original has one for each Link, `service-mirror-write-<link>`.
+/// Default name of the lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
 pub const NAME: &str = "service-mirror-write";
 
 /// Which lease, and how patient everybody is.
@@ -27,7 +27,7 @@ pub struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The lease [`NAME`] with the original's times: 30 s, 10 s, 2 s.
+    /// The lease [`NAME`] with the times of Linkerd's service mirror: 30 s, 10 s, 2 s.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
             name: NAME.to_owned(),
@@ -41,14 +41,14 @@ impl LeaseSettings {
 
     pub(super) fn validate(&self) -> anyhow::Result<()> {
         if self.identity.is_empty() {
-            bail!("leader election needs an identity that is not empty");
+            bail!("leader election requires a non-empty --identity");
         }
         if self.retry.is_zero()
             || self.retry >= self.renew_deadline
             || self.renew_deadline > usable(self.duration)
         {
             bail!(
-                "leader election needs retry < renew deadline < 9/10 of the lease's duration, not {:?}, {:?}, {:?}",
+                "invalid lease settings: must be retry < renew deadline < 9/10 of the lease duration, got {:?}, {:?}, {:?}",
                 self.retry,
                 self.renew_deadline,
                 self.duration

@@ -49,7 +49,7 @@ impl Families {
         let build = gauges(
             &r,
             "linkerd_mc_build_info",
-            "Always 1; the labels tell which build runs, the commit only if the build knew it",
+            "Always 1; the labels have the version, and the commit if known at build time",
             &["version", "commit"],
         );
         // To Prometheus a label without a value is none.
@@ -66,7 +66,7 @@ impl Families {
             gateway_alive: gauges(
                 &r,
                 "gateway_alive",
-                "1 if the gateway's probes succeed, 0 if they do not or are not known yet",
+                "1 if the gateway's probes succeed, 0 if they fail or the state is unknown",
                 target,
             ),
             gateway_enabled: gauges(&r, "gateway_enabled", "1 if the gateway is probed", target),
@@ -91,13 +91,13 @@ impl Families {
             gateway_probes: counters(
                 &r,
                 "gateway_probes",
-                "Probes by outcome; failures below the threshold count too",
+                "Number of probes by outcome, including failures below the threshold",
                 &["target_cluster_name", "probe_successful"],
             ),
             endpoint_repairs: counters(
                 &r,
                 "service_mirror_endpoint_repairs",
-                "Times that all endpoints of a Link were planned again because its gateway changed",
+                "Number of times that all endpoints of a Link were planned again because its gateway changed",
                 target,
             ),
             namespace_cache: gauges(&r, "namespace_cache_size", "Namespaces in memory", cluster),
@@ -111,67 +111,63 @@ impl Families {
             taken_in: gauges(
                 &r,
                 "linkerd_mc_taken_in_bytes",
-                "Memory that Services and EndpointSlices of the target cluster take",
+                "Memory for the Services and EndpointSlices of the target cluster",
                 cluster,
             ),
-            queue_depth: gauge(
-                &r,
-                "linkerd_mc_queue_depth",
-                "Keys that wait to be worked on",
-            ),
+            queue_depth: gauge(&r, "linkerd_mc_queue_depth", "Number of keys in the queue"),
             postponed: register(
                 &r,
                 IntCounter::new(
                     "linkerd_mc_postponed_total",
-                    "Times that a key waited because it had been written a moment ago",
+                    "Number of times that a key was delayed because it was written recently",
                 )
                 .expect(VALID),
             ),
             in_flight: gauge(
                 &r,
                 "linkerd_mc_in_flight",
-                "Keys that are being worked on now",
+                "Number of keys that are being processed",
             ),
             plan: histogram(
                 &r,
                 "linkerd_mc_plan_seconds",
-                "Time to compute what one key needs",
+                "Time to plan a key",
                 exponential_buckets(1e-6, 4.0, 9),
             ),
             apply: histogram(
                 &r,
                 "linkerd_mc_apply_seconds",
-                "Time to write one plan",
+                "Time to execute a plan",
                 exponential_buckets(0.001, 2.0, 15),
             ),
             propagation: histogram(
                 &r,
                 "linkerd_mc_propagation_seconds",
-                "Time from seeing a remote change to the last local write that it needed",
+                "Time from the event of a remote change to the last local write for it",
                 exponential_buckets(0.002, 2.0, 16),
             ),
             writes: counters(
                 &r,
                 "linkerd_mc_writes_total",
-                "Writes to the local API server",
+                "Number of writes to the local API server",
                 &["verb", "kind", "result"],
             ),
             watch_restarts: counters(
                 &r,
                 "linkerd_mc_watch_restarts_total",
-                "Times that a watch failed and was started again",
+                "Number of watch restarts after failures",
                 &["cluster", "kind"],
             ),
             last_contact: times(
                 &r,
                 "linkerd_mc_last_contact_timestamp_seconds",
-                "When the cluster's API server last answered, Unix time",
+                "Unix time of the last response of the cluster's API server",
                 cluster,
             ),
             credentials_expiry: times(
                 &r,
                 "linkerd_mc_credentials_expiry_timestamp_seconds",
-                "When the token for the Link's target cluster expires, Unix time; absent if it never does",
+                "Unix time when the token for the Link's target cluster expires; absent if it never does",
                 link,
             ),
             link_ready: gauges(
@@ -183,54 +179,54 @@ impl Families {
             link_invalid: gauges(
                 &r,
                 "linkerd_mc_link_invalid",
-                "1 if the Link cannot be worked with: what it made stays as it is",
+                "1 if the Link is invalid; its mirrors are not updated",
                 link,
             ),
             active: gauges(
                 &r,
                 "federated_active_cluster",
-                "Federated Services with a preference whose requests go to the cluster first",
+                "Number of federated Services with a preference that send requests to the cluster first",
                 cluster,
             ),
             failed_over: gauges(
                 &r,
                 "linkerd_mc_federated_failed_over",
-                "Federated Services that prefer the cluster and leave it out: it is away, or was until a moment ago",
+                "Number of federated Services that prefer the cluster but send it no requests, because it is unavailable or was until recently",
                 cluster,
             ),
             link_drained: gauges(
                 &r,
                 "linkerd_mc_link_drained",
-                "1 while the Link's cluster is drained: it leaves federated Services that have another member",
+                "1 while the Link's cluster is drained",
                 link,
             ),
             mirrored: gauges(
                 &r,
                 "linkerd_mc_mirrored",
-                "Services of a Link that are mirrored",
+                "Number of mirrored Services of a Link",
                 link,
             ),
             federated: gauges(
                 &r,
                 "linkerd_mc_federated",
-                "Services of a Link that are members of a federated Service",
+                "Number of Services of a Link that are members of a federated Service",
                 link,
             ),
             unhealthy: gauges(
                 &r,
                 "linkerd_mc_unhealthy",
-                "Services of a Link that should be mirrored or federated and are not",
+                "Number of Services of a Link that should be mirrored or federated and are not",
                 link,
             ),
             leader: gauge(
                 &r,
                 "linkerd_mc_leader",
-                "1 if this replica holds the lease, 0 if it stands by",
+                "1 if this replica holds the lease, 0 if it is on standby",
             ),
             tasks: gauge(
                 &r,
                 "linkerd_mc_tasks",
-                "Tasks of the process that are alive: watches, probes, requests",
+                "Number of live async tasks: watches, probes, requests",
             ),
             registry: r,
         }
@@ -273,7 +269,7 @@ fn histogram(
     register(registry, Histogram::with_opts(opts).expect(VALID))
 }
 
-/// 1…5, 10…50, …, 10,000…50,000, five steps each: the original's.
+/// 1…5, 10…50, …, 10,000…50,000, five steps each: as in Linkerd's service mirror.
 fn probe_buckets() -> Vec<f64> {
     let decades = [1.0, 10.0, 100.0, 1_000.0, 10_000.0];
     let steps = |decade: f64| [1.0, 2.0, 3.0, 4.0, 5.0].map(|step| step * decade);
@@ -285,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probe_buckets_are_those_of_the_original() {
+    fn probe_buckets_are_those_of_linkerds_service_mirror() {
         let buckets = probe_buckets();
         assert_eq!(buckets.len(), 25);
         assert_eq!(buckets[..6], [1.0, 2.0, 3.0, 4.0, 5.0, 10.0]);

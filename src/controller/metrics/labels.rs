@@ -53,7 +53,7 @@ pub enum Cache {
     Namespaces,
     /// Services.
     Services,
-    /// EndpointSlices; the original counts v1 Endpoints under the same name.
+    /// EndpointSlices; Linkerd's service mirror counts v1 Endpoints under the same name.
     Endpoints,
 }
 

@@ -96,10 +96,10 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(message, _) => write!(f, "watches break again and again: {message}"),
+            Self::Broken(message, _) => write!(f, "watches fail repeatedly: {message}"),
             Self::Unanswered(message) | Self::Refused { message, .. } => f.write_str(message),
-            Self::Stale => f.write_str("what is left out has changed"),
-            Self::Endless(seen) => write!(f, "its list is longer than {seen} objects"),
+            Self::Stale => f.write_str("the objects that are left out have changed"),
+            Self::Endless(seen) => write!(f, "the list has more than {seen} objects"),
         }
     }
 }

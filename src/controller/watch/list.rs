@@ -70,14 +70,18 @@ where
         parameters.limit = Some(pages.0);
         let page = match watched.api.list(&parameters).await {
             Err(error) if was_too_much(&error) && pages.halve() => {
-                tracing::debug!(objects = pages.0, "smaller pages: {}", explain(&error));
+                tracing::debug!(
+                    objects = pages.0,
+                    "reduced the page size: {}",
+                    explain(&error)
+                );
                 None
             }
             page => Some(page.map_err(|error| Failure::of("list", error))?),
         };
         if !told && began.elapsed() >= LONG {
             told = true;
-            let message = format!("a list has taken longer than {} s", LONG.as_secs());
+            let message = format!("a list takes longer than {} s", LONG.as_secs());
             handler.on_connection(ConnectionStatus::Lost(message)).await;
         }
         let Some(page) = page else { continue };

@@ -1,4 +1,4 @@
-//! The admission policy of the controller's account: what differs from one installation to the next.
+//! The variables of the admission policy for the controller's account.
 
 use serde::Serialize;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::{api::labels, manifests::values::Values};
 
 /// API group and version of admission policies and their bindings.
 pub const ADMISSION: &str = "admissionregistration.k8s.io/v1";
-/// Variables of the policy that follow from values of `install`. All else in it follows from the namespace.
+/// Variables of the policy that depend on values of `install`. The others depend only on the namespace.
 pub const SETTINGS: [&str; 3] = ["protectedNamespaces", "installations", "createsNamespaces"];
 
 /// Expressions of the policy, in CEL.
@@ -29,10 +29,10 @@ impl Confinement {
         );
         let mut protected = values.protected_namespaces();
         protected.push(namespace);
-        // Whose objects it may change: its own, and those that it takes over.
+        // Installations whose objects it may change: its own, and the one that it takes over from.
         let mut installations = vec![namespace];
         installations.extend(Some(&*values.controller.take_over_from).filter(|n| !n.is_empty()));
-        // What is text in JSON is the same text in CEL.
+        // JSON strings are valid CEL strings.
         Self {
             is_the_controller: format!("request.userInfo.username == {}", json!(account)),
             home: json!(namespace).to_string(),

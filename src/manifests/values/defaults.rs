@@ -1,4 +1,4 @@
-//! What each value of `install` is unless somebody gives another.
+//! Defaults of the values of `install`.
 
 use std::{collections::BTreeMap, num::NonZeroU16};
 

@@ -1,10 +1,10 @@
-//! Values that may be written in more than one way.
+//! Values with more than one syntax.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// A list, or one string with commas, as the original has it in places. Empty items say nothing.
+/// A list, or a comma-separated string, as for some values of Linkerd's chart. Empty items are ignored.
 pub(super) fn text_or_list<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {
@@ -32,7 +32,7 @@ pub(super) fn text_or_list_or_null<'de, D: Deserializer<'de>>(
     }))
 }
 
-/// A number, a string that holds one, or an empty string (the original's default) or null for none.
+/// A number or a string with one; an empty string (the default of Linkerd's chart) or null for none.
 pub(super) fn number_or_empty<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u32>, D::Error> {
@@ -51,7 +51,7 @@ pub(super) fn number_or_empty<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Quantities, which people write as strings or as numbers.
+/// Quantities, as strings or numbers.
 pub(super) fn quantities<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {

@@ -1,4 +1,4 @@
-//! What a value may be, and what is wrong with one that may not.
+//! Types of values, and their validation.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use crate::api::{
     selector::{is_dns_label, is_label_key, is_label_value, parse_selector},
 };
 
-/// Labels that selectors of ours rely on.
+/// Labels that our selectors use.
 const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// `true` or `false`.
@@ -41,7 +41,7 @@ pub(super) enum Kind {
     Selector,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// Labels of our objects, without those that are ours.
+    /// Labels of our objects, except the reserved ones.
     Labels,
     /// Labels of nodes.
     NodeLabels,
@@ -53,7 +53,7 @@ pub(super) enum Kind {
     TextOrList,
     /// Names of namespaces, as a list or as one text with commas, or nothing.
     Namespaces,
-    /// Something that Kubernetes defines; a function that finds what is wrong with it.
+    /// A type of Kubernetes: its description, and a function that validates it.
     Kubernetes(&'static str, fn(&Value) -> Result<(), String>),
 }
 
@@ -69,9 +69,9 @@ impl Kind {
             Self::Port => "a port from 1 to 65535".into(),
             Self::OptionalPort => "a port from 1 to 65535, or null".into(),
             Self::Text => "text".into(),
-            Self::Word => "text that is not empty".into(),
+            Self::Word => "non-empty text".into(),
             Self::Name => {
-                "a DNS label: at most 63 lower-case letters, digits and inner dashes".into()
+                "a DNS label: up to 63 lowercase letters, digits and '-', starting and ending with a letter or digit".into()
             }
             Self::UrlPath => "a path that begins with /".into(),
             Self::Duration => "a duration such as 30s or 1m30s".into(),
@@ -83,8 +83,8 @@ impl Kind {
                     .collect();
                 format!("one of {}", words.join(", "))
             }
-            Self::Labels | Self::NodeLabels => "a map of labels, whose values are text".into(),
-            Self::Annotations => "a map of annotations, whose values are text".into(),
+            Self::Labels | Self::NodeLabels => "a map of labels with text values".into(),
+            Self::Annotations => "a map of annotations with text values".into(),
             Self::List => "a list of texts".into(),
             Self::TextOrList => "text, or a list of texts".into(),
             Self::Namespaces => {
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// Finds what is wrong with a value; an empty reason when it is simply something else.
+    /// Validates a value. The error is empty if the value has another type.
     pub(super) fn check(self, value: &Value) -> Result<(), String> {
         let wrong = || Err(String::new());
         let good = |good: bool| if good { Ok(()) } else { wrong() };
@@ -132,7 +132,7 @@ impl Kind {
                     .into_iter()
                     .find(|label| value.get(label).is_some())
                 {
-                    Some(label) => Err(format!("the label {label} is not free to set")),
+                    Some(label) => Err(format!("the label {label} is reserved")),
                     None => Ok(()),
                 }
             }
@@ -151,7 +151,7 @@ impl Kind {
                     .into_iter()
                     .find(|name| !name.is_empty() && !is_dns_label(name))
                 {
-                    Some(name) => Err(format!("{name:?} is no name of a namespace")),
+                    Some(name) => Err(format!("invalid namespace name {name:?}")),
                     None => Ok(()),
                 }
             }
@@ -170,21 +170,21 @@ fn entries(value: &Value, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
     let map = value.as_object().ok_or_else(String::new)?;
     for (key, value) in map {
         if !is_label_key(key) {
-            return Err(format!("{key:?} is no key of a label or annotation"));
+            return Err(format!("invalid label or annotation key {key:?}"));
         }
         if !value.is_null() && !fits(value) {
-            return Err(format!("{key} is {value}, which is no text that fits"));
+            return Err(format!("invalid value {value} of {key}"));
         }
     }
     Ok(())
 }
 
-/// Whether a value is a `T` of Kubernetes, and has no field that `T` lacks.
+/// Whether a value is a `T` of Kubernetes, without unknown fields.
 pub(super) fn fits<T: DeserializeOwned + Serialize>(value: &Value) -> Result<(), String> {
     let typed: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
     let back = serde_json::to_value(typed).map_err(|error| error.to_string())?;
     lost(&Path::default(), value, &back)
-        .map_or(Ok(()), |field| Err(format!("there is no field {field:?}")))
+        .map_or(Ok(()), |field| Err(format!("unknown field {field:?}")))
 }
 
 pub(super) fn fits_resources(value: &Value) -> Result<(), String> {

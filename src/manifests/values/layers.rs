@@ -1,7 +1,7 @@
-//! Values of a person, from files and flags, laid over what else is known: checked, merged, typed.
+//! Merges the user's values from files and flags over other values, and validates them.
 //!
-//! As in Helm, files come first, in order, then `--set`, then `--set-string`, then `--set-file`; what comes
-//! later wins, maps are merged, lists are replaced, and null takes away what was set before.
+//! As in Helm, files come first, in order, then `--set`, then `--set-string`, then `--set-file`. Later values override
+//! earlier ones: maps are merged, lists are replaced, and null removes a value.
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
@@ -17,11 +17,11 @@ use crate::{
     manifests::yaml,
 };
 
-/// Values as a person gave them.
+/// The user's values.
 #[derive(Clone, Debug)]
 pub struct UserValues {
     tree: Value,
-    /// Who set what, in order.
+    /// The origin of each value, in order.
     origins: Vec<(Path, String)>,
 }
 
@@ -35,24 +35,25 @@ impl Default for UserValues {
 }
 
 impl UserValues {
-    /// Adds a values file; `name` stands for it in messages.
+    /// Adds a values file; messages call it `name`.
     pub fn add_file(&mut self, name: &str, text: &str) -> anyhow::Result<()> {
-        let hint =
-            || "a values file is a YAML map, as `install --print-values` prints it".to_owned();
+        let hint = || {
+            "a values file must be a YAML map, like the output of `linkerd-mc install --print-values`".to_owned()
+        };
         let what = || format!("cannot use the values file {name}");
         let values: Value = yaml::from_yaml::<Option<Value>>(text)
             .hint(what, hint)?
             .unwrap_or_else(|| Value::Object(Map::new()));
         anyhow::ensure!(
             values.is_object(),
-            fail(format!("{}: it is no map", what()), hint())
+            fail(format!("{}: it is not a map", what()), hint())
         );
         remember(&mut self.origins, &Path::default(), &values, name);
         overlay(&mut self.tree, values);
         Ok(())
     }
 
-    /// Adds what follows a flag such as `--set`.
+    /// Adds the argument of a flag such as `--set`.
     pub fn add_set(&mut self, flag: &str, text: &str, typing: Typing) -> anyhow::Result<()> {
         for Assignment { path, value } in assignments(flag, text, typing)? {
             self.add(path, value, format!("{flag} {text}"));
@@ -60,7 +61,7 @@ impl UserValues {
         Ok(())
     }
 
-    /// Adds what follows `--set-file`: values are names of files, which `read` reads.
+    /// Adds the argument of `--set-file`: values are names of files, which `read` reads.
     pub fn add_set_file(
         &mut self,
         text: &str,
@@ -78,9 +79,9 @@ impl UserValues {
         self.origins.push((path, origin));
     }
 
-    /// Lays these values over `base`. Returns them with a warning for each obsolete key.
+    /// Merges these values over `base`. Returns them with a warning for each obsolete key.
     ///
-    /// Fails at the first key that does not exist or has a value that does not fit.
+    /// Fails at the first unknown key or invalid value.
     pub fn over(mut self, base: &Values) -> anyhow::Result<(Values, Vec<String>)> {
         let origins = self.origins.clone();
         let (warnings, moves) = translate(&mut self.tree, |path| origin(&origins, path));
@@ -94,7 +95,7 @@ impl UserValues {
         let mut values =
             serde_json::to_value(Values::default()).context("values have no JSON form")?;
         overlay_known(&mut values, merged);
-        let values = serde_json::from_value(values).context("the values do not fit together")?;
+        let values = serde_json::from_value(values).context("failed to combine the values")?;
         Ok((values, warnings))
     }
 
@@ -112,7 +113,7 @@ impl UserValues {
             (Found::Group | Found::Key(_), Value::Null) => Ok(()),
             (Found::Group, other) => Err(fail(
                 format!("the value {dotted} ({}) must be a map, not {}", self.origin(path), shown(other)),
-                format!("set the keys below it, such as {dotted}.…; `install --print-values` lists all"),
+                format!("set the keys below it, such as {dotted}.…; `linkerd-mc install --print-values` lists all"),
             )),
             (Found::Key(key), value) => key.kind.check(value).or_else(|why| {
                 let what = format!(
@@ -122,8 +123,8 @@ impl UserValues {
                     shown(value)
                 );
                 let hint = || match value {
-                    Value::Number(_) | Value::Bool(_) => "text that looks like something else is set with --set-string, or in quotes in a file".to_owned(),
-                    _ => "`install --print-values` shows what each key takes".to_owned(),
+                    Value::Number(_) | Value::Bool(_) => "for text that looks like a number or boolean, use --set-string, or quotes in a file".to_owned(),
+                    _ => "`linkerd-mc install --print-values` describes all keys".to_owned(),
                 };
                 if why.is_empty() {
                     Err(fail(what, hint()))
@@ -132,10 +133,10 @@ impl UserValues {
                 }
             }),
             (Found::Nothing, _) => Err(fail(
-                format!("there is no value {dotted} ({})", self.origin(path)),
+                format!("unknown value {dotted} ({})", self.origin(path)),
                 nearest(&dotted).map_or_else(
-                    || "`install --print-values` lists all".to_owned(),
-                    |key| format!("did you mean {key}? `install --print-values` lists all"),
+                    || "`linkerd-mc install --print-values` lists all".to_owned(),
+                    |key| format!("did you mean {key}? `linkerd-mc install --print-values` lists all"),
                 ),
             )),
         }
@@ -148,12 +149,12 @@ impl UserValues {
 
 fn assignments(flag: &str, text: &str, typing: Typing) -> anyhow::Result<Vec<Assignment>> {
     parse(text, typing).hint(
-        || format!("cannot read {flag} {text}"),
-        || "write key=value,other.key=value,list={a,b},list[0]=value; a backslash before a comma, a dot or a brace takes it as it is".into(),
+        || format!("invalid {flag} {text}"),
+        || "use key=value,other.key=value,list={a,b},list[0]=value; escape commas, dots and braces with a backslash".into(),
     )
 }
 
-/// The last that had a say in what is at `path`.
+/// The last origin of the value at `path`.
 fn origin(origins: &[(Path, String)], path: &Path) -> String {
     origins
         .iter()
@@ -174,7 +175,7 @@ fn remember(origins: &mut Vec<(Path, String)>, path: &Path, value: &Value, name:
     }
 }
 
-/// A value in a message: short, and on one line.
+/// A value for messages: short, and on one line.
 fn shown(value: &Value) -> String {
     match value {
         Value::Object(_) => "a map".to_owned(),
@@ -190,8 +191,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Lays `above` over `below`: maps are merged, all else is replaced. Nulls are kept: they still have to
-/// take away what is further below.
+/// Merges `above` over `below`: maps are merged, other values are replaced. Nulls are kept, to remove values further
+/// below.
 fn overlay(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
@@ -203,7 +204,7 @@ fn overlay(below: &mut Value, above: Value) {
     }
 }
 
-/// Like [`overlay`], for the last step: a null leaves the default, and where there is none, nothing.
+/// Like [`overlay`], for the last step: null leaves the default, if there is one.
 fn overlay_known(below: &mut Value, above: Value) {
     match (below, above) {
         (_, Value::Null) => (),
@@ -343,13 +344,13 @@ mod tests {
         for (given_values, what, hint) in [
             (
                 &[("--set", "gateway.prot=1")][..],
-                "there is no value gateway.prot (--set gateway.prot=1)",
-                "did you mean gateway.port? `install --print-values` lists all",
+                "unknown value gateway.prot (--set gateway.prot=1)",
+                "did you mean gateway.port? `linkerd-mc install --print-values` lists all",
             ),
             (
                 &[("a.yaml", "whatever: {this: is}")],
-                "there is no value whatever (a.yaml)",
-                "`install --print-values` lists all",
+                "unknown value whatever (a.yaml)",
+                "`linkerd-mc install --print-values` lists all",
             ),
             (
                 &[
@@ -357,32 +358,32 @@ mod tests {
                     ("--set-string", "gateway.port=2"),
                 ],
                 "the value gateway.port (--set-string gateway.port=2) must be a port from 1 to 65535, not \"2\"",
-                "`install --print-values` shows what each key takes",
+                "`linkerd-mc install --print-values` describes all keys",
             ),
             (
                 &[("--set", "controller.image.version=2026")],
-                "the value controller.image.version (--set controller.image.version=2026) must be text that is not empty, not 2026",
-                "text that looks like something else is set with --set-string, or in quotes in a file",
+                "the value controller.image.version (--set controller.image.version=2026) must be non-empty text, not 2026",
+                "for text that looks like a number or boolean, use --set-string, or quotes in a file",
             ),
             (
                 &[("--set", "gateway=off")],
                 "the value gateway (--set gateway=off) must be a map, not \"off\"",
-                "set the keys below it, such as gateway.…; `install --print-values` lists all",
+                "set the keys below it, such as gateway.…; `linkerd-mc install --print-values` lists all",
             ),
             (
                 &[("--set", "gateway.port")],
-                "cannot read --set gateway.port",
-                "write key=value,other.key=value,list={a,b},list[0]=value; a backslash before a comma, a dot or a brace takes it as it is",
+                "invalid --set gateway.port",
+                "use key=value,other.key=value,list={a,b},list[0]=value; escape commas, dots and braces with a backslash",
             ),
             (
                 &[("a.yaml", "- a")],
-                "cannot use the values file a.yaml: it is no map",
-                "a values file is a YAML map, as `install --print-values` prints it",
+                "cannot use the values file a.yaml: it is not a map",
+                "a values file must be a YAML map, like the output of `linkerd-mc install --print-values`",
             ),
             (
                 &[("a.yaml", "a: [")],
                 "cannot use the values file a.yaml",
-                "a values file is a YAML map, as `install --print-values` prints it",
+                "a values file must be a YAML map, like the output of `linkerd-mc install --print-values`",
             ),
         ] {
             let error = given(given_values).unwrap_err();

@@ -1,7 +1,7 @@
-//! The values of `install`: every knob, typed, with its default. `schema.rs` documents them.
+//! The values of `install`, typed, with defaults. `schema.rs` documents them.
 //!
-//! Keys are those of Linkerd's chart where they still mean something, so that a values file of the
-//! original works. A new key needs a line in the schema; a test holds both together.
+//! Keys are those of Linkerd's chart where they still apply, so that its values files work. A new key needs a line in
+//! the schema; a test compares both.
 
 mod defaults;
 mod deserialize;

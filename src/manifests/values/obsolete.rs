@@ -1,22 +1,22 @@
-//! Keys of Linkerd's chart that mean nothing here any more, and what replaces them.
+//! Keys of Linkerd's chart that have no effect here, and their replacements.
 //!
-//! They are accepted with a warning each, so that a values file of the original works.
+//! They are accepted with a warning, so that values files for Linkerd's chart work.
 
 use serde_json::Value;
 
 use super::set::{Path, Segment, assign};
 
-/// What became of a key.
+/// The replacement of a key.
 enum Fate {
-    /// It has another name.
+    /// It was renamed.
     Moved(&'static str),
-    /// It has no effect; the text says why, or what to do instead.
+    /// It has no effect; the text has the reason or the replacement.
     Gone(&'static str),
 }
 
 use Fate::{Gone, Moved};
 
-/// Deeper keys stand before the groups that hold them.
+/// Keys come before their groups.
 #[rustfmt::skip] // a table: one key a line
 const KEYS: [(&str, Fate); 32] = [
     ("controllerDefaults.replicas", Moved("controller.replicas")),
@@ -29,33 +29,33 @@ const KEYS: [(&str, Fate); 32] = [
     ("controllerDefaults.nodeSelector", Moved("controller.nodeSelector")),
     ("controllerDefaults.tolerations", Moved("controller.tolerations")),
     ("controllerDefaults.image.pullPolicy", Moved("controller.image.pullPolicy")),
-    ("controllerDefaults.image", Gone("controller.image names this controller's image")),
-    ("controllerDefaults.gateway", Gone("the controller makes the probe Service of each Link by itself")),
-    ("controllerDefaults.retryLimit", Gone("work is retried until it succeeds")),
-    ("controllerDefaults.enablePprof", Gone("there is no pprof; /metrics has the controller's state")),
-    ("controllerDefaults.enablePodAntiAffinity", Gone("enablePodAntiAffinity is for all pods")),
-    ("controllerDefaults.nodeAffinity", Gone("nodeAffinity is for all pods")),
+    ("controllerDefaults.image", Gone("use controller.image")),
+    ("controllerDefaults.gateway", Gone("the controller creates the probe Service of each Link")),
+    ("controllerDefaults.retryLimit", Gone("failures are retried until they succeed")),
+    ("controllerDefaults.enablePprof", Gone("profiling is not supported; see /metrics")),
+    ("controllerDefaults.enablePodAntiAffinity", Gone("enablePodAntiAffinity applies to all pods")),
+    ("controllerDefaults.nodeAffinity", Gone("nodeAffinity applies to all pods")),
     ("controllerDefaults", Gone("see controller")),
-    ("controllers", Gone("one controller serves all Links: apply a Link, and it is picked up")),
+    ("controllers", Gone("one controller serves all Links")),
     ("localServiceMirror.federatedServiceSelector", Moved("federation.selector")),
     ("localServiceMirror.excludedLabels", Moved("federation.excludedLabels")),
     ("localServiceMirror.excludedAnnotations", Moved("federation.excludedAnnotations")),
-    ("localServiceMirror", Gone("the controller does its work too; see controller and federation")),
+    ("localServiceMirror", Gone("the controller handles local members too; see controller and federation")),
     ("serviceMirrorAdditionalEnv", Moved("controller.additionalEnv")),
-    ("serviceMirrorExperimentalEnv", Gone("controller.additionalEnv sets environment variables")),
+    ("serviceMirrorExperimentalEnv", Gone("use controller.additionalEnv")),
     ("nodeSelector", Moved("controller.nodeSelector")),
     ("tolerations", Moved("controller.tolerations")),
-    ("linkerdVersion", Gone("controller.image.version is the version that runs")),
-    ("cliVersion", Gone("objects name the program that printed them")),
-    ("proxyOutboundPort", Gone("nothing reads it")),
-    ("enablePSP", Gone("Kubernetes has no PodSecurityPolicies any more; the Namespace has a pod security level")),
-    ("namespaceMetadata", Gone("the Namespace is printed with its labels; there is no Job")),
-    ("createNamespaceMetadataJob", Gone("the Namespace is printed with its labels; there is no Job")),
+    ("linkerdVersion", Gone("use controller.image.version")),
+    ("cliVersion", Gone("objects have the version of the CLI that printed them")),
+    ("proxyOutboundPort", Gone("it is not used")),
+    ("enablePSP", Gone("Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level")),
+    ("namespaceMetadata", Gone("the Namespace is printed with its labels, without a Job")),
+    ("createNamespaceMetadataJob", Gone("the Namespace is printed with its labels, without a Job")),
 ];
 
-/// Takes obsolete keys out of `tree`, and puts those that have another name where they belong.
+/// Removes obsolete keys from `tree`, and moves renamed ones.
 ///
-/// `origin` says where a key came from. Returns a warning for each, and where each moved key went.
+/// `origin` returns the origin of a key. Returns a warning for each key, and the old and new paths of renamed ones.
 pub(super) fn translate(
     tree: &mut Value,
     origin: impl Fn(&Path) -> String,
@@ -66,7 +66,7 @@ pub(super) fn translate(
         let Some(value) = take(tree, &path.0) else {
             continue;
         };
-        // What is empty had no effect in the original either.
+        // Empty values have no effect in Linkerd's chart either.
         if is_empty(&value) {
             continue;
         }
@@ -77,10 +77,10 @@ pub(super) fn translate(
                 let target = Path::keys(to);
                 let pointer = format!("/{}", to.replace('.', "/"));
                 if tree.pointer(&pointer).is_some() {
-                    warnings.push(format!("{key} ({from}) has no effect: {to} is set as well"));
+                    warnings.push(format!("{key} ({from}) has no effect: {to} is also set"));
                     continue;
                 }
-                warnings.push(format!("{key} ({from}) is {to} now"));
+                warnings.push(format!("{key} ({from}) is deprecated: use {to}"));
                 assign(tree, &target, value);
                 moves.push((path, target));
             }
@@ -89,7 +89,7 @@ pub(super) fn translate(
     (warnings, moves)
 }
 
-/// Removes what `path` leads to, and the maps that are empty without it.
+/// Removes the value at `path`, and maps that become empty.
 fn take(tree: &mut Value, path: &[Segment]) -> Option<Value> {
     let (Segment::Key(key), rest) = path.split_first()? else {
         return None;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_values_file_of_the_original_is_translated() {
+    fn a_values_file_for_linkerds_chart_is_translated() {
         let mut tree = json!({
             "controllers": [{ "link": { "ref": { "name": "east" } } }],
             "controllerDefaults": {
@@ -158,14 +158,14 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "controllerDefaults.logLevel (values.yaml) is controller.logLevel now",
-                "controllerDefaults.image (values.yaml) has no effect: controller.image names this controller's image",
-                "controllerDefaults.retryLimit (values.yaml) has no effect: work is retried until it succeeds",
-                "controllers (values.yaml) has no effect: one controller serves all Links: apply a Link, and it is picked up",
-                "localServiceMirror.federatedServiceSelector (values.yaml) is federation.selector now",
-                "localServiceMirror (values.yaml) has no effect: the controller does its work too; see controller and federation",
-                "nodeSelector (values.yaml) has no effect: controller.nodeSelector is set as well",
-                "enablePSP (values.yaml) has no effect: Kubernetes has no PodSecurityPolicies any more; the Namespace has a pod security level",
+                "controllerDefaults.logLevel (values.yaml) is deprecated: use controller.logLevel",
+                "controllerDefaults.image (values.yaml) has no effect: use controller.image",
+                "controllerDefaults.retryLimit (values.yaml) has no effect: failures are retried until they succeed",
+                "controllers (values.yaml) has no effect: one controller serves all Links",
+                "localServiceMirror.federatedServiceSelector (values.yaml) is deprecated: use federation.selector",
+                "localServiceMirror (values.yaml) has no effect: the controller handles local members too; see controller and federation",
+                "nodeSelector (values.yaml) has no effect: controller.nodeSelector is also set",
+                "enablePSP (values.yaml) has no effect: Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level",
             ]
         );
         assert_eq!(moves.len(), 2);

@@ -1,6 +1,6 @@
-//! The keys of `install`'s values: what each means and what it takes.
+//! The keys of `install`'s values, with descriptions and types.
 //!
-//! Defaults are not here but in [`Values`]. A test holds that both name the same keys.
+//! Defaults are in [`Values`]. A test checks that both have the same keys.
 
 use std::num::NonZeroU16;
 
@@ -18,9 +18,9 @@ use crate::manifests::yaml;
 pub(super) struct Key {
     /// Dotted path.
     pub(super) path: &'static str,
-    /// What it takes.
+    /// Its type.
     pub(super) kind: Kind,
-    /// What it means; a sentence without a period.
+    /// Its description: a sentence without a period.
     pub(super) doc: &'static str,
 }
 
@@ -28,31 +28,25 @@ const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
     Key { path, kind, doc }
 }
 
-/// Keys that only hold other keys.
+/// Groups of keys.
 const GROUPS: [(&str, &str); 6] = [
     ("gateway", "The gateway that other clusters send traffic to"),
-    (
-        "gateway.probe",
-        "What it tells other clusters about probing it",
-    ),
+    ("gateway.probe", "How other clusters probe it"),
     (
         "controller",
         "The controller that mirrors Services from other clusters",
     ),
     ("controller.image", "Its image"),
-    (
-        "controller.networkPolicy",
-        "A NetworkPolicy: what its pods may exchange with others",
-    ),
+    ("controller.networkPolicy", "NetworkPolicy of its pods"),
     (
         "federation",
-        "Services of this cluster that are members of federated Services",
+        "Services of this cluster that join federated Services",
     ),
 ];
 
 const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<Toleration>>);
 
-/// All keys, in the order in which they are shown. Keys of a group stand together.
+/// All keys in the order of the output. Keys of a group are together.
 #[rustfmt::skip] // a table: one key a line
 pub(super) const KEYS: &[Key] = &[
     key("gateway.enabled", Kind::Bool, "Whether to install it"),
@@ -61,80 +55,80 @@ pub(super) const KEYS: &[Key] = &[
     key("gateway.port", Kind::Port, "Port of mirrored traffic"),
     key("gateway.serviceType", Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"]), "Type of its Service"),
     key("gateway.nodePort", Kind::OptionalPort, "Fixed node port of mirrored traffic"),
-    key("gateway.healthCheckNodePort", Kind::OptionalPort, "Fixed node port of the load balancer's health check"),
+    key("gateway.healthCheckNodePort", Kind::OptionalPort, "Fixed node port for the load balancer's health checks"),
     key("gateway.probe.path", Kind::UrlPath, "Path"),
     key("gateway.probe.port", Kind::Port, "Port"),
     key("gateway.probe.nodePort", Kind::OptionalPort, "Fixed node port"),
-    key("gateway.probe.seconds", Kind::Number(1), "Time between two probes, in seconds"),
+    key("gateway.probe.seconds", Kind::Number(1), "Interval of probes, in seconds"),
     key("gateway.serviceAnnotations", Kind::Annotations, "Annotations of its Service"),
     key("gateway.serviceExternalTrafficPolicy", Kind::OneOf(&["", "Cluster", "Local"]), "externalTrafficPolicy of its Service"),
     key("gateway.deploymentAnnotations", Kind::Annotations, "Annotations of its pods"),
     key("gateway.loadBalancerClass", Kind::Text, "loadBalancerClass of its Service"),
     key("gateway.loadBalancerIP", Kind::Text, "loadBalancerIP of its Service"),
-    key("gateway.loadBalancerSourceRanges", Kind::List, "Client networks that the load balancer lets in"),
+    key("gateway.loadBalancerSourceRanges", Kind::List, "Client networks that the load balancer accepts"),
     key("gateway.terminationGracePeriodSeconds", Kind::OptionalNumber, "Grace period of its pods, in seconds"),
     key("gateway.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
     key("gateway.tolerations", TOLERATIONS, "Tolerations of its pods"),
     key("gateway.pauseImage", Kind::Word, "Image of the idle container next to its proxy"),
     key("gateway.UID", Kind::Number(1), "User of that container"),
     key("gateway.GID", Kind::Number(1), "Group of that container"),
-    key("controller.replicas", Kind::Number(0), "Number of pods; one works, the others stand by"),
-    key("controller.image.name", Kind::Word, "Registry and name; set it to where you pushed the image"),
+    key("controller.replicas", Kind::Number(0), "Number of pods; one is active, the others are on standby"),
+    key("controller.image.name", Kind::Word, "Registry and name"),
     key("controller.image.version", Kind::Word, "Tag"),
     key("controller.image.pullPolicy", Kind::OneOf(&["", "Always", "IfNotPresent", "Never"]), "Pull policy; empty for imagePullPolicy"),
-    key("controller.logLevel", Kind::OneOf(&["error", "warn", "info", "debug", "trace"]), "Least severe messages that are logged"),
-    key("controller.logFormat", Kind::OneOf(&["plain", "json"]), "Format of the log"),
-    key("controller.metricsPort", Kind::Port, "Port of metrics and of the kubelet's probes"),
-    key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, where a Link does not say"),
-    key("controller.takeOverFrom", Kind::Text, "Namespace of another installation whose mirrors this one adopts, where the extension moves to another namespace"),
-    key("controller.maxInFlightWrites", Kind::Range(1, 1000), "Writes to the API server at the same time"),
-    key("controller.maxServicesPerLink", Kind::Number(1), "Services of one target cluster that are mirrored, and hosts of its headless ones, at most"),
-    key("controller.maxMetadataKiBPerService", Kind::Range(1, 1024), "Labels and annotations of one Service, at most, in KiB; of one that has more none are copied"),
-    key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Memory for what one target cluster exports, at most, in MiB"),
-    key("controller.maxMiB", Kind::Range(1, 65_535), "Memory for what all target clusters export, at most, in MiB; the controller's memory follows from it"),
-    key("controller.maxWritesPerLink", Kind::Range(1, 65_535), "Writes a second that one target cluster may bring about for long; a first sync is as fast as it can be"),
-    key("controller.maxNamespacesPerLink", Kind::Number(1), "Namespaces that are created for one target cluster, at most"),
-    key("controller.admissionPolicy", Kind::Bool, "Whether a ValidatingAdmissionPolicy holds its account to what it does; left out where the cluster has none, before Kubernetes 1.30"),
+    key("controller.logLevel", Kind::OneOf(&["error", "warn", "info", "debug", "trace"]), "Log level"),
+    key("controller.logFormat", Kind::OneOf(&["plain", "json"]), "Log format"),
+    key("controller.metricsPort", Kind::Port, "Port for metrics and for the kubelet's probes"),
+    key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, unless a Link sets this itself"),
+    key("controller.takeOverFrom", Kind::Text, "Namespace of another installation whose mirrors this one adopts, to move the extension to another namespace"),
+    key("controller.maxInFlightWrites", Kind::Range(1, 1000), "Maximum number of concurrent writes to the API server"),
+    key("controller.maxServicesPerLink", Kind::Number(1), "Maximum number of mirrored Services per target cluster, and of hosts of its headless Services"),
+    key("controller.maxMetadataKiBPerService", Kind::Range(1, 1024), "Maximum size of a Service's labels and annotations, in KiB; if they are larger, none are copied"),
+    key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Maximum memory for the Services and EndpointSlices of a target cluster, in MiB"),
+    key("controller.maxMiB", Kind::Range(1, 65_535), "Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; determines the controller's memory limit"),
+    key("controller.maxWritesPerLink", Kind::Range(1, 65_535), "Maximum sustained rate of writes per second for each target cluster; the first sync is not limited"),
+    key("controller.maxNamespacesPerLink", Kind::Number(1), "Maximum number of namespaces that are created per target cluster"),
+    key("controller.admissionPolicy", Kind::Bool, "Whether to restrict its account with a ValidatingAdmissionPolicy; left out if the cluster does not support it (before Kubernetes 1.30)"),
     key("controller.networkPolicy.enabled", Kind::Bool, "Whether to install it"),
-    key("controller.networkPolicy.metricsNamespaces", Kind::TextOrList, "Namespaces whose pods may read its metrics"),
+    key("controller.networkPolicy.metricsNamespaces", Kind::TextOrList, "Namespaces of pods that may read its metrics"),
     key("controller.networkPolicy.egressPorts", Kind::Kubernetes("a list of ports", fits::<Vec<NonZeroU16>>), "TCP ports of API servers and of gateways' probes"),
-    key("controller.networkPolicy.egressNetworks", Kind::TextOrList, "Networks in which these are, such as 192.0.2.0/24; empty for any"),
-    key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Resources, as requests and limits; memory, where it is not given, follows from controller.maxMiB"),
+    key("controller.networkPolicy.egressNetworks", Kind::TextOrList, "Networks of these API servers and gateways, such as 192.0.2.0/24; empty for any"),
+    key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Requests and limits; memory defaults to a value computed from controller.maxMiB"),
     key("controller.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
     key("controller.tolerations", TOLERATIONS, "Tolerations of its pods"),
     key("controller.additionalEnv", Kind::Kubernetes("a list of environment variables", fits::<Vec<EnvVar>>), "Environment variables of its container"),
     key("controller.UID", Kind::Number(1), "User of its container"),
     key("controller.GID", Kind::Number(1), "Group of its container"),
     key("federation.enabled", Kind::Bool, "Whether Services of this cluster join federated Services"),
-    key("federation.selector", Kind::Selector, "Which of them do"),
-    key("federation.excludedLabels", Kind::TextOrList, "Labels that a federated Service does not get from them: keys, or prefixes such as example.com/*"),
-    key("federation.excludedAnnotations", Kind::TextOrList, "Annotations that a federated Service does not get from them"),
-    key("federation.routes", Kind::Bool, "Whether to heed what they prefer, with routes of the Gateway API"),
-    key("federation.holdDown", Kind::Duration, "How long a preferred cluster that was away must have been back before it takes requests again"),
-    key("remoteMirrorServiceAccount", Kind::Bool, "Whether to make the ServiceAccounts that controllers of other clusters use"),
-    key("remoteMirrorServiceAccountName", Kind::TextOrList, "Names of these ServiceAccounts: one, or several with commas or as a list"),
-    key("linkerdNamespace", Kind::Name, "Namespace of Linkerd's control plane; --linkerd-namespace sets it too"),
+    key("federation.selector", Kind::Selector, "Label selector for these Services"),
+    key("federation.excludedLabels", Kind::TextOrList, "Labels that are not copied from them to federated Services: keys, or prefixes such as example.com/*"),
+    key("federation.excludedAnnotations", Kind::TextOrList, "Annotations that are not copied from them to federated Services"),
+    key("federation.routes", Kind::Bool, "Whether to apply the preferences of members, with Gateway API routes"),
+    key("federation.holdDown", Kind::Duration, "How long a preferred cluster must be available again before it receives requests"),
+    key("remoteMirrorServiceAccount", Kind::Bool, "Whether to create the ServiceAccounts that controllers of other clusters use"),
+    key("remoteMirrorServiceAccountName", Kind::TextOrList, "Names of these ServiceAccounts, comma-separated or as a list"),
+    key("linkerdNamespace", Kind::Name, "Namespace of Linkerd's control plane; also set by --linkerd-namespace"),
     key("identityTrustDomain", Kind::Word, "Trust domain of workload identities; read from the cluster unless --ignore-cluster"),
     key("cniEnabled", Kind::Bool, "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster"),
-    key("enableNamespaceCreation", Kind::Bool, "Whether the controller creates namespaces that a mirror needs"),
-    key("protectedNamespaces", Kind::Namespaces, "Namespaces in which nothing is mirrored or federated, whatever a Link says; that of the extension always is one"),
-    key("enablePodAntiAffinity", Kind::Bool, "Whether replicas prefer different nodes and zones, with a disruption budget; --ha sets it"),
+    key("enableNamespaceCreation", Kind::Bool, "Whether the controller creates missing namespaces for mirrors"),
+    key("protectedNamespaces", Kind::Namespaces, "Namespaces in which nothing is mirrored or federated, whatever a Link allows; the extension's namespace is always protected"),
+    key("enablePodAntiAffinity", Kind::Bool, "Whether replicas prefer different nodes and zones, with a PodDisruptionBudget; also set by --ha"),
     key("nodeAffinity", Kind::Kubernetes("a node affinity", fits::<NodeAffinity>), "Node affinity of all pods"),
-    key("revisionHistoryLimit", Kind::Number(0), "Old ReplicaSets that are kept"),
-    key("commonLabels", Kind::Labels, "Labels of all objects but the Namespace and pods"),
+    key("revisionHistoryLimit", Kind::Number(0), "Number of old ReplicaSets to keep"),
+    key("commonLabels", Kind::Labels, "Labels of all objects except the Namespace and pods"),
     key("podLabels", Kind::Labels, "Labels of all pods"),
     key("podAnnotations", Kind::Annotations, "Annotations of the controller's pods"),
     key("imagePullPolicy", Kind::OneOf(&["Always", "IfNotPresent", "Never"]), "Pull policy of images"),
     key("imagePullSecrets", Kind::Kubernetes("a list of Secret names, each as {name: …}", fits::<Vec<LocalObjectReference>>), "Pull secrets of all ServiceAccounts"),
 ];
 
-/// Where a path leads to.
+/// What is at a path.
 pub(super) enum Found {
-    /// To a key.
+    /// A key.
     Key(Key),
-    /// To a group of keys.
+    /// A group of keys.
     Group,
-    /// Nowhere.
+    /// Nothing.
     Nothing,
 }
 
@@ -149,7 +143,7 @@ pub(super) fn find(path: &str) -> Found {
     Found::Nothing
 }
 
-/// The key that someone who wrote `path` most likely meant.
+/// The key that is most similar to `path`.
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_lowercase();
     let by_path = KEYS
@@ -167,7 +161,7 @@ pub(super) fn nearest(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Number of letters to add, drop or replace to get from one text to the other, in any case.
+/// The edit distance of two texts, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
@@ -183,7 +177,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// What the cluster itself knows best: a values file that lists it would speak louder than the cluster.
+/// Commented out in the output, because a values file with it would override the cluster's own value.
 const ASKED: &str = "identityTrustDomain";
 
 impl Values {
@@ -193,12 +187,12 @@ impl Values {
     }
 }
 
-/// All keys as a values file: what each means and takes, and its value.
+/// All keys as a values file, with description, type and value.
 fn documented(values: &Values) -> anyhow::Result<String> {
     let values = serde_json::to_value(values)?;
     let mut text = String::from(
-        "# All values of `linkerd-mc install`, with the defaults that the other flags leave or set.\n\
-         # Give your own with --values FILE, or one by one with --set key=value.\n",
+        "# All values of `linkerd-mc install`, with the defaults as set by the other flags.\n\
+         # Override them with --values FILE, or with --set key=value.\n",
     );
     let mut open: Vec<&str> = Vec::new();
     for key in KEYS {
@@ -229,7 +223,7 @@ fn documented(values: &Values) -> anyhow::Result<String> {
             &indent,
             "# ",
             key.doc,
-            ". Takes ",
+            ". Value: ",
             &key.kind.expected(),
             ".\n",
         ]);

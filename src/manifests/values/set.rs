@@ -1,16 +1,16 @@
-//! `--set` and its kin: Helm's one-line syntax → assignments in a tree.
+//! `--set` and similar flags: Helm's one-line syntax → assignments in a tree.
 //!
-//! `a.b=1,c[0].d=x,e={p,q},f\.g=x\,y,h=null`: dots and indices lead down, commas separate, braces make a
-//! list, a backslash takes the next character as it is, and `null` takes away what was set before.
+//! `a.b=1,c[0].d=x,e={p,q},f\.g=x\,y,h=null`: dots and indices are steps down, commas separate assignments, braces
+//! enclose a list, a backslash escapes the next character, and `null` removes a value.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Helm's own limit of an index.
+/// Maximum index, as in Helm.
 const MAX_INDEX: usize = 65_536;
 
-/// Helm's own limit of the way down.
+/// Maximum depth, as in Helm.
 const MAX_DEPTH: usize = 30;
 
 /// A step down into a tree.
@@ -22,14 +22,14 @@ pub(super) enum Segment {
     Index(usize),
 }
 
-/// A way down into a tree. Shown as it would be typed.
+/// A path in a tree. Displayed in the syntax of `--set`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Path(pub(super) Vec<Segment>);
 
 /// One assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Assignment {
-    /// Where to.
+    /// Where.
     pub(super) path: Path,
     /// What.
     pub(super) value: Value,
@@ -38,32 +38,32 @@ pub(super) struct Assignment {
 /// How a typed value is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typing {
-    /// `true`, `false`, `null` and whole numbers are what they look like, the rest is text.
+    /// `true`, `false`, `null` and whole numbers are typed, the rest is text.
     Infer,
-    /// All is text.
+    /// All values are text.
     Text,
 }
 
-/// Why a text is no list of assignments.
+/// Why a list of assignments is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SetError {
     /// A key without `=`.
-    #[error("the key {0:?} has no value (write key=value)")]
+    #[error("missing value of key {0:?} (use key=value)")]
     NoValue(String),
-    /// Nothing where a key should be.
-    #[error("a key is missing before {0:?}")]
+    /// A missing key.
+    #[error("missing key in {0:?}")]
     NoKey(String),
     /// `[…]` without a number in it.
-    #[error("{0:?} is no index (write list[0]=value)")]
+    #[error("invalid index {0:?} (use list[0]=value)")]
     Index(String),
-    /// A key below a key below a key, and so on.
-    #[error("a key leads down more than {MAX_DEPTH} levels")]
+    /// Too many levels.
+    #[error("a key has more than {MAX_DEPTH} levels")]
     TooDeep,
     /// `{` without `}`.
-    #[error("the list of {0:?} has no closing brace")]
+    #[error("missing closing brace in the list of {0:?}")]
     OpenList(String),
     /// Something between `}` and the next comma.
-    #[error("a comma is missing after the list of {0:?}")]
+    #[error("missing comma after the list of {0:?}")]
     AfterList(String),
 }
 
@@ -86,7 +86,7 @@ impl Path {
         path
     }
 
-    /// Whether one of both leads to, or through, the other.
+    /// Whether one is a prefix of the other.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| a == b)
     }
@@ -123,7 +123,7 @@ pub(super) fn parse(text: &str, typing: Typing) -> Result<Vec<Assignment>, SetEr
     Ok(assignments)
 }
 
-/// Puts a value into a tree; makes the maps and lists on the way, and replaces what is not one.
+/// Sets a value in a tree. Creates maps and lists on the path, and replaces other values there.
 pub(super) fn assign(tree: &mut Value, path: &Path, value: Value) {
     let mut at = tree;
     for segment in &path.0 {
@@ -161,7 +161,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The text up to one of `stops`, without backslashes, and which stop it was; none at the end.
+    /// The text up to one of `stops`, without backslashes, and the stop; `None` at the end.
     fn until(&mut self, stops: &[char]) -> (String, Option<char>) {
         let mut text = String::new();
         let mut chars = self.rest.chars();
@@ -248,7 +248,7 @@ fn typed(text: String, typing: Typing) -> Value {
         "false" => Value::Bool(false),
         "null" => Value::Null,
         "0" => 0.into(),
-        // A leading zero is more likely part of a name than of a number.
+        // Text with a leading zero is more likely a name than a number.
         number if !number.starts_with('0') => number
             .parse::<i64>()
             .map_or_else(|_| Value::String(text.clone()), Into::into),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::deserialize::{number_or_empty, quantities, text_or_list, text_or_list_or_null};
 use crate::api::labels;
 
-/// Version of this program, which is that of the image it asks for.
+/// Version of this program, and of the image that it installs.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// All values of `install`.
@@ -23,7 +23,7 @@ pub struct Values {
     pub gateway: Gateway,
     /// The controller that mirrors Services from other clusters.
     pub controller: Controller,
-    /// Services of this cluster that are members of federated Services.
+    /// Services of this cluster that join federated Services.
     pub federation: Federation,
     /// Namespace of Linkerd's control plane.
     pub linkerd_namespace: String,
@@ -31,12 +31,12 @@ pub struct Values {
     pub identity_trust_domain: String,
     /// Whether Linkerd's CNI plugin is in use; read from the cluster.
     pub cni_enabled: bool,
-    /// Whether to make ServiceAccounts for controllers of other clusters.
+    /// Whether to create ServiceAccounts for controllers of other clusters.
     pub remote_mirror_service_account: bool,
     /// Names of those ServiceAccounts; a string, a comma-separated string or a list.
     #[serde(deserialize_with = "text_or_list")]
     pub remote_mirror_service_account_name: Vec<String>,
-    /// Whether the controller may create namespaces that a mirror needs.
+    /// Whether the controller creates missing namespaces for mirrors.
     pub enable_namespace_creation: bool,
     /// Namespaces in which nothing is mirrored or federated; `None`: those of Kubernetes and Linkerd.
     #[serde(deserialize_with = "text_or_list_or_null")]
@@ -45,9 +45,9 @@ pub struct Values {
     pub enable_pod_anti_affinity: bool,
     /// Node affinity of all pods.
     pub node_affinity: Option<NodeAffinity>,
-    /// Old ReplicaSets that are kept.
+    /// Number of old ReplicaSets to keep.
     pub revision_history_limit: u32,
-    /// Labels of all objects but the Namespace and pods.
+    /// Labels of all objects except the Namespace and pods.
     pub common_labels: BTreeMap<String, String>,
     /// Labels of all pods.
     pub pod_labels: BTreeMap<String, String>,
@@ -90,7 +90,7 @@ pub struct Gateway {
     /// `loadBalancerIP` of its Service.
     #[serde(rename = "loadBalancerIP")]
     pub load_balancer_ip: String,
-    /// Client networks that the load balancer lets in.
+    /// Client networks that the load balancer accepts.
     pub load_balancer_source_ranges: Vec<String>,
     /// Grace period of its pods, seconds.
     #[serde(deserialize_with = "number_or_empty")]
@@ -109,7 +109,7 @@ pub struct Gateway {
     pub gid: u32,
 }
 
-/// What the gateway tells other clusters about probing it.
+/// How other clusters probe the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Probe {
@@ -119,7 +119,7 @@ pub struct Probe {
     pub port: u16,
     /// Fixed node port of it.
     pub node_port: Option<u16>,
-    /// Time between probes, seconds.
+    /// Interval of probes, seconds.
     pub seconds: u32,
 }
 
@@ -127,7 +127,7 @@ pub struct Probe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Controller {
-    /// Number of pods; one works, the others stand by.
+    /// Number of pods; one is active, the others are on standby.
     pub replicas: u32,
     /// Its image.
     pub image: Image,
@@ -137,30 +137,30 @@ pub struct Controller {
     pub log_format: String,
     /// Port of metrics and probes.
     pub metrics_port: u16,
-    /// Whether headless Services are mirrored as headless where their Link does not say.
+    /// Whether headless Services are mirrored as headless, unless a Link sets this itself.
     pub enable_headless_services: bool,
-    /// Namespace of the installation whose mirrors this one adopts; empty: of none.
+    /// Namespace of the installation whose mirrors this one adopts; empty for none.
     pub take_over_from: String,
-    /// Writes to the API server in flight at once.
+    /// Maximum number of concurrent writes to the API server.
     pub max_in_flight_writes: u32,
-    /// Services of one target cluster that are mirrored, at most.
+    /// Maximum number of mirrored Services per target cluster.
     pub max_services_per_link: u32,
-    /// KiB of labels and annotations of one Service that are copied, at most.
+    /// Maximum size of a Service's labels and annotations, in KiB.
     #[serde(rename = "maxMetadataKiBPerService")]
     pub max_metadata_kib_per_service: u32,
-    /// MiB of what is taken in of one target cluster, at most.
+    /// Maximum memory for the objects of a target cluster, in MiB.
     #[serde(rename = "maxMiBPerLink")]
     pub max_mib_per_link: u32,
-    /// MiB of what is taken in of all target clusters, at most.
+    /// Maximum memory for the objects of all target clusters, in MiB.
     #[serde(rename = "maxMiB")]
     pub max_mib: u32,
-    /// Writes a second that one target cluster may bring about for long.
+    /// Maximum sustained rate of writes per second for each target cluster.
     pub max_writes_per_link: u32,
-    /// Namespaces that are created for one target cluster, at most.
+    /// Maximum number of namespaces that are created per target cluster.
     pub max_namespaces_per_link: u32,
-    /// Whether an admission policy holds its account to what it does.
+    /// Whether admission policies restrict its account.
     pub admission_policy: bool,
-    /// What its pods may exchange with others.
+    /// Network policy of its pods.
     pub network_policy: NetworkPolicy,
     /// Resource requests and limits.
     pub resources: Resources,
@@ -178,7 +178,7 @@ pub struct Controller {
     pub gid: u32,
 }
 
-/// What the controller's pods may exchange with others.
+/// Network policy of the controller's pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkPolicy {
@@ -189,7 +189,7 @@ pub struct NetworkPolicy {
     pub metrics_namespaces: Vec<String>,
     /// Ports of API servers and of gateways' probes.
     pub egress_ports: Vec<NonZeroU16>,
-    /// Networks in which API servers and gateways are; none: any.
+    /// Networks of API servers and gateways; empty for any.
     #[serde(deserialize_with = "text_or_list")]
     pub egress_networks: Vec<String>,
 }
@@ -220,9 +220,9 @@ pub struct Federation {
     /// Annotations that are not copied from them.
     #[serde(deserialize_with = "text_or_list")]
     pub excluded_annotations: Vec<String>,
-    /// Whether routes send requests to the clusters that members prefer.
+    /// Whether to apply the preferences of members, with routes.
     pub routes: bool,
-    /// How long a preferred cluster that was away must have been back before it takes requests again.
+    /// How long a preferred cluster must be available again before it receives requests.
     pub hold_down: String,
 }
 
@@ -230,14 +230,14 @@ pub struct Federation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Most that it may use.
+    /// Limits.
     #[serde(
         default,
         deserialize_with = "quantities",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub limits: BTreeMap<String, String>,
-    /// What it is sure to get.
+    /// Requests.
     #[serde(
         default,
         deserialize_with = "quantities",
@@ -258,14 +258,14 @@ impl Values {
             .collect()
     }
 
-    /// Values for high availability: more replicas than one of everything, spread out.
+    /// Sets values for high availability: several replicas of each component, spread over nodes and zones.
     pub fn make_highly_available(&mut self) {
         self.gateway.replicas = 3;
         self.controller.replicas = 2;
         self.enable_pod_anti_affinity = true;
     }
 
-    /// Takes our image from another registry: the name stays, all before its last slash is replaced.
+    /// Replaces the registry of the image: everything before the last slash.
     pub fn use_registry(&mut self, registry: &str) {
         let image = &mut self.controller.image.name;
         let name = image.rsplit('/').next().unwrap_or_default();

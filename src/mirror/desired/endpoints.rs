@@ -65,7 +65,7 @@ impl DesiredSlice<'_> {
 ///
 /// Linkerd's destination controller forgets an address when any slice of the Service loses it, though another one has it
 /// too, until that one changes (`deleteEndpointSlice` in its `port_publisher.go`). So a slice of ours that shares an
-/// address, with the one that Kubernetes made of the original's Endpoints or with another one of ours, is written once
+/// address, with the one that Kubernetes made of Linkerd's Endpoints or with another one of ours, is written once
 /// more when it does not any longer.
 pub(crate) fn reconcile(
     state: &State,

@@ -33,7 +33,7 @@ pub(crate) fn mirrorable(remote: &Service) -> Result<(), Problem> {
 
 /// What is said of a Service with too much metadata to be copied.
 pub(crate) fn not_copied(remote: &Service) -> Option<Problem> {
-    let message = "its labels and annotations are too large: none are copied";
+    let message = "labels and annotations are not copied: they are too large";
     let is_trimmed = remote.is_trimmed;
     is_trimmed.then(|| Problem::new(Reason::LimitExceeded, message))
 }

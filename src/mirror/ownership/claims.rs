@@ -175,7 +175,7 @@ impl State {
 pub(crate) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
     Problem::new(
         Reason::NameConflict,
-        format!("{namespace}/{name} belongs to {who}"),
+        format!("the name {namespace}/{name} is taken by {who}"),
     )
 }
 

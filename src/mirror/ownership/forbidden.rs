@@ -43,7 +43,7 @@ impl Forbidden {
             Self::NoLocalMember => (
                 Reason::FederationNotAllowed,
                 format!(
-                    "the Link lets its cluster join only members of this cluster, and {namespace}/{service} is none \
+                    "the Link allows only federated Services with a local member, and {namespace}/{service} is not one \
                      (annotation {})",
                     l::FEDERATION
                 ),
@@ -51,7 +51,7 @@ impl Forbidden {
             Self::Federation => (
                 Reason::FederationNotAllowed,
                 format!(
-                    "the Link lets its cluster join no federated Service (annotation {})",
+                    "the Link does not allow federated Services (annotation {})",
                     l::FEDERATION
                 ),
             ),

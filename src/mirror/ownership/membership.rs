@@ -52,8 +52,7 @@ impl Linked<'_> {
         }
         let report = match &self.part {
             Part::Member(_) => {
-                let message =
-                    "members of other clusters come through gateways, and the Link has none";
+                let message = "remote members require a gateway, and the Link has none";
                 Outcome::Failed(Problem::new(Reason::NoGateway, message))
             }
             Part::Unseen => Outcome::Unknown,

@@ -132,7 +132,7 @@ fn exported<'a>(
         }
         None if remote.leaves_out(namespace, service) => Err(Outcome::Failed(Problem::new(
             Reason::LimitExceeded,
-            "left out: the cluster exports more than is taken in of it",
+            "left out: the cluster exports more than the limit",
         ))),
         None if remote.may_leave_out(namespace, service) => Err(Outcome::Unknown),
         None => Err(Outcome::Absent),

@@ -35,7 +35,7 @@ pub(crate) fn ensure_namespace<'a>(
             let cluster = clusters.find(|cluster| state.may_create_namespace(cluster, 0));
             let cluster = cluster.ok_or_else(|| {
                 let message = format!(
-                    "namespace {namespace} does not exist, and {most} were created for the Link, its limit"
+                    "namespace {namespace} does not exist, and the Link's limit of {most} created namespaces is reached"
                 );
                 Problem::new(Reason::LimitExceeded, message)
             })?;
@@ -97,7 +97,7 @@ pub(crate) fn reconcile_service(
     }
 }
 
-/// Takes leave of the original's Endpoints of a Service.
+/// Deletes the Endpoints that Linkerd's service mirror made for a Service.
 pub(crate) fn retire_endpoints(service: &Service, cluster: &str) -> Write {
     Write::RetireEndpoints {
         namespace: service.metadata.namespace().to_owned(),

@@ -90,7 +90,7 @@ pub(crate) fn conditions(
     }
     if without_cluster_ip > 0 {
         let message = format!(
-            "Services that wait for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full: delete Services that are not needed, or add a ServiceCIDR"
+            "Services waiting for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full: delete unused Services, or add a ServiceCIDR"
         );
         let reason = Reason::NoClusterIp.as_str();
         said.push((CLUSTER_IPS_EXHAUSTED, "True", reason, message));
@@ -121,7 +121,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
     let cause = if heavy {
         let own = limits.bytes >> 20;
         format!(
-            "what is exported takes more memory than the Link's {own} MiB, or all Links' together"
+            "exported objects need more memory than the Link's limit of {own} MiB, or the limit of all Links"
         )
     } else {
         format!("more than {} Services are exported", limits.services)
@@ -133,7 +133,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
     } else {
         "too many EndpointSlices".to_owned()
     };
-    let cut = (cut > 0).then(|| format!("{much}; Services that lack some: {cut}"));
+    let cut = (cut > 0).then(|| format!("{much}; incomplete Services: {cut}"));
     services
         .into_iter()
         .chain(cut)

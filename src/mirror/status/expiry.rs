@@ -51,7 +51,7 @@ pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
         Stage::Expired => "expired",
     };
     Some(format!(
-        "the token {verb} on {}; `linkerd-mc rotate --cluster-name {cluster}` makes a new one",
+        "the token {verb} on {}; renew it with `linkerd-mc rotate --cluster-name {cluster}`",
         at.strftime("%Y-%m-%d %H:%M UTC")
     ))
 }
@@ -64,10 +64,10 @@ mod tests {
     fn stage_depends_on_the_time_that_is_left_alone() {
         let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
         let expires = Some(
-            "the token expires on 2026-11-28 12:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one",
+            "the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`",
         );
         let expired = Some(
-            "the token expired on 2026-11-28 12:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one",
+            "the token expired on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`",
         );
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let second = Duration::from_secs(1);

@@ -144,7 +144,7 @@ fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
         let said = after.conditions.iter().find(of_type);
         let expected = expected.map(|(reason, verb)| {
             let text = format!(
-                "the token {verb} on 1970-04-11 00:00 UTC; `linkerd-mc rotate --cluster-name east` makes a new one"
+                "the token {verb} on 1970-04-11 00:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`"
             );
             ("True".to_owned(), reason.to_owned(), text, at(end - 7 * day))
         });
@@ -276,7 +276,7 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
         left
     };
     let services = "more than 3 Services are exported; left out: ";
-    let slices = "too many EndpointSlices; Services that lack some: ";
+    let slices = "too many EndpointSlices; incomplete Services: ";
     for (left_out, cut, counts, message) in [
         (vec![], vec![], None, None),
         (vec![left(&[], 0)], vec![left(&[], 0)], None, None),

@@ -18,7 +18,7 @@ pub const LAST_MEMBER: &str = "LastMember";
 
 /// What is wrong with the end of a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is no time such as 2026-01-31T12:00:00Z")]
+#[error("invalid time {0:?} (use RFC 3339, such as 2026-01-31T12:00:00Z)")]
 pub struct DrainError(String);
 
 /// A target cluster that is drained.
@@ -52,7 +52,7 @@ impl fmt::Display for Drain {
         if self.last > 0 {
             write!(
                 f,
-                "; federated Services without another member, which it stays in: {}",
+                "; federated Services that it stays in because they have no other member: {}",
                 self.last
             )?;
         }

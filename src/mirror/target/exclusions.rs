@@ -33,10 +33,10 @@ enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CopiedError {
     /// It can name nothing.
-    #[error("{0:?} is neither a key nor a prefix such as example.com/*")]
+    #[error("invalid key or prefix {0:?} (use a key, or a prefix such as example.com/*)")]
     NoRule(String),
     /// It names what a service mirror writes.
-    #[error("{0:?} marks what a service mirror has made, and is never copied")]
+    #[error("{0:?} is reserved for service mirrors and never copied")]
     Ours(String),
 }
 

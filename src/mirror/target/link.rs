@@ -80,7 +80,7 @@ pub enum Host {
 
 impl Host {
     /// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored,
-    /// sorted, without duplicates. The original does not trim, so that `a, b` fails for `b`.
+    /// sorted, without duplicates. Linkerd's service mirror does not trim, so that `a, b` fails for `b`.
     pub fn parse_list(text: &str) -> Vec<Self> {
         let items = text
             .split(',')
@@ -120,28 +120,30 @@ pub struct Probe {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidLink {
     /// The cluster's name cannot be part of a Service's name.
-    #[error("spec.targetClusterName {0:?} is no DNS label (a-z, 0-9 and -, at most 63 characters)")]
+    #[error(
+        "invalid spec.targetClusterName {0:?}: must be a DNS label (a-z, 0-9 and -, up to 63 characters)"
+    )]
     ClusterName(String),
     /// The Link cannot be decoded at all.
     #[error("failed to read the Link: {0}")]
     Unreadable(String),
     /// The port is no port.
-    #[error("spec.gatewayPort {0:?} is no port number")]
+    #[error("invalid spec.gatewayPort {0:?}: must be a port number")]
     GatewayPort(String),
     /// A selector is malformed.
-    #[error("spec.{0} is invalid: {1}")]
+    #[error("invalid spec.{0}: {1}")]
     Selector(&'static str, SelectorError),
     /// A rule that says what is copied is malformed.
-    #[error("the annotation {0} is invalid: {1}")]
+    #[error("invalid annotation {0}: {1}")]
     Copied(&'static str, CopiedError),
     /// An annotation that restricts the cluster is malformed.
-    #[error("the annotation {0} is invalid: {1}")]
+    #[error("invalid annotation {0}: {1}")]
     Policy(&'static str, PolicyError),
     /// The end of a drain is no time.
-    #[error("the annotation {name} is invalid: {0}", name = l::DRAINED_UNTIL)]
+    #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
     Drain(DrainError),
     /// The networks of gateways are malformed.
-    #[error("the annotation {name} is invalid: {0}", name = l::GATEWAY_NETWORKS)]
+    #[error("invalid annotation {name}: {0}", name = l::GATEWAY_NETWORKS)]
     Networks(NetworkError),
 }
 
@@ -302,13 +304,19 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     if spec.path.is_empty() {
         return Ok(None);
     }
-    fits(probe_name(link))
-        .map_err(|problem| format!("the Link cannot have a probe Service: {}", problem.message))?;
+    fits(probe_name(link)).map_err(|problem| {
+        format!(
+            "cannot create a probe Service for the Link: {}",
+            problem.message
+        )
+    })?;
     let duration = |name: &str, text: &str| {
         parse_go_duration(text)
             .ok()
             .filter(|duration| !duration.is_zero())
-            .ok_or_else(|| format!("spec.probeSpec.{name} {text:?} is no duration such as 3s"))
+            .ok_or_else(|| {
+                format!("invalid spec.probeSpec.{name} {text:?}: must be a duration such as 3s")
+            })
     };
     let path = if spec.path.starts_with('/') {
         spec.path.clone()
@@ -318,7 +326,7 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     let threshold = match spec.failure_threshold.as_deref() {
         None | Some("") => DEFAULT_THRESHOLD,
         Some(text) => text.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-            format!("spec.probeSpec.failureThreshold {text:?} is no number above 0")
+            format!("invalid spec.probeSpec.failureThreshold {text:?}: must be a number above 0")
         })?,
     };
     let period = duration("period", &spec.period)?.max(MIN_PERIOD);
@@ -328,8 +336,12 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     };
     Ok(Some(Probe {
         path,
-        port: port(&spec.port)
-            .ok_or_else(|| format!("spec.probeSpec.port {:?} is no port number", spec.port))?,
+        port: port(&spec.port).ok_or_else(|| {
+            format!(
+                "invalid spec.probeSpec.port {:?}: must be a port number",
+                spec.port
+            )
+        })?,
         period,
         timeout: timeout.min(period),
         threshold,

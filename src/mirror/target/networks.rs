@@ -53,10 +53,10 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
     /// It is neither an address nor a network.
-    #[error("{0:?} is neither an address nor a network such as 192.0.2.0/24")]
+    #[error("invalid network {0:?} (use an address, or a network such as 192.0.2.0/24)")]
     NoNetwork(String),
     /// It has bits beyond its prefix.
-    #[error("{0} is not the first address of its network, which is {1}")]
+    #[error("network {0} has host bits set (use {1})")]
     HostBits(IpNet, IpNet),
 }
 
@@ -150,13 +150,13 @@ impl Refusal {
     /// Ends a sentence that begins with the address.
     fn because(self) -> &'static str {
         match self {
-            Self::Unspecified => "is no address of a machine",
+            Self::Unspecified => "is an unspecified address",
             Self::Loopback => "is a loopback address",
             Self::LinkLocal => "is a link-local address",
             Self::Multicast => "is a multicast or broadcast address",
             Self::ApiServer => "is this cluster's API server",
             Self::ServiceRange => "is in this cluster's Service range",
-            Self::NotAllowed => "is in none of the networks that the Link allows",
+            Self::NotAllowed => "is not in a network that the Link allows",
         }
     }
 }

@@ -44,13 +44,13 @@ pub enum PolicyError {
     #[error(transparent)]
     Selector(#[from] SelectorError),
     /// The selector has no requirement, which may be meant as all namespaces or as none.
-    #[error("it is empty; without it all namespaces are allowed that are not protected")]
+    #[error("it is empty (leave it out to allow all namespaces that are not protected)")]
     Empty,
     /// The word is none of those that there are.
-    #[error("{0:?} is none of any, local-members, none")]
+    #[error("invalid value {0:?} (use any, local-members or none)")]
     Federation(String),
     /// The word is none of those that there are.
-    #[error("{0:?} is none of discovery, gateway")]
+    #[error("invalid value {0:?} (use discovery or gateway)")]
     FederatedThrough(String),
 }
 

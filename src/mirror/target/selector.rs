@@ -23,16 +23,16 @@ enum Requirement {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectorError {
     /// The key is no label key.
-    #[error("{0:?} is no label key")]
+    #[error("invalid label key {0:?}")]
     Key(String),
     /// The value is no label value.
-    #[error("{0:?} is no label value")]
+    #[error("invalid label value {0:?}")]
     Value(String),
     /// The operator is none of `In`, `NotIn`, `Exists`, `DoesNotExist`.
-    #[error("{0:?} is no selector operator")]
+    #[error("unknown selector operator {0:?}")]
     Operator(String),
     /// `In` and `NotIn` need values.
-    #[error("operator {0} needs at least one value")]
+    #[error("operator {0} requires at least one value")]
     NoValues(&'static str),
 }
 

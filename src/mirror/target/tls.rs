@@ -48,10 +48,9 @@ impl InsecureTls {
     /// What helps.
     pub fn remedy(self) -> &'static str {
         match self {
-            Self::Plain => "--api-server-address takes one that begins with https://",
+            Self::Plain => "pass an address with https:// to --api-server-address",
             Self::Unverified => {
-                "a kubeconfig with the certificate-authority of the cluster, in place of insecure-skip-tls-verify, is \
-                 verified"
+                "use a kubeconfig with the certificate-authority of the cluster instead of insecure-skip-tls-verify"
             }
         }
     }
@@ -59,8 +58,8 @@ impl InsecureTls {
     /// What is wrong with a Link, and what helps.
     pub fn problem(self) -> String {
         format!(
-            "{}: who is on the way can take the token, and say what is mirrored; make the link again with `linkerd-mc \
-             link-gen`: {}",
+            "{}: an attacker on the network can steal the token and change what is mirrored; to link again with \
+             `linkerd-mc link-gen`, {}",
             self.what(),
             self.remedy()
         )

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_nothing_half_done() {
+    fn failed_build_leaves_no_files() {
         let cache = tempfile::tempdir().unwrap();
         let failed = Assets::kept(cache.path(), "key", |folder| {
             fs::write(folder.join("etcd"), "half")?;

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_is_slow_and_a_reset_comes_in_the_middle() {
+    async fn throttled_connection_is_slow_and_reset_comes_in_the_middle() {
         let proxy = FaultProxy::start(echo().await).unwrap();
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
         for (fault, least) in [

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sweeps_only_what_nobody_holds() {
+    fn sweep_removes_old_folders_that_nobody_holds() {
         let parent = tempfile::tempdir().unwrap();
         let old = SystemTime::UNIX_EPOCH;
         let make = |name: &str| {

@@ -20,8 +20,7 @@ impl ControlPlane {
     /// If the API server refuses one, or does not serve it within half a minute.
     pub async fn install_gateway_api(&self) -> anyhow::Result<()> {
         let definitions = ROUTES.map(|kind| definition(kind).to_string());
-        self.kubectl_stdin(&["apply", "-f", "-"], &definitions.join("\n---\n"))
-            .await?;
+        self.apply(&definitions.join("\n---\n")).await?;
         let names = ROUTES.map(|kind| format!("crd/{}", name_of(kind)));
         let wait = ["wait", "--for=condition=Established", "--timeout=30s"];
         let names = names.iter().map(String::as_str);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_demand_of_a_module() {
+    fn required_version_of_a_module_is_read() {
         assert_eq!(
             GoVersion::demanded_by("module x\n\ngo 1.26.0\n"),
             Some(GoVersion(1, 26, 0))
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_to_do_without_go() {
+    fn missing_go_is_reported_with_a_remedy() {
         let error = require("no-such-go", Path::new("."), "go 1.26.0")
             .unwrap_err()
             .to_string();

@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_and_its_watch_are_about_the_same() {
+    fn list_and_watch_of_one_selector_have_the_same_collection() {
         let asked = |uri: &'static str| Asked {
             method: Method::GET,
             uri: Uri::from_static(uri),

@@ -24,7 +24,12 @@ impl ControlPlane {
         self.kubectl_stdin(arguments, "").await
     }
 
-    /// Like [`Self::kubectl`], with `input` on its standard input: `kubectl_stdin(&["apply", "-f", "-"], yaml)`.
+    /// Applies objects, as YAML or JSON; what kubectl prints.
+    pub async fn apply(&self, objects: &str) -> anyhow::Result<String> {
+        self.kubectl_stdin(&["apply", "-f", "-"], objects).await
+    }
+
+    /// Like [`Self::kubectl`], with `input` on its standard input: `kubectl_stdin(&["delete", "-f", "-"], yaml)`.
     pub async fn kubectl_stdin(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let mut child = Command::new(self.assets.program("kubectl"))
             .args(arguments)

@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tells_when_a_port_was_taken() {
+    async fn start_on_a_taken_port_is_reported() {
         let assets = Assets::locate().unwrap();
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();

@@ -13,7 +13,7 @@ use serde_json::json;
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn answers_kubectl_and_says_how_it_is() -> anyhow::Result<()> {
+async fn control_plane_answers_kubectl_and_has_metrics() -> anyhow::Result<()> {
     let plane = ControlPlane::shared("shared").await?;
     let namespaces = plane
         .kubectl(&["get", "namespaces", "--output", "name"])
@@ -144,7 +144,7 @@ fn anonymous(plane: &ControlPlane) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn notes_who_writes() -> anyhow::Result<()> {
+async fn audit_log_has_who_writes() -> anyhow::Result<()> {
     let plane = ControlPlane::shared("shared").await?;
     let before = plane.audit()?.len();
     let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
@@ -196,7 +196,7 @@ async fn authorizes_other_users() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn looks_like_linkerd_is_there() -> anyhow::Result<()> {
+async fn linkerd_configuration_and_definitions_are_there() -> anyhow::Result<()> {
     let plane = ControlPlane::shared("shared").await?;
     plane.linkerd(&LinkerdOptions::default()).await?;
     plane
@@ -244,7 +244,7 @@ async fn looks_like_linkerd_is_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn stands_beside_another() -> anyhow::Result<()> {
+async fn two_control_planes_run_side_by_side() -> anyhow::Result<()> {
     let (east, west, shared) = tokio::try_join!(
         ControlPlane::start("east"),
         ControlPlane::start("west"),

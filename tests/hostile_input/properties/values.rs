@@ -12,9 +12,9 @@ use super::draw::{Draw, put};
 /// How a message about values begins: all of them name the key, the file or the flag.
 const BEGINNINGS: [&str; 4] = [
     "the value ",
-    "there is no value ",
+    "unknown value ",
     "cannot use the values file given.yaml",
-    "cannot read --set",
+    "invalid --set",
 ];
 /// Keys of all kinds.
 const KEYS: [&str; 30] = [

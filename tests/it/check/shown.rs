@@ -5,8 +5,8 @@ use std::time::Duration;
 use control_plane::eventually;
 use serde_json::{Value, json};
 
-use super::{MIRRORS, NAMESPACE, Planes};
-use crate::program::run;
+use super::{MIRRORS, planes::Planes};
+use crate::support::{installation::NAMESPACE, program::run};
 
 pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
     assert_eq!(
@@ -144,7 +144,7 @@ pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Pl
     let secret = ["secret", "cluster-credentials-east", "--namespace=linkerd"];
     let kept = west(&[&["get", "-o=json"][..], &secret].concat()).await;
     west(&[&["delete"][..], &secret].concat()).await;
-    let missing = "the namespace linkerd has no Secret for it";
+    let missing = "namespace linkerd has no Secret for this cluster";
     let all = planes.run(&["status", "-o=json"]).data();
     let all: Value = serde_json::from_str(&all).unwrap();
     let found = &all["links"][0]["credentialsProblems"];

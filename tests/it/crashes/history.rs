@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::scenarios::{BYSTANDER, Keeps, Stage};
-use crate::fleet::{CONTROLLER, NAMESPACE};
+use crate::support::installation::{CONTROLLER, NAMESPACE};
 
 /// Name of the slice that marks the end.
 const MARK: &str = "the-end";

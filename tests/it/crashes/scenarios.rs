@@ -12,13 +12,12 @@ use linkerd_mc::api::{labels as l, link::Link};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::{
-    fleet::NAMESPACE,
+use crate::support::{
     gateway_api,
-    headless::{hosts, stateful},
-    hub::Alone,
+    installation::NAMESPACE,
     links::{links, objects},
-    objects::{export, relabel, services, web},
+    objects::{create, export, hosts, join, patch, relabel, services, slices, stateful, web},
+    planes::Alone,
 };
 
 /// A Service of the source cluster that is nobody's business.
@@ -249,10 +248,7 @@ impl Stage {
                 .await
                 .unwrap();
         }
-        services(&stage.source, &stage.namespace)
-            .create(&PostParams::default(), &web(BYSTANDER, "no"))
-            .await
-            .unwrap();
+        create(&stage.source, &stage.namespace, &web(BYSTANDER, "no")).await;
         stage
     }
 
@@ -309,23 +305,17 @@ impl Stage {
     /// A member in both clusters.
     async fn member(&self) {
         for plane in [&self.source, &self.far] {
-            let mut member = web("member", "no");
-            let labels = member.metadata.labels.get_or_insert_default();
             let value = if Arc::ptr_eq(plane, &self.source) {
                 "swept"
             } else {
                 &self.cluster
             };
-            labels.insert(l::FEDERATED.into(), value.into());
-            services(plane, &self.namespace)
-                .create(&PostParams::default(), &member)
-                .await
-                .unwrap();
+            join(plane, &self.namespace, "member", value, "no").await;
         }
     }
 
-    /// A mirror that the original made, with its Endpoints.
-    async fn original(&self, service: &str) {
+    /// A mirror of Linkerd's service mirror, with its Endpoints.
+    async fn linkerds_mirror(&self, service: &str) {
         let name = format!("{service}-{}", self.cluster);
         let metadata = json!({
             "name": name,
@@ -367,7 +357,7 @@ impl Stage {
                     .delete_collection(&now, &probes)
                     .await
                     .unwrap();
-                crate::objects::slices(plane, NAMESPACE)
+                slices(plane, NAMESPACE)
                     .delete_collection(&now, &probes)
                     .await
                     .unwrap();
@@ -382,7 +372,7 @@ impl Stage {
                 .delete_collection(&now, &all)
                 .await
                 .unwrap();
-            crate::objects::slices(plane, &self.namespace)
+            slices(plane, &self.namespace)
                 .delete_collection(&now, &all)
                 .await
                 .unwrap();
@@ -416,13 +406,13 @@ impl Scenario {
                 stage.member().await;
                 let first = format!("{cluster},local");
                 let prefer = json!({ "metadata": { "annotations": { l::PREFER: first } } });
-                crate::objects::patch(&stage.source, namespace, "member", prefer).await;
+                patch(&stage.source, namespace, "member", prefer).await;
                 return;
             }
             Act::TurnToGateway => {
                 stage.member().await;
                 for plane in [&stage.source, far] {
-                    crate::objects::endpoints(plane, namespace, "member", 1).await;
+                    crate::support::objects::endpoints(plane, namespace, "member", 1).await;
                 }
             }
             Act::Unlink => {
@@ -432,8 +422,8 @@ impl Scenario {
                 stage.member().await;
             }
             Act::Adopt => {
-                stage.original("web").await;
-                stage.original("stale").await;
+                stage.linkerds_mirror("web").await;
+                stage.linkerds_mirror("stale").await;
                 export(far, namespace, &web("web", cluster)).await;
             }
         }
@@ -452,7 +442,7 @@ impl Scenario {
             Act::SwitchMode => {
                 relabel(far, namespace, "web", Some(&format!("{cluster}-direct"))).await;
                 relabel(far, namespace, "direct", Some(cluster)).await;
-                crate::objects::endpoints(far, namespace, "direct", 1).await;
+                crate::support::objects::endpoints(far, namespace, "direct", 1).await;
             }
             Act::ScaleUp => {
                 let all = [("db-0", true), ("db-1", true), ("db-2", true)];

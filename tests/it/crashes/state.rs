@@ -9,7 +9,7 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use super::scenarios::Stage;
-use crate::{fleet::NAMESPACE, gateway_api};
+use crate::support::{gateway_api, installation::NAMESPACE};
 
 /// Metadata that the API server makes up, and annotations that hold such.
 const MADE_UP: [&str; 6] = [

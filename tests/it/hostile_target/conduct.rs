@@ -3,7 +3,7 @@
 use linkerd_mc::api::link::LinkStatus;
 
 use super::server::{FORGED, HUGE_LIST};
-use crate::links::condition;
+use crate::support::links::condition;
 
 /// A way to misbehave. Its name is also that of the Link, the target cluster and the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use control_plane::ControlPlane;
 
 use super::{conduct::Conduct, neighbours::Latencies};
-use crate::fleet::{CONTROLLER, Controller};
+use crate::support::{controller::Controller, installation::CONTROLLER};
 
 /// What is held of a run. `None`: it is told, and nothing is made of it. This is the one place where what the
 /// controller's budgets promise stands.

@@ -13,11 +13,10 @@ use kube::runtime::watcher;
 use serde_json::json;
 use tokio::{task::JoinSet, time::interval};
 
-use crate::{
-    faults::is_well,
-    fleet::{SOON, namespace},
-    links::{in_step, own_link, status_that},
-    objects::{export, patch, ports, services, web},
+use crate::support::{
+    SOON,
+    links::{in_step, is_well, own_link, status_that},
+    objects::{export, namespace, patch, ports, services, web},
 };
 
 /// The Links, and the clusters that they lead to. It is the same API server for all.

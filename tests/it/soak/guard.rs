@@ -12,8 +12,8 @@ use linkerd_mc::api::labels as l;
 use tokio::task::JoinHandle;
 
 use super::scene::{NAMESPACE, Scene};
-use crate::{
-    fleet::CONTROLLER,
+use crate::support::{
+    installation::CONTROLLER,
     objects::{annotation, cluster_ip, services},
 };
 

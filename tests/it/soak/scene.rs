@@ -13,12 +13,16 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{Controller, SOON, installed, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateways::Gateways,
-    headless::{hosts, stateful},
+    installation::installed,
     links::{apply, condition_is, objects, unlink},
-    objects::{annotation, delete, endpoints, export, label, patch, ports, services, web},
+    objects::{
+        annotation, delete, endpoints, export, hosts, label, member, namespace, patch, ports,
+        regroup, services, stateful, web,
+    },
     program::run,
 };
 
@@ -112,10 +116,7 @@ impl Scene {
         scene.write_hosts().await;
         for plane in [&scene.source, &scene.far] {
             for (name, federated) in [("member", "soak"), ("guest", "no")] {
-                let mut member = web(name, "no");
-                let labels = member.metadata.labels.get_or_insert_default();
-                labels.insert(l::FEDERATED.into(), federated.into());
-                export(plane, NAMESPACE, &member).await;
+                export(plane, NAMESPACE, &member(name, federated, "no")).await;
             }
         }
         scene
@@ -229,8 +230,7 @@ impl Scene {
         self.guests[place] ^= true;
         let federated = if self.guests[place] { "soak" } else { "no" };
         let plane = [&self.far, &self.source][place];
-        let labels = json!({ "metadata": { "labels": { l::FEDERATED: federated } } });
-        patch(plane, NAMESPACE, "guest", labels).await;
+        regroup(plane, NAMESPACE, "guest", Some(federated)).await;
     }
 
     /// Changes or deletes a mirror, if it is there.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::fleet::Controller;
+use crate::support::controller::Controller;
 
 /// Growth that is none: allocators keep what they had, and a request may be under way.
 const SLACK: [u64; 4] = [6 * 1024, 6, 10, 2];

@@ -13,8 +13,8 @@ use crate::{
 };
 
 const NAME: &str = "links.multicluster.linkerd.io";
-/// What Linkerd's own definition has of a Link's status.
-const ORIGINAL: [&str; 2] = ["mirrorServices", "federatedServices"];
+/// Fields of a Link's status in Linkerd's own CRD.
+const LINKERDS_FIELDS: [&str; 2] = ["mirrorServices", "federatedServices"];
 /// How long each definition is held under load.
 const HOLD: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ const HOLD: Duration = Duration::from_secs(10);
 /// it: an upgrade.
 pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
-    replace_by_original(rig).await?;
+    replace_by_linkerds(rig).await?;
     sleep(HOLD).await;
     rig.west.install().await?;
     sleep(HOLD).await;
@@ -34,7 +34,7 @@ pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// Has Links defined as Linkerd's own extension does it.
-pub(super) async fn replace_by_original(rig: &Rig) -> anyhow::Result<()> {
+pub(super) async fn replace_by_linkerds(rig: &Rig) -> anyhow::Result<()> {
     let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
     let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
     rig.west.plane.kubectl(&patch).await.map(|_| ())
@@ -48,7 +48,7 @@ fn downgrade(definition: &Value) -> anyhow::Result<String> {
         let status = "/schema/openAPIV3Schema/properties/status/properties";
         let known = version.pointer(status).and_then(Value::as_object);
         for field in known.into_iter().flat_map(|known| known.keys()) {
-            if !ORIGINAL.contains(&field.as_str()) {
+            if !LINKERDS_FIELDS.contains(&field.as_str()) {
                 let path = format!("/spec/versions/{number}{status}/{field}");
                 changes.push(json!({ "op": "remove", "path": path }));
             }

@@ -291,7 +291,7 @@ impl Soak<'_> {
                 Ok(())
             }
             Operation::DefinitionReplaced => {
-                definition::replace_by_original(self.rig).await?;
+                definition::replace_by_linkerds(self.rig).await?;
                 sleep(HOLD).await;
                 self.rig.west.install().await
             }

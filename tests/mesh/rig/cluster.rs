@@ -65,8 +65,7 @@ impl Cluster {
 
     /// `kubectl apply`
     pub(crate) async fn apply(&self, objects: &str) -> anyhow::Result<()> {
-        let apply = ["apply", "-f", "-"];
-        self.plane.kubectl_stdin(&apply, objects).await.map(|_| ())
+        self.plane.apply(objects).await.map(|_| ())
     }
 
     /// The Services of a namespace.

@@ -13,7 +13,7 @@ use super::{
 /// The Deployment of our controller.
 pub(crate) const OURS: &str = "linkerd-multicluster-controller";
 /// In the folder of programs: what the images of Linkerd's own controllers start.
-const ORIGINAL: &str = "controller";
+const SERVICE_MIRROR: &str = "controller";
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 /// Where its Deployment has it serve /ready.
 const ADMIN: u16 = 9999;
@@ -60,7 +60,7 @@ impl Controller {
                 bail!("the controller has no arguments");
             };
             let arguments = [&[*command, &own], rest].concat();
-            pod.program(ORIGINAL, &arguments, log)
+            pod.program(SERVICE_MIRROR, &arguments, log)
         };
         let process = program.with("HOSTNAME", &pod.name).start()?;
         let mut controller = Self { process, pod };

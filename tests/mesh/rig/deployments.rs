@@ -23,7 +23,7 @@ use super::{
 /// Time between two looks at the Deployments.
 const LOOK: Duration = Duration::from_millis(200);
 /// Linkerd's own controllers: of the link to `east`, and of the source's own members of federated Services.
-const ORIGINALS: [&str; 2] = ["controller-east", "linkerd-local-service-mirror"];
+const SERVICE_MIRRORS: [&str; 2] = ["controller-east", "linkerd-local-service-mirror"];
 const LINKERD: &str = "linkerd";
 const DESTINATION: &str = "linkerd-destination";
 
@@ -32,7 +32,7 @@ pub(crate) struct Deployments {
     /// The template of those that run, by name.
     running: BTreeMap<String, Value>,
     /// Linkerd's own controllers that run.
-    originals: BTreeMap<&'static str, Controller>,
+    service_mirrors: BTreeMap<&'static str, Controller>,
     /// How many Pods were started.
     started: u8,
 }
@@ -47,7 +47,7 @@ impl Deployments {
         }
         Ok(Self {
             running,
-            originals: BTreeMap::new(),
+            service_mirrors: BTreeMap::new(),
             started: 0,
         })
     }
@@ -67,7 +67,7 @@ impl Deployments {
 
     /// Makes what runs what the Deployments say.
     async fn follow(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
-        let extension = [OURS].into_iter().chain(ORIGINALS);
+        let extension = [OURS].into_iter().chain(SERVICE_MIRRORS);
         let all = extension.map(|name| (EXTENSION, name));
         for (namespace, name) in all.chain([(LINKERD, DESTINATION)]) {
             let found = api(rig, namespace).get_opt(name).await?;
@@ -90,9 +90,9 @@ impl Deployments {
         if self.running.remove(name).is_none() || name == DESTINATION {
             return Ok(());
         }
-        if let Some(mut original) = self.originals.remove(name) {
-            original.terminate()?;
-            return original.delete().await;
+        if let Some(mut controller) = self.service_mirrors.remove(name) {
+            controller.terminate()?;
+            return controller.delete().await;
         }
         rig.controller.terminate()?;
         rig.controller.delete().await
@@ -100,12 +100,14 @@ impl Deployments {
 
     async fn start(&mut self, rig: &mut Rig, name: &str, template: Value) -> anyhow::Result<()> {
         self.started += 1;
-        let original = ORIGINALS.into_iter().find(|original| *original == name);
+        let service_mirror = SERVICE_MIRRORS
+            .into_iter()
+            .find(|service_mirror| *service_mirror == name);
         if name == DESTINATION {
             rig.west.linkerd.restart_destination().await?;
-        } else if let Some(name) = original {
+        } else if let Some(name) = service_mirror {
             let controller = rig.start_controller(name, self.started).await?;
-            self.originals.insert(name, controller);
+            self.service_mirrors.insert(name, controller);
         } else {
             rig.controller = rig.start_replica(self.started).await?;
         }

@@ -163,8 +163,7 @@ async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::
         .split("\n---")
         .filter(|object| !object.contains("WebhookConfiguration\n"))
         .collect();
-    let apply = ["apply", "-f", "-"];
-    plane.kubectl_stdin(&apply, &definitions).await?;
+    plane.apply(&definitions).await?;
     let known: Api<CustomResourceDefinition> = Api::all(plane.client());
     eventually(
         "the definitions to be established",
@@ -175,7 +174,7 @@ async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::
         },
     )
     .await?;
-    plane.kubectl_stdin(&apply, &objects.join("\n---")).await?;
+    plane.apply(&objects.join("\n---")).await?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The table of Services, and what stands below it. Pure.
+//! The table of Services, and the notes below it. Pure.
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// What stands below the table of Services: which preferred clusters take no requests, a sentence a Service.
+/// The notes below the table of Services: preferred clusters that receive no requests, one line per Service.
 pub(in crate::cli::status) fn absences(
     rows: &[ServiceRow],
     shape: Shape,
@@ -33,7 +33,7 @@ pub(in crate::cli::status) fn absences(
     absences.collect()
 }
 
-/// A row a Service.
+/// One row per Service.
 pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Table {
     let mut columns = vec![
         Column::elastic("NAMESPACE"),
@@ -42,7 +42,7 @@ pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Tab
         Column::elastic("FROM"),
         Column::number("ENDPOINTS"),
     ];
-    // Few clusters have any.
+    // Few clusters use preferences.
     let prefers = |row: &ServiceRow| row.preferred.preference.is_some();
     let has_preferences = rows.iter().any(prefers);
     if has_preferences {
@@ -87,7 +87,7 @@ pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Tab
     table
 }
 
-/// Which clusters are preferred, and which take the requests.
+/// Which clusters are preferred, and which receive the requests.
 fn preferred(preferred: &Preferred) -> [Cell; 2] {
     let Some(preference) = &preferred.preference else {
         return ["-".into(), "-".into()];
@@ -146,8 +146,8 @@ mod tests {
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
         insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
-        shop/web-federated: prefers local,east; failed over to east: local went away 5m ago and takes requests again in 20s
-        shop/pay-federated: prefers east=80,local=20; failed over to local: east went away 2m ago
+        shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
+        shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
         ");
         let fleet = Shape {
             fleet: true,

@@ -128,10 +128,10 @@ impl Addresses {
         self.told = waiting > 0;
         if self.told {
             tracing::warn!(
-                "no ClusterIP is left in the Service range of this cluster: mirrors that need one wait"
+                "the Service range of this cluster has no free ClusterIP: mirrors are waiting for one"
             );
         } else {
-            tracing::info!("no mirror waits for a ClusterIP any more");
+            tracing::info!("recovered: no mirror is waiting for a ClusterIP");
         }
     }
 }

@@ -192,7 +192,10 @@ impl StatusState {
             return false;
         }
         let link = link.name_any();
-        tracing::warn!(link, "somebody else changed the status of the Link");
+        tracing::warn!(
+            link,
+            "restoring the status of the Link, which somebody else changed"
+        );
         self.restored = Some(now);
         true
     }

@@ -119,7 +119,7 @@ async fn pages_that_are_too_large_are_halved_until_they_come() {
     );
     assert_eq!(told, [""; 0]);
     let (ended, asked, _, _) = listed(0, huge).await;
-    let why = "failed to list: the answer is too large";
+    let why = "failed to list: the response is too large";
     assert!(
         ended.clone().unwrap_err().starts_with("failed to list"),
         "{ended:?} {why}"
@@ -132,13 +132,13 @@ async fn pages_that_drip_are_halved_and_told_of() {
     let (ended, asked, told, took) = listed(200, dripping).await;
     assert_eq!(ended, Ok(1000));
     assert_eq!(asked[..4], [500, 250, 125, 125]);
-    assert_eq!(told, ["a list has taken longer than 60 s"]);
+    assert_eq!(told, ["a list takes longer than 60 s"]);
     assert!((120..130).contains(&took), "{took} s");
     let (ended, _, told, took) = listed(0, dripping).await;
     assert!(
         ended
             .unwrap_err()
-            .contains("the answer took longer than 60 s")
+            .contains("the response took longer than 60 s")
     );
     assert_eq!((told.len(), took / 60), (1, 9));
 }

@@ -55,7 +55,7 @@ impl<'a> Through<'a> {
             return error("the Link has no gateway");
         };
         let Some(Reach { addresses, refused }) = state.reach(gateway, gateway_state) else {
-            return error("no address of the gateway is known");
+            return error("the addresses of the gateway are unknown");
         };
         let ready = match gateway_state.liveness {
             Liveness::Alive => true,

@@ -154,7 +154,7 @@ fn endpoints_are_as_ready_as_the_gateway_and_none_without_anything_behind() {
     for (what, ready, backed, expected) in [
         ("3.2 alive", true, true, vec![true]),
         ("3.2 dead", false, true, vec![false]),
-        ("W-47 nothing behind it", true, false, vec![]),
+        ("nothing behind it", true, false, vec![]),
     ] {
         let slices = made(&["192.0.2.1"], &[port("http", 80)], ready, backed);
         let found: Vec<bool> = slices[0].endpoints.iter().map(Endpoint::is_ready).collect();
@@ -192,7 +192,7 @@ fn metadata_is_what_linkerd_reads() {
     let metadata = slice_metadata(&service, "");
     assert!(
         metadata.annotations.iter().next().is_none(),
-        "W-61 no identity: no annotation"
+        "no identity: no annotation"
     );
 }
 
@@ -217,7 +217,7 @@ fn only_slices_of_ours_that_differ_are_written() {
     };
     let patch = vec!["patch EndpointSlice ns/web-east-ipv4"];
     for (what, desired, actual, writes) in [
-        ("W-37 nothing differs", both(), existing(made()), vec![]),
+        ("nothing differs", both(), existing(made()), vec![]),
         (
             "the gateway has no IPv6 address any more",
             both()[..1].to_vec(),

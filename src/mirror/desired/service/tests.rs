@@ -24,7 +24,7 @@ fn ours(service: &Service, key: &str) -> Option<String> {
 }
 
 #[test]
-fn labels_and_annotations_are_those_that_the_original_writes() {
+fn labels_and_annotations_are_those_of_linkerds_service_mirror() {
     let mut made = link("east");
     made.spec.excluded_labels = vec!["private/*".to_owned()];
     made.spec.excluded_annotations = vec!["private/*".to_owned(), l::OPAQUE_PORTS.to_owned()];

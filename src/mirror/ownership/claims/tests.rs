@@ -64,19 +64,19 @@ fn a_free_name_goes_to_the_first_in_line_whoever_asks() {
     );
     for (situation, state, name, first) in [
         (
-            "W-55 two remotes: the older Link's",
+            "two remotes: the older Link's",
             two(2, 1),
             "a-b-c",
             Some(mirror("c", "a-b")),
         ),
         (
-            "W-55 the other way round",
+            "the other way round",
             two(1, 2),
             "a-b-c",
             Some(mirror("b-c", "a")),
         ),
         (
-            "W-55 a tie goes to the Link's name",
+            "a tie goes to the Link's name",
             two(1, 1),
             "a-b-c",
             Some(mirror("b-c", "a")),
@@ -100,13 +100,13 @@ fn a_free_name_goes_to_the_first_in_line_whoever_asks() {
             Some(Purpose::Federated("web")),
         ),
         (
-            "W-30 a Service comes before a host",
+            "a Service comes before a host",
             host_and_service,
             "h-c",
             Some(mirror("c", "h")),
         ),
         (
-            "W-30 hosts: by name of the Service",
+            "hosts: by name of the Service",
             same_host(["y", "x"]),
             "h-c",
             Some(host("x")),
@@ -130,7 +130,7 @@ fn who_has_a_name_keeps_it_and_the_other_is_told_whose_it_is() {
     );
     assert_eq!(
         as_told(&loser),
-        ["a@b-c: NameConflict: ns/a-b-c belongs to Service a-b of cluster c"]
+        ["a@b-c: NameConflict: the name ns/a-b-c is taken by Service a-b of cluster c"]
     );
     assert_eq!(as_told(&owner), ["a-b@c: a-b-c"]);
 }
@@ -142,7 +142,7 @@ fn who_comes_second_waits_and_takes_the_name_once_it_is_free() {
     assert_eq!(said(&waiting.writes), Vec::<String>::new());
     assert_eq!(
         as_told(&waiting),
-        ["a@b-c: NameConflict: ns/a-b-c belongs to Service a-b of cluster c"]
+        ["a@b-c: NameConflict: the name ns/a-b-c is taken by Service a-b of cluster c"]
     );
     let free = two(2, 1).linked(aged("c", 1), &[], &[]);
     assert_eq!(said(&plan(&free, &key).writes), ["create Service ns/a-b-c"]);
@@ -189,7 +189,7 @@ fn a_local_service_is_whose_its_labels_say_if_its_name_agrees() {
             federated("a"),
             NameOwner::Foreign,
         ),
-        ("W-22 a user's", svc("a-c"), NameOwner::Foreign),
+        ("a user's", svc("a-c"), NameOwner::Foreign),
         (
             "ours, stripped of its labels",
             managed(svc("a-c")),
@@ -346,7 +346,7 @@ fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_a_cluster_of_
         ),
         ("it names none", linked(), earlier(""), ours),
         (
-            "the original made it",
+            "Linkerd's service mirror made it",
             linked(),
             federated("web@west"),
             ours,

@@ -81,32 +81,32 @@ fn a_link_says_which_namespaces_it_allows_and_which_federated_services() {
         (
             l::ALLOWED_NAMESPACES,
             "",
-            "it is empty; without it all namespaces are allowed that are not protected",
+            "it is empty (leave it out to allow all namespaces that are not protected)",
         ),
         (
             l::ALLOWED_NAMESPACES,
             " ",
-            "it is empty; without it all namespaces are allowed that are not protected",
+            "it is empty (leave it out to allow all namespaces that are not protected)",
         ),
         (
             l::ALLOWED_NAMESPACES,
             "team in a",
-            "\"in\" needs a list of values, such as: key in (a, b)",
+            "\"in\" requires a list of values, such as: key in (a, b)",
         ),
-        (l::ALLOWED_NAMESPACES, "*", "\"*\" is no label key"),
+        (l::ALLOWED_NAMESPACES, "*", "invalid label key \"*\""),
         (
             l::FEDERATION,
             "",
-            "\"\" is none of any, local-members, none",
+            "invalid value \"\" (use any, local-members or none)",
         ),
         (
             l::FEDERATION,
             "all",
-            "\"all\" is none of any, local-members, none",
+            "invalid value \"all\" (use any, local-members or none)",
         ),
     ] {
         let error = parse("east", &[(key, text)]).unwrap_err();
-        let expected = format!("the annotation {key} is invalid: {why}");
+        let expected = format!("invalid annotation {key}: {why}");
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -280,13 +280,12 @@ fn a_cluster_joins_what_its_link_lets_it_join() {
     let alone = |federation| state().linked(joining("east", federation), &[member()], &[]);
     let beside = |federation| alone(federation).local_member(member());
     let joined = "web@east: web-federated".to_owned();
-    let no_local = "web@east: FederationNotAllowed: the Link lets its cluster join only members of this cluster, and \
-                    ns/web is none (annotation multicluster.linkerd.io/federation)"
+    let no_local = "web@east: FederationNotAllowed: the Link allows only federated Services with a local member, and \
+                    ns/web is not one (annotation multicluster.linkerd.io/federation)"
         .to_owned();
-    let none =
-        "web@east: FederationNotAllowed: the Link lets its cluster join no federated Service \
+    let none = "web@east: FederationNotAllowed: the Link does not allow federated Services \
                 (annotation multicluster.linkerd.io/federation)"
-            .to_owned();
+        .to_owned();
     for (state, told, members) in [
         (alone("any"), &joined, Some(" web@east")),
         (alone("local-members"), &no_local, None),
@@ -394,7 +393,7 @@ fn namespaces_are_created_up_to_the_limit_of_the_link() {
     let (name, namespace) = created("two", "east");
     state.change_namespace(&name, namespace.clone());
     assert_eq!(writes(&state), [""; 0]);
-    let why = "web@east: LimitExceeded: namespace new does not exist, and 2 were created for the Link, its limit";
+    let why = "web@east: LimitExceeded: namespace new does not exist, and the Link's limit of 2 created namespaces is reached";
     assert_eq!(as_told(&mirror_plan(&state, "new")), [why]);
 
     // One that goes, or is somebody else's now, makes room, and those that wait for it are named.

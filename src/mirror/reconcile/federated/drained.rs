@@ -62,7 +62,7 @@ pub(crate) fn left(target: &Target) -> Problem {
 /// What is said of one that stays.
 pub(crate) fn stays_as_the_last(target: &Target) -> Problem {
     let message = format!(
-        "{}, and stays as long as no other member is seen",
+        "{}, but stays because there is no other member",
         until(target)
     );
     Problem::new(Reason::Drained, message)

@@ -95,12 +95,15 @@ impl Known<'_, '_> {
         let preference: Preference = match text.parse() {
             Ok(preference) => preference,
             Err(error) => {
-                let message = format!("no cluster is preferred: {error} ({})", l::PREFER);
+                let message = format!(
+                    "no cluster is preferred: invalid annotation {}: {error}",
+                    l::PREFER
+                );
                 return wrong(Problem::new(Reason::InvalidPreference, message));
             }
         };
         let Some(hold_down) = self.state.config.routes else {
-            let message = "no cluster is preferred: this installation writes no routes";
+            let message = "no cluster is preferred: routes are not enabled in this installation";
             return wrong(Problem::new(Reason::NoRoutes, message));
         };
         let unknown = preference.places().filter_map(Place::cluster);
@@ -108,7 +111,7 @@ impl Known<'_, '_> {
             .filter(|cluster| self.state.link(cluster).is_none() && !self.state.may_keep(cluster));
         let unknown: Vec<&str> = unknown.collect();
         let problem = (!unknown.is_empty()).then(|| {
-            let message = format!("no Link names a preferred cluster: {}", unknown.join(", "));
+            let message = format!("preferred clusters without a Link: {}", unknown.join(", "));
             Problem::new(Reason::InvalidPreference, message)
         });
         let before = actual.and_then(|actual| actual.metadata.annotations.get(l::FAILED_OVER));

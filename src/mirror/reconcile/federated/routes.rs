@@ -76,7 +76,7 @@ impl<'a> Owned<'a> {
                 problem.get_or_insert_with(|| Problem::new(Reason::NoRoutes, message));
             } else if let Some(other) = self.conflict(route.port) {
                 let message = format!(
-                    "no cluster is preferred: {} {} decides where requests go",
+                    "no cluster is preferred: {} {} already routes these requests",
                     other.kind.kind(),
                     other.metadata.name()
                 );

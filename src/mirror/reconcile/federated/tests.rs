@@ -1,4 +1,4 @@
-//! Federated Services: the original's situations (3.5), and what it does wrong (W-n).
+//! Federated Services: the situations of Linkerd's service mirror (3.5), and its weaknesses (W-n).
 
 use crate::{
     api::labels as l,
@@ -61,7 +61,7 @@ fn members(state: &State) -> (Option<String>, Option<String>) {
 
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "a table of worlds")]
-fn members_join_and_leave_as_the_original_says() {
+fn members_join_and_leave_as_in_linkerds_service_mirror() {
     let one_each = "web@east: web-federated\nweb@west: web-federated";
     let east_only = "web@east: web-federated\nweb@west: absent";
     let nobody = "web@east: absent\nweb@west: absent";
@@ -83,7 +83,7 @@ fn members_join_and_leave_as_the_original_says() {
             east_only,
         ),
         (
-            "W-5 two at once: one Service names both",
+            "two at once: one Service names both",
             both(&[web()], &[web()]),
             &CREATE,
             one_each,
@@ -135,10 +135,10 @@ fn members_join_and_leave_as_the_original_says() {
             "web@east: MissingNamespace: Namespace does not exist\nweb@west: absent",
         ),
         (
-            "W-23 the name is a user's",
+            "the name is a user's",
             theirs,
             &[],
-            "web@east: NameConflict: ns/web-federated belongs to somebody\nweb@west: absent",
+            "web@east: NameConflict: the name ns/web-federated is taken by somebody\nweb@west: absent",
         ),
         (
             "D13 ports differ: it is a member all the same",
@@ -216,7 +216,7 @@ fn labels_and_ports_are_those_of_the_local_member_or_of_the_oldest_link() {
             "east",
         ),
         ("3.5 the oldest Link, whatever its name", old_west, "west"),
-        ("W-25 a tie goes to the name", tie, "east"),
+        ("a tie goes to the name", tie, "east"),
         (
             "3.5 the local one is always the oldest",
             both(&[of("east")], &[]).local_member(of("here")),
@@ -244,7 +244,7 @@ fn labels_and_ports_are_those_of_the_local_member_or_of_the_oldest_link() {
 fn when_the_oldest_member_leaves_the_next_one_s_labels_come_at_once() {
     let of = |team: &str| web().label("team", team);
     let before = both(&[of("east")], &[of("west")]).worked_on(&key());
-    let plan = plan(&linked(before, &[], &[of("west")]), &key()); // W-24
+    let plan = plan(&linked(before, &[], &[of("west")]), &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(body["metadata"]["labels"]["team"], "west");
     assert_eq!(
@@ -291,7 +291,7 @@ fn change_of_members_brings_the_label_back_that_somebody_took_away() {
 #[test]
 fn a_deleted_link_takes_its_members_along() {
     let mut state = stands();
-    state.links.get_or_insert_default().remove("west"); // W-20
+    state.links.get_or_insert_default().remove("west");
     let plan = plan(&state, &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(
@@ -301,7 +301,7 @@ fn a_deleted_link_takes_its_members_along() {
 }
 
 #[test]
-fn what_the_original_made_goes_once_all_that_it_names_are_known_to_have_left() {
+fn federated_service_of_linkerd_goes_once_all_its_members_are_known_to_have_left() {
     for (what, remote, local, selects_members, expected) in [
         ("its only cluster has left", "web@east", false, true, true),
         (

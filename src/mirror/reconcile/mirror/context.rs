@@ -92,7 +92,7 @@ impl<'a> Context<'a> {
             .cuts_slices_of(self.namespace, self.remote_name());
         cut.then(|| {
             let message =
-                "endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
+                "endpoints are not updated: the cluster has more EndpointSlices than the limit";
             Problem::new(Reason::LimitExceeded, message)
         })
     }

@@ -1,4 +1,4 @@
-//! Mirrors: the situations of the original's controller, each with the writes and the words it asks for.
+//! Mirrors: the situations of Linkerd's service mirror, each with the expected writes and messages.
 //! Numbers in names are those of its behaviour: 3.x a situation, W-n a weakness that must not come back.
 
 mod leaving;
@@ -26,7 +26,7 @@ const DELETE: [&str; 2] = [
 ];
 const MIRRORED: &str = "web@east: web-east";
 const UNRESOLVED: &str =
-    "web@east: Error: Failed to get gateway address: no address of the gateway is known";
+    "web@east: Error: Failed to get gateway address: the addresses of the gateway are unknown";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
 
 /// A situation, the state in it, the writes that it asks for, what is said.
@@ -91,7 +91,7 @@ fn hold(cases: Vec<Case<'_>>) {
 }
 
 #[test]
-fn gateway_mode_is_as_the_original_says() {
+fn gateway_mode_is_as_in_linkerds_service_mirror() {
     let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
     let unknown =
         |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Unknown);
@@ -115,7 +115,7 @@ fn gateway_mode_is_as_the_original_says() {
         ("3.2 exported", has(web()), &CREATE, MIRRORED),
         ("3.2 nothing changed", stands(), &[], MIRRORED),
         (
-            "W-9 only the version moved",
+            "only the version moved",
             then(web(), &[web().version(2)], true),
             &[],
             MIRRORED,
@@ -148,7 +148,7 @@ fn gateway_mode_is_as_the_original_says() {
             MIRRORED,
         ),
         (
-            "W-2 the local slices vanished",
+            "the local slices vanished",
             stands().without_slices(),
             &["create EndpointSlice ns/web-east-ipv4"],
             MIRRORED,
@@ -166,7 +166,7 @@ fn gateway_mode_is_as_the_original_says() {
             MIRRORED,
         ),
         (
-            "W-8 no slice was seen yet: the Service alone",
+            "no slice was seen yet: the Service alone",
             state().linked(target("east"), &[web()], &[]),
             &["create Service ns/web-east"],
             MIRRORED,
@@ -190,7 +190,7 @@ fn gateway_mode_is_as_the_original_says() {
             MIRRORED,
         ),
         (
-            "W-2 the gateway does not resolve",
+            "the gateway does not resolve",
             unresolved(has(web())),
             &["create Service ns/web-east"],
             UNRESOLVED,
@@ -208,7 +208,7 @@ fn gateway_mode_is_as_the_original_says() {
             NO_GATEWAY,
         ),
         (
-            "W-9 the mirror was edited by hand",
+            "the mirror was edited by hand",
             stands().edited("ns", "web-east", |s| s.spec.ports = Box::default()),
             &["patch Service ns/web-east"],
             MIRRORED,
@@ -223,7 +223,7 @@ fn gateway_mode_is_as_the_original_says() {
 }
 
 #[test]
-fn remote_discovery_and_changes_of_mode_are_as_the_original_says() {
+fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
     let flat = || svc("web").discovered();
     let service_only = ["create Service ns/web-east"];
     let selecting = || {
@@ -349,7 +349,7 @@ fn what_cannot_be_mirrored_says_why() {
             missing,
         ),
         (
-            "W-59 an ExternalName Service",
+            "an ExternalName Service",
             has(external.clone()),
             &[],
             "web@east: InvalidService: ExternalName Services have no endpoints to mirror",
@@ -367,24 +367,24 @@ fn what_cannot_be_mirrored_says_why() {
             "web@east: InvalidService: ExternalName Services have no endpoints to mirror",
         ),
         (
-            "W-22 the name is a user's",
+            "the name is a user's",
             taken,
             &[],
-            "web@east: NameConflict: ns/web-east belongs to somebody",
+            "web@east: NameConflict: the name ns/web-east is taken by somebody",
         ),
     ]);
     let long = "w".repeat(59);
     let state = state().linked(target("east"), &[svc(&long).exported()], &[]);
     let plan = plan(&state, &Key::mirror("east", "ns", &long));
-    assert_eq!(plan.writes, [], "W-55");
+    assert_eq!(plan.writes, []);
     let Outcome::Failed(problem) = &plan.report[0].report else {
-        panic!("W-55: {:?}", plan.report)
+        panic!("{:?}", plan.report)
     };
     assert_eq!(problem.reason.as_str(), "NameTooLong");
 }
 
 #[test]
-fn what_the_original_made_is_taken_over_in_place() {
+fn mirror_of_linkerds_service_mirror_is_adopted_in_place() {
     let adopted = has(web()).local(&[svc("web-east").mirrored_by_linkerd("east", "web")]);
     hold(vec![
         (

@@ -101,7 +101,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
             slice_only,
         ),
         (
-            "W-67 the probe's port changed",
+            "the probe's port changed",
             changed(stands(), |link| link.spec.probe_spec.port = "4192".into()),
             both,
         ),

@@ -41,7 +41,7 @@ fn the_oldest_link_that_can_be_read_is_in_charge() {
             Some("y"),
         ),
         (
-            "W-25 of the same second: by name",
+            "of the same second: by name",
             vec![("b", &tie), ("a", &young)],
             Some("a"),
         ),

@@ -325,7 +325,7 @@ fn drain_is_told_of_each_member() {
             "web@east",
             &[("east", true, Member), ("west", false, NoMember)],
             format!(
-                "web@east: web-federated, {drained}, and stays as long as no other member is seen\nweb@west: absent"
+                "web@east: web-federated, {drained}, but stays because there is no other member\nweb@west: absent"
             ),
         ),
     ] {
@@ -367,7 +367,7 @@ fn end_of_a_drain_is_a_time() {
     made.metadata.annotations = Some([annotation].into());
     assert_eq!(
         Target::parse(&made, false).unwrap_err().to_string(),
-        "the annotation multicluster.linkerd.io/drained-until is invalid: \"soon\" is no time such as 2026-01-31T12:00:00Z"
+        "invalid annotation multicluster.linkerd.io/drained-until: invalid time \"soon\" (use RFC 3339, such as 2026-01-31T12:00:00Z)"
     );
 }
 
@@ -410,7 +410,7 @@ fn drain_of_a_link_counts_what_it_has_not_left() {
             "web@east",
             &[("east", true, Not)],
             LAST_MEMBER,
-            "; federated Services without another member, which it stays in: 1",
+            "; federated Services that it stays in because they have no other member: 1",
         ),
     ] {
         let mut state = such(tokens, clusters);

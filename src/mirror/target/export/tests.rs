@@ -1,4 +1,4 @@
-//! Which Services take part: the rows are those of the original's decision on a Service it sees.
+//! Which Services take part: the rows are the decisions of Linkerd's service mirror on a Service that it sees.
 
 use super::*;
 use crate::api::labels as l;
@@ -26,22 +26,22 @@ fn labels_decide_how_a_service_takes_part() {
         ),
         ("3.5 a member", svc("web").member(), (None, true)),
         (
-            "W-69 exported and a member",
+            "exported and a member",
             svc("web").exported().member(),
             (Some(Mode::Gateway), true),
         ),
         (
-            "W-56 a mirror is never mirrored",
+            "a mirror is never mirrored",
             by_linkerd(svc("web").exported()),
             (None, false),
         ),
         (
-            "W-56 a mirror is never a member",
+            "a mirror is never a member",
             by_linkerd(svc("web").member()),
             (None, false),
         ),
         (
-            "W-56 what we wrote is never mirrored, though its labels are gone",
+            "what we wrote is never mirrored, though its labels are gone",
             svc("web").exported().annotation(l::MANAGED_BY, l::MANAGER),
             (None, false),
         ),

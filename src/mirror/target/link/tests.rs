@@ -34,47 +34,47 @@ fn each_field_that_makes_a_link_unusable_is_named_with_its_value() {
     let cases: [Refused; 11] = [
         (
             |link| link.spec.target_cluster_name.clear(),
-            r#"spec.targetClusterName "" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+            r#"invalid spec.targetClusterName "": must be a DNS label (a-z, 0-9 and -, up to 63 characters)"#,
         ),
         (
             |link| link.spec.target_cluster_name = "East".into(),
-            r#"spec.targetClusterName "East" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+            r#"invalid spec.targetClusterName "East": must be a DNS label (a-z, 0-9 and -, up to 63 characters)"#,
         ),
         (
             |link| link.spec.target_cluster_name = "east.eu".into(),
-            r#"spec.targetClusterName "east.eu" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+            r#"invalid spec.targetClusterName "east.eu": must be a DNS label (a-z, 0-9 and -, up to 63 characters)"#,
         ),
         (
             |link| link.spec.target_cluster_name = "-east".into(),
-            r#"spec.targetClusterName "-east" is no DNS label (a-z, 0-9 and -, at most 63 characters)"#,
+            r#"invalid spec.targetClusterName "-east": must be a DNS label (a-z, 0-9 and -, up to 63 characters)"#,
         ),
         (
             |link| link.spec.gateway_port.clear(),
-            r#"spec.gatewayPort "" is no port number"#,
+            r#"invalid spec.gatewayPort "": must be a port number"#,
         ),
         (
             |link| link.spec.gateway_port = "0".into(),
-            r#"spec.gatewayPort "0" is no port number"#,
+            r#"invalid spec.gatewayPort "0": must be a port number"#,
         ),
         (
             |link| link.spec.gateway_port = "65536".into(),
-            r#"spec.gatewayPort "65536" is no port number"#,
+            r#"invalid spec.gatewayPort "65536": must be a port number"#,
         ),
         (
             |link| link.spec.gateway_port = "mc-gateway".into(),
-            r#"spec.gatewayPort "mc-gateway" is no port number"#,
+            r#"invalid spec.gatewayPort "mc-gateway": must be a port number"#,
         ),
         (
             |link| link.spec.selector = Some(requirement("Gt")),
-            r#"spec.selector is invalid: "Gt" is no selector operator"#,
+            r#"invalid spec.selector: unknown selector operator "Gt""#,
         ),
         (
             |link| link.spec.remote_discovery_selector = Some(requirement("In")),
-            "spec.remoteDiscoverySelector is invalid: operator In needs at least one value",
+            "invalid spec.remoteDiscoverySelector: operator In requires at least one value",
         ),
         (
             |link| link.spec.federated_service_selector = Some(requirement("NotIn")),
-            "spec.federatedServiceSelector is invalid: operator NotIn needs at least one value",
+            "invalid spec.federatedServiceSelector: operator NotIn requires at least one value",
         ),
     ];
     for (change, sentence) in cases {
@@ -113,35 +113,35 @@ fn a_bad_probe_field_stops_probing_and_says_why() {
     let cases: [Unprobed; 8] = [
         (
             |probe| probe.port.clear(),
-            r#"spec.probeSpec.port "" is no port number"#,
+            r#"invalid spec.probeSpec.port "": must be a port number"#,
         ),
         (
             |probe| probe.port = "http".into(),
-            r#"spec.probeSpec.port "http" is no port number"#,
+            r#"invalid spec.probeSpec.port "http": must be a port number"#,
         ),
         (
             |probe| probe.period = "3".into(),
-            r#"spec.probeSpec.period "3" is no duration such as 3s"#,
+            r#"invalid spec.probeSpec.period "3": must be a duration such as 3s"#,
         ),
         (
             |probe| probe.period.clear(),
-            r#"spec.probeSpec.period "" is no duration such as 3s"#,
+            r#"invalid spec.probeSpec.period "": must be a duration such as 3s"#,
         ),
         (
             |probe| probe.period = "-3s".into(),
-            r#"spec.probeSpec.period "-3s" is no duration such as 3s"#,
+            r#"invalid spec.probeSpec.period "-3s": must be a duration such as 3s"#,
         ),
         (
             |probe| probe.period = "0s".into(),
-            r#"spec.probeSpec.period "0s" is no duration such as 3s"#,
+            r#"invalid spec.probeSpec.period "0s": must be a duration such as 3s"#,
         ),
         (
             |probe| probe.timeout = Some("soon".into()),
-            r#"spec.probeSpec.timeout "soon" is no duration such as 3s"#,
+            r#"invalid spec.probeSpec.timeout "soon": must be a duration such as 3s"#,
         ),
         (
             |probe| probe.failure_threshold = Some("0".into()),
-            r#"spec.probeSpec.failureThreshold "0" is no number above 0"#,
+            r#"invalid spec.probeSpec.failureThreshold "0": must be a number above 0"#,
         ),
     ];
     for (change, sentence) in cases {
@@ -154,7 +154,8 @@ fn a_link_whose_name_gives_no_service_name_is_not_probed_and_says_why() {
     let mut made = link("east");
     made.metadata.name = Some("east.eu".into());
     let probe = |made: &Link| Target::parse(made, false).unwrap().gateway.unwrap().probe;
-    let sentence = "the Link cannot have a probe Service: \"probe-east.eu\" is no Service name";
+    let sentence =
+        "cannot create a probe Service for the Link: invalid Service name \"probe-east.eu\"";
     assert_eq!(probe(&made), Err(sentence.to_owned()));
     made.spec.probe_spec.path.clear();
     assert_eq!(probe(&made), Ok(None));
@@ -283,8 +284,8 @@ fn networks_of_gateways_are_read_or_make_a_link_invalid() {
     let error = read(Some("10.0.0.0/8,east")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the annotation multicluster.linkerd.io/gateway-networks is invalid: \"east\" is neither an address nor a \
-         network such as 192.0.2.0/24"
+        "invalid annotation multicluster.linkerd.io/gateway-networks: invalid network \"east\" (use an address, or a \
+         network such as 192.0.2.0/24)"
     );
     // Addresses are those that they mean.
     assert_eq!(

@@ -116,19 +116,19 @@ fn networks_are_read_as_people_write_them_and_mistakes_are_told() {
     for (text, error) in [
         (
             "10.0.0.1/8",
-            "10.0.0.1/8 is not the first address of its network, which is 10.0.0.0/8",
+            "network 10.0.0.1/8 has host bits set (use 10.0.0.0/8)",
         ),
         (
             "10.0.0.0/33",
-            "\"10.0.0.0/33\" is neither an address nor a network such as 192.0.2.0/24",
+            "invalid network \"10.0.0.0/33\" (use an address, or a network such as 192.0.2.0/24)",
         ),
         (
             "east",
-            "\"east\" is neither an address nor a network such as 192.0.2.0/24",
+            "invalid network \"east\" (use an address, or a network such as 192.0.2.0/24)",
         ),
         (
             "10.0.0.0/8 10.1.0.0/16",
-            "\"10.0.0.0/8 10.1.0.0/16\" is neither an address nor a network such as 192.0.2.0/24",
+            "invalid network \"10.0.0.0/8 10.1.0.0/16\" (use an address, or a network such as 192.0.2.0/24)",
         ),
     ] {
         assert_eq!(networks(text).unwrap_err().to_string(), error);
@@ -241,7 +241,7 @@ fn refused_addresses_leave_mirrors_and_the_mirrors_say_so() {
 }
 
 #[test]
-fn what_the_original_made_with_a_refused_address_loses_its_endpoints() {
+fn mirror_of_linkerd_with_a_refused_address_loses_its_endpoints() {
     let mirror = Key::mirror("east", "ns", "web");
     let legacy = svc("web-east").mirrored_by_linkerd("east", "web");
     let state = state()

@@ -228,7 +228,7 @@ fn members_through_discovery_come_through_their_gateway_or_say_why_not() {
         as_told(&plan(&mixed, &key())),
         [
             "web@east: web-federated",
-            "web@west: NoGateway: members of other clusters come through gateways, and the Link has none"
+            "web@west: NoGateway: remote members require a gateway, and the Link has none"
         ]
     );
     assert_eq!(slices(&mixed.worked_on(&key())).len(), 1);
@@ -374,7 +374,7 @@ fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
     assert_eq!(
         as_told(&plan(&never, &key())),
         [
-            "web@east: NoGateway: members of other clusters come through gateways, and the Link has none",
+            "web@east: NoGateway: remote members require a gateway, and the Link has none",
             "web@west: web-federated"
         ]
     );

@@ -1,4 +1,4 @@
-//! Headless Services: the original's situations (3.4), and what it does wrong (W-n).
+//! Headless Services: the situations of Linkerd's service mirror (3.4), and its weaknesses (W-n).
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn then(service: Svc, slice: EndpointSlice) -> State {
 }
 
 #[test]
-fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
+fn headless_services_are_mirrored_host_by_host_as_in_linkerds_service_mirror() {
     let nameless = [
         "create Service ns/db-east",
         "create EndpointSlice ns/db-east-ipv4",
@@ -82,7 +82,7 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
     let ports = || vec![port("http", 80), port("grpc", 81)];
     for (situation, state, writes, told) in vec![
         (
-            "W-34 no slice was seen yet: what it becomes is not known",
+            "no slice was seen yet: what it becomes is not known",
             state().linked(target(), &[db()], &[]),
             vec![],
             "db@east: unknown",
@@ -134,13 +134,13 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
             MIRRORED,
         ),
         (
-            "W-31 the gateway died: all of them are not ready",
+            "the gateway died: all of them are not ready",
             dead(stands()),
             patches.to_vec(),
             MIRRORED,
         ),
         (
-            "W-29, W-32 ports changed: the Services and their slices follow, the hosts stay",
+            "ports changed: the Services and their slices follow, the hosts stay",
             then(db().ports(ports()), hosts("db", &["h-0", "h-1"])),
             vec![
                 "patch Service ns/db-east",
@@ -158,7 +158,7 @@ fn headless_services_are_mirrored_host_by_host_as_the_original_says() {
             "db@east: absent",
         ),
         (
-            "W-35 for remote discovery it is mirrored as any other",
+            "for remote discovery it is mirrored as any other",
             has(svc("db").headless().discovered(), hosts("db", &["h-0"])),
             vec!["create Service ns/db-east"],
             MIRRORED,
@@ -186,7 +186,7 @@ fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
     };
     assert_eq!(slice.ports[0].port, Some(8080), "the target's own port");
     for endpoint in &slice.endpoints {
-        let host = endpoint.hostname.clone().unwrap(); // W-33: not the name of its pod
+        let host = endpoint.hostname.clone().unwrap(); // not the name of its pod
         let stands = state.existing("ns", &format!("{host}-east")).unwrap();
         assert_eq!(
             stands.spec.cluster_ip.as_ref(),
@@ -207,7 +207,7 @@ fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
 
 #[test]
 fn a_host_whose_name_is_taken_is_left_out_and_said_so() {
-    let mut state = has(db(), hosts("db", &["h-0", "h-1"])); // W-30
+    let mut state = has(db(), hosts("db", &["h-0", "h-1"]));
     let mut with_taken = |name: &str| {
         let slot = ("ns".to_owned(), name.to_owned());
         state.foreign.insert(slot, "somebody".to_owned());
@@ -215,12 +215,13 @@ fn a_host_whose_name_is_taken_is_left_out_and_said_so() {
     };
     let one = with_taken("h-0-east");
     assert_eq!(said(&one.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
-    let first = "db@east: NameConflict: host h-0 left out: ns/h-0-east belongs to somebody";
+    let first =
+        "db@east: NameConflict: host h-0 left out: the name ns/h-0-east is taken by somebody";
     assert_eq!(as_told(&one), [first]);
 
     let both = with_taken("h-1-east");
     assert_eq!(said(&both.writes), [HEADLESS[0]]);
-    let second = "host h-1 left out: ns/h-1-east belongs to somebody";
+    let second = "host h-1 left out: the name ns/h-1-east is taken by somebody";
     assert_eq!(as_told(&both), [format!("{first}; {second}")]);
 }
 

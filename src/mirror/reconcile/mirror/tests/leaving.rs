@@ -48,15 +48,15 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
         ),
         ("3.2 deleted", then(web(), &[], true), &DELETE, absent),
         ("never exported", has(svc("web")), &[], absent),
-        ("W-21 the Link was deleted", unlinked(stands()), &DELETE, ""),
+        ("the Link was deleted", unlinked(stands()), &DELETE, ""),
         (
-            "W-21 the Link of what the original made was deleted",
+            "the Link of a mirror of Linkerd's service mirror was deleted",
             unlinked(state().local(&[links_own()])),
             &[],
             "",
         ),
         (
-            "the original made it, and it is unexported",
+            "Linkerd's service mirror made it, and it is unexported",
             unexported().local(&[links_own()]),
             &["delete Endpoints ns/web-east", "delete Service ns/web-east"],
             absent,
@@ -102,10 +102,10 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
             "what the limit leaves out stays, and is told",
             limited(then(web(), &[], true), true),
             &[],
-            "web@east: LimitExceeded: left out: the cluster exports more than is taken in of it",
+            "web@east: LimitExceeded: left out: the cluster exports more than the limit",
         ),
         (
-            "W-22 a user's Service of that name",
+            "a user's Service of that name",
             state()
                 .linked(target("east"), &[], &[])
                 .local(&[svc("web-east").label(l::MIRRORED_SERVICE, "true")]),

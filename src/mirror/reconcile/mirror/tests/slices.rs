@@ -34,7 +34,7 @@ fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
     };
     let cut = |state: State, left: LeftOut| with_remote(state, |remote| remote.cut = vec![left]);
     let beyond = "web@east: web-east, LimitExceeded: \
-                  endpoints stay as they are: the cluster has more EndpointSlices than are taken in of it";
+                  endpoints are not updated: the cluster has more EndpointSlices than the limit";
     let created = &CREATE[..1];
     let emptied = || then(web(), &[web()], false);
     hold(vec![

@@ -4,13 +4,13 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use super::writes::{FINALIZERS, THEIRS, Try, change, create, delete, labels, signed, with};
-use crate::fleet::NAMESPACE;
+use crate::support::installation::NAMESPACE;
 
-const FEDERATED: &str = "the controller writes only routes of federated Services";
+const FEDERATED: &str = "the controller may only write routes of federated Services";
 const PLAIN: &str = "the controller writes only routes to Services of their namespace, for all requests, and changes no \
                      request";
-const UNMANAGED: &str = "the controller changes and deletes only routes that are managed by it";
-const PROTECTED: &str = "the controller writes no routes in protected namespaces";
+const UNMANAGED: &str = "the controller may only change and delete routes that it manages";
+const PROTECTED: &str = "the controller may not write routes in protected namespaces";
 
 /// A route of the federated Service `api-federated`; `uid` is that of its owner.
 fn route(name: &str) -> Value {

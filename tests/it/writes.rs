@@ -8,12 +8,17 @@ use kube::api::PostParams;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{CONTROLLER, Controller, SOON, namespace},
+use crate::support::{
+    SOON,
+    controller::Controller,
     gateways::Gateways,
-    hub::alone,
+    installation::CONTROLLER,
     links::{condition_is, in_step, own_link, status_that, unlink},
-    objects::{addresses, export, gone, service, services, slices, slices_that, web},
+    objects::{
+        addresses, create, export, gone, hosts, join, namespace, service, services, slices,
+        slices_that, stateful, web,
+    },
+    planes::alone,
 };
 
 /// Writes of the controller since the audit log had this length, as a person reads them.
@@ -35,7 +40,7 @@ fn writes(plane: &ControlPlane, since: usize) -> Vec<AuditEvent> {
 const REST: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
+async fn nothing_is_written_at_rest_or_after_a_restart() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("rest", &[source, far]).await;
@@ -44,28 +49,16 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
         export(far, "rest", &web(&format!("web-{number}"), "rest")).await;
     }
     export(far, "rest", &web("direct", "rest-direct")).await;
-    crate::headless::stateful(far, "rest", "db", "rest").await;
-    crate::headless::hosts(far, "rest", "db", &[("db-0", true), ("db-1", true)]).await;
+    stateful(far, "rest", "db", "rest").await;
+    hosts(far, "rest", "db", &[("db-0", true), ("db-1", true)]).await;
     for plane in [source, far] {
-        let mut member = web("member", "no");
-        member
-            .metadata
-            .labels
-            .get_or_insert_default()
-            .insert(l::FEDERATED.into(), "rest".into());
-        services(plane, "rest")
-            .create(&PostParams::default(), &member)
-            .await
-            .unwrap();
+        join(plane, "rest", "member", "rest", "no").await;
     }
     // Problems too are no reason to write twice.
     namespace("rest-missing", &[far]).await;
     export(far, "rest-missing", &web("web", "rest")).await;
     export(far, "rest", &web(&"s".repeat(60), "rest")).await;
-    services(source, "rest")
-        .create(&PostParams::default(), &web("taken-rest", "no"))
-        .await
-        .unwrap();
+    create(source, "rest", &web("taken-rest", "no")).await;
     export(far, "rest", &web("taken", "rest")).await;
 
     let gateways = Gateways::start();

@@ -10,34 +10,21 @@ use kube::{
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
 
-use crate::{
-    confined::install,
-    fleet::{Controller, NAMESPACE, SOON, namespace},
-    hub::{alone, hub},
+use crate::support::{
+    SOON,
+    controller::Controller,
+    installation::{NAMESPACE, reinstall},
     links::{
-        condition_is, condition_says, in_step, links, member_is, mirror_is, own_link, said,
+        annotate, condition_is, condition_says, in_step, member_is, mirror_is, own_link, said,
         status_that, unlink,
     },
-    objects::{annotation, delete, export, gone, join, label, patch, service, services, web},
+    objects::{
+        delete, export, gone, join, label, member, members_are, namespace, regroup, service,
+        services, web,
+    },
+    planes::{alone, hub},
     program::run,
 };
-
-/// A Service that this Link mirrors, and that it makes a member of a federated Service.
-fn both(name: &str, link: &str) -> Service {
-    let mut made = web(name, link);
-    let labels = made.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.to_owned(), link.to_owned());
-    made
-}
-
-/// Sets an annotation of a Link, or removes it.
-async fn annotate(plane: &ControlPlane, link: &str, key: &str, value: Option<&str>) {
-    let change = Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }));
-    links(plane)
-        .patch(link, &PatchParams::default(), &change)
-        .await
-        .unwrap();
-}
 
 /// Sets a label of a namespace, or removes it.
 async fn relabel(plane: &ControlPlane, namespace: &str, key: &str, value: Option<&str>) {
@@ -48,20 +35,6 @@ async fn relabel(plane: &ControlPlane, namespace: &str, key: &str, value: Option
         .unwrap();
 }
 
-/// Waits for a federated Service with these members, remote and local.
-async fn members_are(
-    plane: &ControlPlane,
-    namespace: &str,
-    name: &str,
-    (remote, local): (Option<&str>, Option<&str>),
-) {
-    service(plane, namespace, name, |now| {
-        annotation(now, l::REMOTE_DISCOVERY) == remote
-            && annotation(now, l::LOCAL_DISCOVERY) == local
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     let (east, west) = hub().await.pair();
@@ -70,10 +43,10 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     let only = "--allowed-namespaces=kubernetes.io/metadata.name in (open)";
     own_link(west, east, "chosen", &[only]).await;
     for namespace in ["open", "closed"] {
-        export(east, namespace, &both("web", "chosen")).await;
+        export(east, namespace, &member("web", "chosen", "chosen")).await;
     }
     service(west, "open", "web-chosen", |_| true).await;
-    members_are(west, "open", "web-federated", (Some("web@chosen"), None)).await;
+    members_are(west, "open", "web-federated", Some("web@chosen"), None).await;
     let why = "the Link does not allow namespace closed (annotation multicluster.linkerd.io/allowed-namespaces)";
     let refused = mirror_is(west, "chosen", "closed", "web", "NamespaceNotAllowed").await;
     assert_eq!((refused.status.as_str(), &*refused.message), ("False", why));
@@ -90,13 +63,13 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
 
     // By other labels, which may change.
     let selector = Some("team=blue,!closed");
-    annotate(west, "chosen", l::ALLOWED_NAMESPACES, selector).await;
+    annotate(west, "chosen", json!({ l::ALLOWED_NAMESPACES: selector })).await;
     for name in ["web-chosen", "web-federated"] {
         gone(west, "open", name).await;
     }
     relabel(west, "closed", "team", Some("blue")).await;
     service(west, "closed", "web-chosen", |_| true).await;
-    members_are(west, "closed", "web-federated", (Some("web@chosen"), None)).await;
+    members_are(west, "closed", "web-federated", Some("web@chosen"), None).await;
     mirror_is(west, "chosen", "open", "web", "NamespaceNotAllowed").await;
     mirror_is(west, "chosen", "closed", "web", "Mirrored").await;
     relabel(west, "closed", "closed", Some("for-good")).await;
@@ -117,22 +90,22 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
         (
             l::FEDERATION,
             "some",
-            "\"some\" is none of any, local-members, none",
+            "invalid value \"some\" (use any, local-members or none)",
         ),
     ] {
-        annotate(west, "chosen", key, Some(value)).await;
+        annotate(west, "chosen", json!({ key: value })).await;
         let said = format!("the annotation {key} is invalid: ");
         let invalid = ("False", "InvalidLink");
         let condition = condition_says(west, "chosen", "Ready", invalid, &said).await;
         assert!(condition.message.contains(why), "{}", condition.message);
         let original = Some("team=blue").filter(|_| key == l::ALLOWED_NAMESPACES);
-        annotate(west, "chosen", key, original).await;
+        annotate(west, "chosen", json!({ key: original })).await;
         condition_is(west, "chosen", "Ready", "True", "Mirroring").await;
     }
     let same = services(west, "closed").get("web-chosen").await.unwrap();
     assert_eq!(same.uid(), stands.uid());
 
-    annotate(west, "chosen", l::ALLOWED_NAMESPACES, None).await;
+    annotate(west, "chosen", json!({ l::ALLOWED_NAMESPACES: null })).await;
     for namespace in ["open", "closed"] {
         service(west, namespace, "web-chosen", |_| true).await;
     }
@@ -145,7 +118,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_demand() {
+async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_if_unprotected() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     // The one that a Link names does not help it.
@@ -153,17 +126,17 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
         "--allowed-namespaces=kubernetes.io/metadata.name in (kube-system,linkerd-multicluster)";
     own_link(source, far, "shielded", &[named]).await;
     for namespace in ["kube-system", NAMESPACE] {
-        export(far, namespace, &both("shielded", "shielded")).await;
+        export(far, namespace, &member("shielded", "shielded", "shielded")).await;
     }
     join(source, "kube-system", "shielded", "member", "no").await;
     let unprotected = ["--protected-namespaces="];
     // The admission policy has to let it, too.
-    install(source, &["--set", "protectedNamespaces="]).await;
+    reinstall(source, &["--set", "protectedNamespaces="]).await;
     let mut controller = Controller::start(source, &unprotected);
     let stands = async || {
         service(source, "kube-system", "shielded-shielded", |_| true).await;
-        let members = (Some("shielded@shielded"), Some("shielded"));
-        members_are(source, "kube-system", "shielded-federated", members).await;
+        let (remote, local) = (Some("shielded@shielded"), Some("shielded"));
+        members_are(source, "kube-system", "shielded-federated", remote, local).await;
     };
     stands().await;
     // That of the Links has probe Services and nothing else.
@@ -178,7 +151,7 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     service(source, NAMESPACE, "probe-shielded", |_| true).await;
     in_step(source, "shielded", &unprotected).await;
     controller.kill();
-    install(source, &[]).await;
+    reinstall(source, &[]).await;
 
     // The target cluster has no say in it, and need not be there.
     far.pause_api_server().unwrap();
@@ -219,18 +192,18 @@ async fn protected_namespaces_are_cleared_without_asking_and_filled_only_on_dema
     let mut controller = Controller::start(source, &[]);
     condition_is(source, "shielded", "Ready", "True", "Mirroring").await;
     told().await;
-    let written = crate::faults::said(source, "kube-system", since);
+    let written = crate::support::audit::said(source, "kube-system", since);
     assert_eq!(written, Vec::<String>::new());
     controller.kill();
 
-    install(source, &["--set", "protectedNamespaces="]).await;
+    reinstall(source, &["--set", "protectedNamespaces="]).await;
     let _controller = Controller::start(source, &unprotected);
     stands().await;
     unlink(source, "shielded").await;
     gone(source, "kube-system", "shielded-shielded").await;
     delete(source, "kube-system", "shielded").await;
     gone(source, "kube-system", "shielded-federated").await;
-    install(source, &[]).await;
+    reinstall(source, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,7 +217,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
         (refused.status.as_str(), &*refused.message),
         (
             "False",
-            "the Link lets its cluster join only members of this cluster, and consent/web is none \
+            "the Link allows only federated Services with a local member, and consent/web is not one \
              (annotation multicluster.linkerd.io/federation)"
         )
     );
@@ -254,26 +227,25 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     // The local cluster's own consent: a member there.
     join(west, "consent", "web", "member", "no").await;
     let (remote, local) = (Some("web@guest"), Some("web"));
-    members_are(west, "consent", "web-federated", (remote, local)).await;
+    members_are(west, "consent", "web-federated", remote, local).await;
     member_is(west, "guest", "consent", "web", "Mirrored").await;
     let withdraw = async |group: Option<&str>| {
-        let labels = json!({ "metadata": { "labels": { l::FEDERATED: group } } });
-        patch(west, "consent", "web", labels).await;
+        regroup(west, "consent", "web", group).await;
     };
     withdraw(None).await;
     gone(west, "consent", "web-federated").await;
     member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
     withdraw(Some("member")).await;
-    members_are(west, "consent", "web-federated", (remote, local)).await;
+    members_are(west, "consent", "web-federated", remote, local).await;
 
     member_is(west, "guest", "consent", "web", "Mirrored").await;
 
-    annotate(west, "guest", l::FEDERATION, Some("none")).await;
-    members_are(west, "consent", "web-federated", (None, local)).await;
+    annotate(west, "guest", json!({ l::FEDERATION: "none" })).await;
+    members_are(west, "consent", "web-federated", None, local).await;
     let refused = member_is(west, "guest", "consent", "web", "FederationNotAllowed").await;
     assert_eq!(
         refused.message,
-        "the Link lets its cluster join no federated Service (annotation multicluster.linkerd.io/federation)"
+        "the Link does not allow federated Services (annotation multicluster.linkerd.io/federation)"
     );
     in_step(west, "guest", &[]).await;
     let plan = run(west.kubeconfig(), &["plan", "--link", "guest"]).data();
@@ -283,16 +255,16 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     );
 
     // As Linkerd does it.
-    annotate(west, "guest", l::FEDERATION, Some("any")).await;
-    members_are(west, "consent", "web-federated", (remote, local)).await;
+    annotate(west, "guest", json!({ l::FEDERATION: "any" })).await;
+    members_are(west, "consent", "web-federated", remote, local).await;
     withdraw(None).await;
-    members_are(west, "consent", "web-federated", (remote, None)).await;
+    members_are(west, "consent", "web-federated", remote, None).await;
     unlink(west, "guest").await;
     gone(west, "consent", "web-federated").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() {
+async fn members_leave_with_the_last_local_member_though_their_cluster_is_unreachable() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("hosted", &[source, far]).await;
@@ -309,7 +281,7 @@ async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() 
     let mut controller = Controller::start(source, &[]);
     for (name, member) in [("web-federated", "web"), ("later-federated", "later")] {
         let remote = format!("{member}@hosted");
-        members_are(source, "hosted", name, (Some(&remote), Some(member))).await;
+        members_are(source, "hosted", name, Some(&remote), Some(member)).await;
     }
     far.pause_api_server().unwrap();
     condition_is(source, "hosted", "Connected", "False", "Unreachable").await;
@@ -329,7 +301,7 @@ async fn guests_leave_with_the_last_local_member_though_their_cluster_is_away() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
+async fn limit_of_created_namespaces_holds_across_restarts() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     let wanted: Vec<String> = (0..6).map(|n| format!("crowd-{n}")).collect();
@@ -339,16 +311,8 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
         export(far, name, &web("web", "crowd")).await;
         export(far, name, &web("sql", "crowd")).await;
     }
-    let creates = [
-        "install",
-        "--set",
-        "enableNamespaceCreation=true,controller.maxNamespacesPerLink=2",
-    ];
-    let printed = run(source.kubeconfig(), &creates).data();
-    source
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    let creates = "enableNamespaceCreation=true,controller.maxNamespacesPerLink=2";
+    reinstall(source, &["--set", creates]).await;
     let flags = ["--enable-namespace-creation", "--max-namespaces-per-link=2"];
     let created = async || {
         let ours = format!("{}=crowd", l::CLUSTER_NAME);
@@ -418,9 +382,5 @@ async fn namespaces_are_created_up_to_a_limit_that_outlives_the_controller() {
     })
     .await
     .unwrap();
-    let printed = run(source.kubeconfig(), &["install"]).data();
-    source
-        .kubectl_stdin(&["apply", "-f", "-"], &printed)
-        .await
-        .unwrap();
+    reinstall(source, &[]).await;
 }

@@ -46,3 +46,17 @@ pub(crate) fn run(kubeconfig: &Path, args: &[&str]) -> Outcome {
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
+
+/// The help of a command, of the program where it is empty.
+pub(crate) fn help(command: &str) -> String {
+    let args: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .args(args)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .env_remove("LINKERD_DOCKER_REGISTRY")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}

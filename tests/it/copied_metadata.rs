@@ -1,14 +1,12 @@
 //! What a target cluster cannot tell other tools of the source cluster.
 
-use kube::api::{Patch, PatchParams};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::namespace,
-    hub::hub,
-    links::{condition_is, in_step, links, own_link, unlink},
-    objects::{annotation, export, gone, label, service, web},
+use crate::support::{
+    links::{annotate, condition_is, in_step, own_link, unlink},
+    objects::{annotation, export, gone, label, namespace, service, web},
+    planes::hub,
 };
 
 const DNS: &str = "external-dns.alpha.kubernetes.io/hostname";
@@ -16,7 +14,7 @@ const ARGO: &str = "argocd.argoproj.io/instance";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_tells_other_tools_what_to_do_is_copied_only_where_the_link_says_so() {
+async fn metadata_for_other_tools_is_copied_only_if_the_link_allows_it() {
     let (east, west) = hub().await.pair();
     namespace("tools", &[east, west]).await;
     own_link(west, east, "tools", &[]).await;
@@ -37,11 +35,7 @@ async fn what_tells_other_tools_what_to_do_is_copied_only_where_the_link_says_so
 
     let allow = async |labels: Option<&str>, annotations: Option<&str>| {
         let rules = json!({ l::COPIED_LABELS: labels, l::COPIED_ANNOTATIONS: annotations });
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": rules } }));
-        links(west)
-            .patch("tools", &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        annotate(west, "tools", rules).await;
     };
     allow(Some("argocd.argoproj.io/*"), Some(DNS)).await;
     let allowed = service(west, "tools", "web-tools", |s| annotation(s, DNS).is_some()).await;

@@ -1,21 +1,25 @@
 //! A target cluster is not to be trusted: what it may send does harm to its own mirrors at most.
 
 use control_plane::eventually;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{Controller, SOON, namespace},
-    hub::faulty,
+use crate::support::{
+    SOON,
+    controller::Controller,
     links::{condition_is, in_step, mirror_is, own_link, unlink},
-    objects::{annotation, export, gone, label, ports, service, services, slices_that, web},
+    objects::{
+        annotation, create, export, gone, label, namespace, ports, service, services, slices_that,
+        web,
+    },
+    planes::alone,
     program::run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_that_are_large_or_lie_are_mirrored_or_refused_and_nothing_else_suffers() {
-    let pair = faulty().await;
+async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("hostile", &[source, far]).await;
     own_link(source, far, "hostile", &["--enable-headless-services"]).await;
@@ -107,7 +111,7 @@ async fn objects_that_are_large_or_lie_are_mirrored_or_refused_and_nothing_else_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
-    let pair = faulty().await;
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("mutual", &[source, far]).await;
     // A label that mirrors get too, unlike Linkerd's own.
@@ -129,10 +133,7 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
         Controller::start(far, &flags),
     ];
     for plane in [source, far] {
-        services(plane, "mutual")
-            .create(&PostParams::default(), &exported("web"))
-            .await
-            .unwrap();
+        create(plane, "mutual", &exported("web")).await;
     }
     for (plane, cluster) in [(source, "there"), (far, "here")] {
         let mirror = service(plane, "mutual", &format!("web-{cluster}"), |_| true).await;
@@ -147,10 +148,7 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
     // What is exported after both mirrors stood is mirrored: by then these have been seen, and passed over.
     for (plane, other, cluster) in [(source, far, "here"), (far, source, "there")] {
         let later = format!("later-{cluster}");
-        services(plane, "mutual")
-            .create(&PostParams::default(), &exported(&later))
-            .await
-            .unwrap();
+        create(plane, "mutual", &exported(&later)).await;
         service(other, "mutual", &format!("{later}-{cluster}"), |_| true).await;
     }
     let expected = |cluster: &str, other: &str| {

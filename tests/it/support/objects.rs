@@ -1,7 +1,12 @@
-//! Services and their endpoints on a control plane: made, changed, waited for.
+//! Namespaces, Services and endpoints on a control plane: made, changed, waited for.
+
+use std::collections::BTreeMap;
 
 use control_plane::{ControlPlane, eventually};
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Service},
+    discovery::v1::EndpointSlice,
+};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -9,7 +14,7 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::fleet::SOON;
+use crate::support::SOON;
 
 pub(crate) fn services(plane: &ControlPlane, namespace: &str) -> Api<Service> {
     Api::namespaced(plane.client(), namespace)
@@ -68,16 +73,30 @@ pub(crate) async fn endpoints(plane: &ControlPlane, namespace: &str, service: &s
         .unwrap();
 }
 
+/// Creates a Service with an endpoint that takes traffic.
 pub(crate) async fn export(plane: &ControlPlane, namespace: &str, service: &Service) {
-    services(plane, namespace)
-        .create(&PostParams::default(), service)
-        .await
-        .unwrap();
+    create(plane, namespace, service).await;
     let name = service.metadata.name.as_deref().unwrap();
     endpoints(plane, namespace, name, 1).await;
 }
 
-/// Makes a Service a member of the federated Services of this group, the value of its label.
+/// A member of the federated Services of this group, the value of its label.
+pub(crate) fn member(name: &str, group: &str, exported: &str) -> Service {
+    let mut made = web(name, exported);
+    let labels = made.metadata.labels.get_or_insert_default();
+    labels.insert(l::FEDERATED.into(), group.into());
+    made
+}
+
+/// Creates a Service, for which Kubernetes makes slices without endpoints.
+pub(crate) async fn create(plane: &ControlPlane, namespace: &str, service: &Service) -> Service {
+    services(plane, namespace)
+        .create(&PostParams::default(), service)
+        .await
+        .unwrap()
+}
+
+/// Creates a [`member`].
 pub(crate) async fn join(
     plane: &ControlPlane,
     namespace: &str,
@@ -85,13 +104,7 @@ pub(crate) async fn join(
     group: &str,
     exported: &str,
 ) {
-    let mut made = web(name, exported);
-    let labels = made.metadata.labels.get_or_insert_default();
-    labels.insert(l::FEDERATED.into(), group.into());
-    services(plane, namespace)
-        .create(&PostParams::default(), &made)
-        .await
-        .unwrap();
+    create(plane, namespace, &member(name, group, exported)).await;
 }
 
 /// Changes a Service with a merge patch.
@@ -113,12 +126,43 @@ pub(crate) async fn relabel(
     patch(plane, namespace, service, labels).await;
 }
 
+/// Sets the label by which a Service is a member of federated Services, or removes it.
+pub(crate) async fn regroup(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    group: Option<&str>,
+) {
+    let labels = json!({ "metadata": { "labels": { l::FEDERATED: group } } });
+    patch(plane, namespace, service, labels).await;
+}
+
 /// Deletes a Service.
 pub(crate) async fn delete(plane: &ControlPlane, namespace: &str, service: &str) {
     services(plane, namespace)
         .delete(service, &DeleteParams::default())
         .await
         .unwrap();
+}
+
+/// Whether a federated Service has these members: remote ones, as its annotation lists them, and a local one.
+pub(crate) fn has_members(service: &Service, remote: Option<&str>, local: Option<&str>) -> bool {
+    annotation(service, l::REMOTE_DISCOVERY) == remote
+        && annotation(service, l::LOCAL_DISCOVERY) == local
+}
+
+/// Waits for a federated Service that [`has_members`].
+pub(crate) async fn members_are(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    remote: Option<&str>,
+    local: Option<&str>,
+) -> Service {
+    service(plane, namespace, name, |now| {
+        has_members(now, remote, local)
+    })
+    .await
 }
 
 /// Waits for a Service that looks as it should.
@@ -233,4 +277,128 @@ pub(crate) fn readiness(slices: &[EndpointSlice]) -> Option<bool> {
         .flat_map(|slice| &slice.endpoints)
         .map(|endpoint| endpoint.conditions.as_ref().and_then(|c| c.ready) == Some(true));
     ready.reduce(|all, one| all && one)
+}
+
+/// Makes a namespace on each of these control planes.
+pub(crate) async fn namespace(name: &str, planes: &[&ControlPlane]) {
+    for plane in planes {
+        plane.kubectl(&["create", "namespace", name]).await.unwrap();
+    }
+}
+
+/// A headless Service.
+pub(crate) async fn stateful(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    exported: &str,
+) -> Service {
+    let mut service = web(name, exported);
+    service.spec.as_mut().unwrap().cluster_ip = Some("None".into());
+    create(plane, namespace, &service).await
+}
+
+/// Endpoints of a headless Service: hosts with a name each, ready or not.
+pub(crate) async fn hosts(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    hosts: &[(&str, bool)],
+) {
+    let labels = services(plane, namespace)
+        .get(service)
+        .await
+        .unwrap()
+        .metadata
+        .labels;
+    let mut labels = labels.unwrap_or_default();
+    labels.insert(l::SLICE_SERVICE.into(), service.into());
+    labels.insert(l::SLICE_HEADLESS.into(), String::new());
+    labels.insert(l::SLICE_MANAGED_BY.into(), "test".into());
+    let endpoints: Vec<Value> = hosts
+        .iter()
+        .zip(100..)
+        .map(|((host, ready), n)| {
+            json!({ "addresses": [format!("192.0.2.{n}")], "hostname": host, "conditions": { "ready": ready } })
+        })
+        .collect();
+    let name = format!("{service}-test");
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "name": name, "labels": labels },
+        "addressType": "IPv4", "endpoints": endpoints,
+        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+    });
+    slices(plane, namespace)
+        .patch(
+            &name,
+            &PatchParams::apply("test").force(),
+            &Patch::Apply(slice),
+        )
+        .await
+        .unwrap();
+}
+
+/// A mirror and its Endpoints, as Linkerd's own service mirror makes them. Its gateway has moved since.
+pub(crate) async fn linkerds_mirror(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    cluster: &str,
+) -> Service {
+    linkerds_mirror_at(plane, namespace, service, cluster, "192.0.2.99").await
+}
+
+/// As [`linkerds_mirror`], with this gateway.
+pub(crate) async fn linkerds_mirror_at(
+    plane: &ControlPlane,
+    namespace: &str,
+    service: &str,
+    cluster: &str,
+    gateway: &str,
+) -> Service {
+    let name = format!("{service}-{cluster}");
+    let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster, "app": "web" });
+    let fq_name = format!("{service}.{namespace}.svc.cluster.local");
+    let mirror = json!({
+        "metadata": { "name": name, "labels": labels, "annotations": {
+            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_RESOURCE_VERSION: "1", "team": "blue",
+        } },
+        "spec": { "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] },
+    });
+    let mirror = serde_json::from_value(mirror).unwrap();
+    let mirror = services(plane, namespace)
+        .create(&PostParams::default(), &mirror)
+        .await
+        .unwrap();
+    let endpoints = json!({
+        "metadata": { "name": name, "labels": labels, "annotations": {
+            l::REMOTE_FQ_NAME: fq_name, l::REMOTE_GATEWAY_IDENTITY: "gateway",
+        } },
+        "subsets": [{ "addresses": [{ "ip": gateway }], "ports": [{ "name": "http", "port": 4143 }] }],
+    });
+    Api::<Endpoints>::namespaced(plane.client(), namespace)
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(endpoints).unwrap(),
+        )
+        .await
+        .unwrap();
+    // Kubernetes mirrors them into a slice.
+    slices_that(plane, namespace, &name, |s| addresses(s) == [gateway]).await;
+    mirror
+}
+
+/// The `ClusterIP`s of all Services of a namespace.
+pub(crate) async fn cluster_ips(plane: &ControlPlane, namespace: &str) -> BTreeMap<String, String> {
+    let all = services(plane, namespace)
+        .list(&ListParams::default())
+        .await;
+    let all = all.unwrap().items;
+    all.iter()
+        .map(|service| {
+            let name = service.metadata.name.clone().unwrap();
+            (name, cluster_ip(service).to_owned())
+        })
+        .collect()
 }

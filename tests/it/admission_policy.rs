@@ -15,8 +15,9 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use self::writes::{EITHER, NAMESPACES, OF_NO_MIRROR, Try, forbidden, furniture, named, permitted};
-use crate::{
-    fleet::{CONTROLLER, NAMESPACE, SOON, account, installed},
+use crate::support::{
+    SOON,
+    installation::{CONTROLLER, NAMESPACE, account, installed, reinstall},
     objects::services,
     program::run,
 };
@@ -86,15 +87,8 @@ async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> 
     }
 }
 
-/// Installs again, with other values.
-pub(crate) async fn install(plane: &ControlPlane, flags: &[&str]) {
-    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
-    let apply = ["apply", "-f", "-"];
-    plane.kubectl_stdin(&apply, &printed).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
+async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     let plane = installed("confined", "192.0.2.70").await;
     assert_eq!(account(NAMESPACE), CONTROLLER);
     plane
@@ -132,7 +126,7 @@ async fn stolen_token_of_the_controller_writes_what_the_controller_writes() {
         why.contains(&refusal(l::CONTROLLER_NAME, NAMESPACES)),
         "{why}"
     );
-    install(&plane, &["--set", "enableNamespaceCreation=true"]).await;
+    reinstall(&plane, &["--set", "enableNamespaceCreation=true"]).await;
     eventually("the policy to change", SOON, async || {
         Ok(refused(&client, &namespace).await.is_none().then_some(()))
     })
@@ -174,7 +168,7 @@ async fn check_tells_what_is_missing(plane: &ControlPlane) {
         let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o", "json"]);
         let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
         let checks = report["categories"][0]["checks"].as_array().unwrap();
-        let title = "service mirror controller is held to what it does";
+        let title = "service mirror controller is restricted by admission policies";
         let found = checks.iter().find(|check| check["description"] == title);
         let found = found.unwrap_or_else(|| panic!("{report:#}"));
         let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
@@ -192,13 +186,13 @@ async fn check_tells_what_is_missing(plane: &ControlPlane) {
     assert_eq!(result, "warning");
     let expected = [
         format!(
-            "{binding} {name} is not there: who has the controller's token may write any Service"
+            "{binding} {name} not found: anyone with the controller's token can write any Service"
         ),
-        format!("{policy} {name} is not what this version installs"),
-        "`linkerd-mc install`, with your values, prints it".to_owned(),
+        format!("{policy} {name} differs from that of this version"),
+        "apply the output of `linkerd-mc install` with your values".to_owned(),
     ];
     assert_eq!(error.lines().collect::<Vec<_>>(), expected);
 
-    install(plane, &["--set", "protectedNamespaces={kube-system}"]).await;
+    reinstall(plane, &["--set", "protectedNamespaces={kube-system}"]).await;
     assert_eq!(check(), ("success".into(), String::new()));
 }

@@ -6,14 +6,12 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
-use crate::program::run;
+use crate::support::installation::reinstall;
 
 /// Lets the controller write routes, or not any more.
 pub(crate) async fn permit(plane: &ControlPlane, routes: bool) {
     let routes = format!("federation.routes={routes}");
-    let printed = run(plane.kubeconfig(), &["install", "--set", &routes]).data();
-    let apply = ["apply", "-f", "-"];
-    plane.kubectl_stdin(&apply, &printed).await.unwrap();
+    reinstall(plane, &["--set", &routes]).await;
 }
 
 /// The routes of a kind in a namespace.

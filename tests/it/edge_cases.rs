@@ -1,36 +1,28 @@
-//! Corners of what is mirrored: Services with nothing behind them, without a gateway before them, or that cannot
+//! Edge cases of what is mirrored: Services with nothing behind them, without a gateway before them, or that cannot
 //! be mirrored; and Links that change in nothing that matters.
 
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
-use crate::{
-    fleet::{Controller, namespace},
+use crate::support::{
+    audit::watches,
+    controller::Controller,
     gateways::Gateways,
-    headless::hosts,
-    hub::{alone, hub},
-    leader::watches,
     links::{
-        condition_is, edit, in_step, links, member_is, mirror_is, own_link, said, status_that,
-        unlink,
+        annotate, condition_is, edit, in_step, links, member_is, mirror_is, own_link, said,
+        status_that, unlink,
     },
     objects::{
-        addresses, annotation, cluster_ip, endpoints, export, gone, label, patch, ports, readiness,
-        service, services, slices, slices_of, slices_that, web,
+        addresses, annotation, cluster_ip, create, endpoints, export, gone, hosts, join, label,
+        namespace, patch, ports, readiness, service, services, slices, slices_of, slices_that, web,
     },
+    planes::{alone, hub},
 };
-
-async fn create(plane: &control_plane::ControlPlane, namespace: &str, service: &Service) {
-    services(plane, namespace)
-        .create(&PostParams::default(), service)
-        .await
-        .unwrap();
-}
 
 /// A headless Service that Kubernetes makes no slice for.
 fn bare(name: &str, exported: &str) -> Service {
@@ -49,7 +41,7 @@ fn versions(slices: &[EndpointSlice]) -> Vec<Option<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mirror_has_endpoints_exactly_while_its_service_has() {
+async fn mirror_has_endpoints_exactly_while_its_service_has() {
     let (east, west) = hub().await.pair();
     namespace("ebb", &[east, west]).await;
     // Kubernetes makes a slice without endpoints for it.
@@ -216,11 +208,7 @@ async fn only_its_spec_makes_a_link_connect_anew() {
     let _controller = Controller::start(source, &[]);
     condition_is(source, "same", "Ready", "True", "Mirroring").await;
     let before = watches(far);
-    let note = json!({ "metadata": { "annotations": { "note": "x" } } });
-    links(source)
-        .patch("same", &PatchParams::default(), &Patch::Merge(note))
-        .await
-        .unwrap();
+    annotate(source, "same", json!({ "note": "x" })).await;
     // This changes the status.
     export(far, "same", &web("web", "same")).await;
     status_that(source, "same", |status| status.mirrored == Some(1)).await;
@@ -237,11 +225,7 @@ async fn a_federated_service_waits_for_its_namespace() {
     let (east, west) = hub().await.pair();
     namespace("nowhere-yet", &[east]).await;
     own_link(west, east, "yet", &[]).await;
-    let mut member = web("web", "no");
-    member
-        .labels_mut()
-        .insert(l::FEDERATED.into(), "yet".into());
-    create(east, "nowhere-yet", &member).await;
+    join(east, "nowhere-yet", "web", "yet", "no").await;
     let said = member_is(west, "yet", "nowhere-yet", "web", "MissingNamespace").await;
     assert_eq!(said.message, "Namespace does not exist");
     namespace("nowhere-yet", &[west]).await;

@@ -1,7 +1,9 @@
 //! Links on a control plane: made, edited, and what their status says.
 
 use control_plane::{ControlPlane, eventually};
-use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
+use k8s_openapi::{
+    api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -12,8 +14,9 @@ use linkerd_mc::api::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    fleet::{NAMESPACE, SOON, link_gen},
+use crate::support::{
+    SOON,
+    installation::{NAMESPACE, link_gen},
     program::run,
 };
 
@@ -45,10 +48,7 @@ pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> V
 /// Applies objects.
 pub(crate) async fn apply(plane: &ControlPlane, objects: &[Value]) {
     let text: Vec<String> = objects.iter().map(Value::to_string).collect();
-    plane
-        .kubectl_stdin(&["apply", "-f", "-"], &text.join("\n"))
-        .await
-        .unwrap();
+    plane.apply(&text.join("\n")).await.unwrap();
 }
 
 /// Links `source` to `target` with a Link that selects only what is labelled with the name `cluster`.
@@ -69,6 +69,15 @@ pub(crate) async fn edit(plane: &ControlPlane, link: &str, spec: Value) {
             &PatchParams::default(),
             &Patch::Merge(json!({ "spec": spec })),
         )
+        .await
+        .unwrap();
+}
+
+/// Sets annotations of a Link, or removes those that are null.
+pub(crate) async fn annotate(plane: &ControlPlane, link: &str, annotations: Value) {
+    let change = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    links(plane)
+        .patch(link, &PatchParams::default(), &change)
         .await
         .unwrap();
 }
@@ -130,6 +139,13 @@ pub(crate) fn condition<'a>(status: &'a LinkStatus, type_: &str) -> Option<&'a C
         .conditions
         .iter()
         .find(|condition| condition.type_ == type_)
+}
+
+/// Whether a Link is connected, by its status, and since when.
+pub(crate) async fn connected(plane: &ControlPlane, link: &str) -> (String, Timestamp) {
+    let status = status_that(plane, link, |_| true).await;
+    let connected = condition(&status, "Connected").unwrap();
+    (connected.status.clone(), connected.last_transition_time.0)
 }
 
 /// Waits until a Link has a condition with this status and reason.
@@ -221,6 +237,18 @@ pub(crate) async fn events(
     Ok(found.items.into_iter().filter(is_ours).collect())
 }
 
+/// What `kubectl get` shows of a Link, under these columns; its age is left out.
+pub(crate) async fn shown(plane: &ControlPlane, link: &str) -> Vec<String> {
+    const COLUMNS: &str = "NAME CLUSTER CONNECTED GATEWAY MIRRORED FEDERATED UNHEALTHY AGE";
+    let get = ["get", "links", link, "--namespace", NAMESPACE];
+    let table = plane.kubectl(&get).await.unwrap();
+    let mut rows = table.lines().map(str::split_whitespace);
+    assert!(rows.next().unwrap().eq(COLUMNS.split(' ')), "{table}");
+    let mut row: Vec<String> = rows.next().unwrap().map(str::to_owned).collect();
+    assert!(row.pop().is_some() && rows.next().is_none(), "{table}");
+    row
+}
+
 /// What `check` says under this description.
 pub(crate) fn checked(plane: &ControlPlane, description: &str) -> Value {
     let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
@@ -229,4 +257,14 @@ pub(crate) fn checked(plane: &ControlPlane, description: &str) -> Value {
     let mut checks = checks.into_iter().flatten();
     let found = checks.find(|check| check["description"] == description);
     found.unwrap_or_else(|| panic!("{report:#}")).clone()
+}
+
+pub(crate) async fn is_lost(plane: &ControlPlane, link: &str) -> String {
+    condition_is(plane, link, "Connected", "False", "Unreachable")
+        .await
+        .message
+}
+
+pub(crate) async fn is_well(plane: &ControlPlane, link: &str) {
+    condition_is(plane, link, "Ready", "True", "Mirroring").await;
 }

@@ -1,18 +1,18 @@
-//! Command lines of the original's controller: Go's flag syntax, and flags that have no meaning here any more.
+//! Accepts the command line of Linkerd's service mirror: Go's flag syntax, and flags that have no effect here.
 //!
-//! A Deployment that was written for the original, or values with its flags, starts the controller as well. What
-//! is accepted without a meaning is logged once at the start, with what replaces it.
+//! A Deployment or a values file for Linkerd's service mirror also starts this controller. It logs a warning for each
+//! ignored flag at startup, with its replacement.
 
 use std::{ffi::OsString, net::SocketAddr};
 
 use clap::{ArgAction, Args, Command};
 
-/// What the original's controller image calls `run-controller`.
-pub(super) const SERVICE_MIRROR: &str = "service-mirror";
+/// Name of the command in the image of Linkerd's service mirror.
+pub(super) const COMMAND: &str = "service-mirror";
 
-/// Flags and arguments of the original's controller that have no meaning here, or another name.
+/// Flags and arguments of Linkerd's service mirror that have no effect here, or another name.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Original {
+pub(crate) struct ServiceMirrorFlags {
     #[arg(long, value_name = "ADDRESS", hide = true)]
     metrics_addr: Option<String>,
     #[arg(long, value_name = "N", hide = true, allow_negative_numbers = true)]
@@ -29,9 +29,8 @@ pub(crate) struct Original {
     link: Option<String>,
 }
 
-impl Original {
-    /// Where metrics are served, if `--metrics-addr` says so in a way that works here: `IP:PORT`, or `:PORT` for all
-    /// addresses.
+impl ServiceMirrorFlags {
+    /// The address in `--metrics-addr`, if it is `IP:PORT`, or `:PORT` for all addresses.
     pub(super) fn admin_addr(&self) -> Option<SocketAddr> {
         let text = self.metrics_addr.as_deref()?;
         match text.strip_prefix(':') {
@@ -40,37 +39,37 @@ impl Original {
         }
     }
 
-    /// A warning for each flag and argument that was given: what replaces it.
+    /// A warning for each flag and argument that is given, with its replacement.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(address) = &self.metrics_addr {
             warnings.push(match self.admin_addr() {
-                Some(_) => "--metrics-addr is now --admin-addr".to_owned(),
+                Some(_) => "--metrics-addr is deprecated: use --admin-addr".to_owned(),
                 None => format!(
-                    "--metrics-addr {address:?} is ignored: it is not IP:PORT or :PORT; --admin-addr replaces it"
+                    "--metrics-addr {address:?} is ignored: it must be IP:PORT or :PORT; use --admin-addr"
                 ),
             });
         }
         for (given, text) in [
             (
                 self.event_requeue_limit.is_some(),
-                "--event-requeue-limit is ignored: work is repeated until it succeeds, with backoff of up to a minute",
+                "--event-requeue-limit is ignored: failures are retried until they succeed, with backoff of up to a minute",
             ),
             (
                 self.endpoint_refresh_period.is_some(),
-                "--endpoint-refresh-period is ignored: endpoints follow when a gateway's address or state changes",
+                "--endpoint-refresh-period is ignored: endpoints are updated when a gateway's address or state changes",
             ),
             (
                 self.probe_service.is_some(),
-                "--probe-service is ignored: the controller makes the probe Service of each Link, probe-<link>",
+                "--probe-service is ignored: the controller creates the probe Service of each Link, probe-<link>",
             ),
             (
                 self.enable_pprof.is_some(),
-                "--enable-pprof is ignored: there are no profiles; /metrics has CPU time, memory and durations",
+                "--enable-pprof is ignored: profiling is not supported; see /metrics for CPU time, memory and durations",
             ),
             (
                 self.local_mirror.is_some(),
-                "--local-mirror is ignored: one controller does this too; --no-local-federation turns it off",
+                "--local-mirror is ignored: this controller handles local members too; turn that off with --no-local-federation",
             ),
         ] {
             if given {
@@ -86,10 +85,10 @@ impl Original {
     }
 }
 
-/// A command line in which the long flags of `run-controller` have two dashes. Go takes one as well: `-namespace=ns`.
-/// Command lines of other commands stay as they are.
+/// Gives the long flags of `run-controller` two dashes, because Go accepts one as well: `-namespace=ns`. Command lines
+/// of other commands stay as they are.
 pub(super) fn with_two_dashes(args: Vec<OsString>, command: fn() -> Command) -> Vec<OsString> {
-    let is_controller = |arg: &OsString| arg == "run-controller" || arg == SERVICE_MIRROR;
+    let is_controller = |arg: &OsString| arg == "run-controller" || arg == COMMAND;
     let Some(at) = args.iter().position(is_controller) else {
         return args;
     };
@@ -139,22 +138,22 @@ mod tests {
     fn warnings(flags: &[&str]) -> Vec<String> {
         let args = [&["run-controller"], flags].concat();
         let controller = crate::cli::controller(args.iter().map(|arg| (*arg).to_owned()));
-        controller.unwrap().original.warnings()
+        controller.unwrap().service_mirror.warnings()
     }
 
     #[test]
-    fn flags_of_the_original_are_accepted_with_a_warning_that_names_what_replaces_them() {
+    fn flags_of_linkerds_service_mirror_are_accepted_with_a_warning() {
         for (flags, replaced) in [
             (&["-metrics-addr=:9999"][..], "--admin-addr"),
             (&["--metrics-addr", "localhost:9999"], "--admin-addr"),
-            (&["-event-requeue-limit=3"], "repeated until it succeeds"),
+            (&["-event-requeue-limit=3"], "retried until they succeed"),
             (
                 &["-event-requeue-limit", "-1"],
-                "repeated until it succeeds",
+                "retried until they succeed",
             ),
             (
                 &["--event-requeue-limit", "3"],
-                "repeated until it succeeds",
+                "retried until they succeed",
             ),
             (&["-endpoint-refresh-period", "1m0s"], "changes"),
             (&["--probe-service=probe-east"], "probe-<link>"),
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_originals_metrics_address_is_used() {
+    fn metrics_addr_of_linkerds_service_mirror_is_used() {
         for (text, address) in [
             (":9990", Some("0.0.0.0:9990")),
             ("127.0.0.1:1", Some("127.0.0.1:1")),
@@ -191,12 +190,12 @@ mod tests {
             ("9999", None),
             ("", None),
         ] {
-            let original = Original {
+            let flags = ServiceMirrorFlags {
                 metrics_addr: Some(text.to_owned()),
-                ..Original::default()
+                ..ServiceMirrorFlags::default()
             };
             assert_eq!(
-                original.admin_addr(),
+                flags.admin_addr(),
                 address.map(|address| address.parse().unwrap()),
                 "{text}"
             );

@@ -4,7 +4,7 @@ use http::Method;
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use crate::fleet::NAMESPACE;
+use crate::support::installation::NAMESPACE;
 
 /// A request: method, path of the object or of its kind, body.
 pub(super) type Try = (Method, String, Value);
@@ -178,24 +178,25 @@ pub(super) fn furniture() -> Vec<(&'static str, Value)> {
 }
 
 const BY_LABEL: &str = "the controller writes only mirrors, federated Services and probe Services";
-const NO_MIRROR: &str = "the controller changes and deletes only Services that are mirrors";
-const NO_CLUSTER_IP: &str = "the controller makes only Services of type ClusterIP";
+const NO_MIRROR: &str = "the controller may only change and delete Services that are mirrors";
+const NO_CLUSTER_IP: &str = "the controller may only create Services of type ClusterIP";
 const ADDED: &str =
     "the controller sets no selectors, external names or external addresses of Services";
-pub(super) const FINALIZERS: &str = "the controller sets no finalizers";
-const UNMANAGED: &str = "the controller writes only EndpointSlices that are managed by it";
+pub(super) const FINALIZERS: &str = "the controller may not set finalizers";
+const UNMANAGED: &str = "the controller may only write EndpointSlices that it manages";
 const WAS_UNMANAGED: &str =
-    "the controller changes and deletes only EndpointSlices that are managed by it";
-const MOVED: &str = "the controller gives no EndpointSlice to another Service";
-const UNOWNED: &str = "the controller writes only EndpointSlices that their Service owns";
+    "the controller may only change and delete EndpointSlices that it manages";
+const MOVED: &str = "the controller may not move an EndpointSlice to another Service";
+const UNOWNED: &str = "the controller may only write EndpointSlices that their Service owns";
 pub(super) const THEIRS: &str = "the object belongs to another installation";
 const PROTECTED: &str = "the controller writes nothing in protected namespaces";
-const ENDPOINTS: &str = "the controller writes no Endpoints, and deletes only those of mirrors";
+const ENDPOINTS: &str =
+    "the controller may not write Endpoints, and may only delete those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller creates namespaces that mirrors need";
-const LEASES: &str = "the controller creates no Lease but the one of its leader";
+const LEASES: &str = "the controller may only create the Lease of its leader election";
 /// By the policy of owners.
 pub(super) const OF_NO_MIRROR: &str =
-    "the controller writes no EndpointSlices of Services that are not mirrors";
+    "the controller may not write EndpointSlices of Services that are not mirrors";
 
 /// By both policies of slices; either may speak first.
 pub(super) const EITHER: &str = "";

@@ -6,9 +6,10 @@ use control_plane::ControlPlane;
 use kube::api::{DeleteParams, ListParams};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::{
-    fleet::{Controller, installed, link},
+use crate::support::{
+    controller::Controller,
     gateways::Gateways,
+    installation::{installed, link},
     links::links,
 };
 
@@ -122,11 +123,6 @@ pub(crate) async fn alone() -> Alone {
         turn = THIRD.planes.lock() => (&THIRD, turn),
     };
     pair.with(turn).await
-}
-
-/// A pair for tests of faults: of networks, and of API servers.
-pub(crate) async fn faulty() -> Alone {
-    alone().await
 }
 
 /// The pair for tests that kill the controller at every write.

@@ -3,18 +3,18 @@
 use control_plane::Verdict;
 use serde_json::json;
 
-use crate::{
-    faults::{is_lost, is_well, through},
-    fleet::{Controller, namespace},
-    hub::faulty,
-    links::{own_link, unlink},
-    objects::{export, service, web},
+use crate::support::{
+    controller::Controller,
+    faults::through,
+    links::{is_lost, is_well, own_link, unlink},
+    objects::{export, namespace, service, web},
+    planes::alone,
     program::run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_of_a_target_cluster_forge_no_line_and_are_cut() {
-    let pair = faulty().await;
+async fn messages_of_a_target_cluster_are_one_short_line_without_control_characters() {
+    let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("words", &[source, far]).await;
     let remote = far.intercept(None).unwrap();

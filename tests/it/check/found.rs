@@ -1,0 +1,183 @@
+//! What `check` finds wrong, and right again.
+
+use control_plane::LinkerdOptions;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use linkerd_mc::api::link::Link;
+use serde_json::json;
+
+use super::{
+    MIRRORS,
+    planes::{Planes, failing},
+};
+use crate::support::installation::{ACCOUNT, NAMESPACE};
+
+pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
+    let (results, _) = planes.check(&[]);
+    assert_eq!(
+        failing(&results),
+        [
+            ("all exported services are mirrored", "warning"),
+            ("all mirror services have endpoints", "error"),
+            ("multicluster extension proxies are healthy", "warning"),
+            (
+                "remote cluster access credentials are not about to expire",
+                "warning"
+            ),
+        ],
+        "{results:#?}"
+    );
+    assert_eq!(
+        results["all mirror services have endpoints"]["error"],
+        "Service shop/web-007-east has no endpoints"
+    );
+    assert_eq!(
+        results["all mirror services have endpoints"]["hint"],
+        "https://linkerd.io/2/checks/#l5d-multicluster-services-endpoints"
+    );
+    let expiry = results["remote cluster access credentials are not about to expire"]["error"]
+        .as_str()
+        .unwrap();
+    assert!(
+        expiry.starts_with("east: the token expires on "),
+        "{expiry}"
+    );
+}
+
+/// One list of each kind, in pages, since the audit log had this length; no request for a mirror.
+pub(super) fn few_requests_were_made(planes: &Planes, before: usize) {
+    let events = planes.west.audit().unwrap();
+    let of = |verb: &str, resource: &str| {
+        events[before..]
+            .iter()
+            .filter(|e| e.verb == verb && e.resource == resource)
+            .count()
+    };
+    assert_eq!(of("get", "services") + of("get", "endpointslices"), 0);
+    assert_eq!(
+        of("list", "services"),
+        4,
+        "mirrors in two pages, probes and local members in one each"
+    );
+    // And by name for slices that do not say that they are a mirror's, 50 names each; probe and federated included.
+    let by_name = (MIRRORS + 2).div_ceil(50);
+    assert_eq!(of("list", "endpointslices"), 2 + by_name);
+}
+
+/// The range is that of the control plane, which is smaller than what the Link's status counts.
+pub(super) async fn what_does_not_fit_the_service_range_is_told(planes: &Planes) {
+    let fits = "Service range has room for exported services";
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[fits]["result"], "success");
+    let links = Api::<Link>::namespaced(planes.west.client(), NAMESPACE);
+    let crowd = Patch::Merge(json!({ "status": { "unhealthy": 20_000_000 } }));
+    links
+        .patch_status("east", &PatchParams::default(), &crowd)
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[fits]["result"], "warning");
+    let error = results[fits]["error"].as_str().unwrap();
+    let (range, rest) = error.split_once(" has ").unwrap();
+    let (left, rest) = rest.split_once(" free ClusterIPs, and up to ").unwrap();
+    assert!(rest.contains(" from east)"), "{error}");
+    // All mirrors, and the Services that Kubernetes and Linkerd have.
+    let (_, prefix) = range.split_once('/').unwrap();
+    let all = (1_usize << (32 - prefix.parse::<u32>().unwrap())) - 2;
+    let left: usize = left.parse().unwrap();
+    assert!(
+        (all - MIRRORS - 30..all - MIRRORS).contains(&left),
+        "{error}"
+    );
+    planes.set_status(true).await;
+}
+
+/// What the credentials may do beyond their need is found in the target cluster.
+pub(super) async fn excess_permissions_are_found(planes: &Planes) {
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "excess",
+        "--clusterrole=view",
+    ];
+    let account = format!("--serviceaccount={NAMESPACE}:{ACCOUNT}");
+    planes
+        .east
+        .kubectl(&[&bind[..], &[&account]].concat())
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    let excess = results["remote cluster access credentials permit only what is needed"]["error"]
+        .as_str()
+        .unwrap();
+    assert!(
+        excess.contains("deployments.apps (get list watch)"),
+        "{excess}"
+    );
+    assert!(!excess.contains(" services ("), "{excess}");
+    planes
+        .east
+        .kubectl(&["delete", "clusterrolebinding", "excess"])
+        .await
+        .unwrap();
+}
+
+/// Mirrors have EndpointSlices only; without these Linkerd finds no endpoints. Who installs is told as well.
+pub(super) async fn linkerd_without_slices_is_found(planes: &Planes) {
+    let without_slices = LinkerdOptions {
+        endpoint_slices: false,
+        ..LinkerdOptions::default()
+    };
+    planes.west.linkerd(&without_slices).await.unwrap();
+    let (results, _) = planes.check(&[]);
+    let result = &results["Linkerd reads EndpointSlices"];
+    assert_eq!(result["result"], "error");
+    let remedy = "linkerd upgrade --set enableEndpointSlices=true";
+    assert!(
+        result["error"].as_str().unwrap().contains(remedy),
+        "{result}"
+    );
+    let installed = planes.run(&["install"]);
+    assert_eq!(installed.code, 0);
+    let warning = "warning: enableEndpointSlices is off";
+    assert!(
+        installed.stderr.starts_with(warning),
+        "{}",
+        installed.stderr
+    );
+    assert!(installed.stderr.contains(remedy), "{}", installed.stderr);
+    planes
+        .west
+        .linkerd(&LinkerdOptions::default())
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results["Linkerd reads EndpointSlices"]["result"], "success");
+    assert_eq!(planes.run(&["install"]).stderr, "");
+}
+
+/// The controller's permissions are those of its ServiceAccount, whatever grants them.
+pub(super) async fn lacking_permissions_are_found(planes: &Planes) {
+    planes
+        .west
+        .kubectl(&[
+            "delete",
+            "clusterrolebinding",
+            "linkerd-multicluster-controller",
+        ])
+        .await
+        .unwrap();
+    let (results, _) = planes.check(&[]);
+    let denied = results["service mirror controller has required permissions"]["error"]
+        .as_str()
+        .unwrap();
+    assert!(
+        denied.starts_with("not permitted: list services, watch services, "),
+        "{denied}"
+    );
+    assert!(!denied.contains("links"), "{denied}");
+    let printed = planes.run(&["install"]).data();
+    planes.west.apply(&printed).await.unwrap();
+}

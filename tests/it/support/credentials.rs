@@ -1,0 +1,39 @@
+//! The credentials of Links, in their Secrets.
+
+use control_plane::ControlPlane;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use linkerd_mc::api::labels as l;
+use serde_json::json;
+
+use crate::support::installation::NAMESPACE;
+
+pub(crate) fn secrets(plane: &ControlPlane) -> Api<Secret> {
+    Api::namespaced(plane.client(), NAMESPACE)
+}
+
+/// The kubeconfig in a cluster's credentials Secret.
+pub(crate) async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
+    let secret = secrets(plane)
+        .get(&format!("cluster-credentials-{cluster}"))
+        .await
+        .unwrap();
+    String::from_utf8(secret.data.unwrap()[l::KUBECONFIG_KEY].0.clone()).unwrap()
+}
+
+/// Puts a kubeconfig into a cluster's credentials Secret; `None` removes the key.
+pub(crate) async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<&str>) {
+    let data = kubeconfig.map(|text| ByteString(text.into()));
+    let patch = json!({ "data": { l::KUBECONFIG_KEY: data } });
+    secrets(plane)
+        .patch(
+            &format!("cluster-credentials-{cluster}"),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .unwrap();
+}

@@ -1,0 +1,114 @@
+//! The extension on a control plane, as `install` and `link-gen` print it.
+
+use std::sync::Arc;
+
+use control_plane::{ControlPlane, LinkerdOptions, eventually};
+use k8s_openapi::api::core::v1::{Secret, Service};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::support::{SOON, program::run};
+
+/// Namespace of the extension.
+pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
+/// Whom the API server takes the controller for: in a cluster that is its ServiceAccount, with the rights that
+/// the installation gives it and no others.
+pub(crate) const CONTROLLER: &str =
+    "system:serviceaccount:linkerd-multicluster:linkerd-multicluster-controller";
+/// Its groups.
+pub(crate) const CONTROLLER_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
+/// The account whose credentials other clusters have.
+pub(crate) const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
+
+/// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
+pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
+    let plane = ControlPlane::shared(name).await.unwrap();
+    install(&plane, gateway).await;
+    plane
+}
+
+/// Puts Linkerd's configuration and our installation on a control plane; its gateway has this address.
+pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
+    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
+    reinstall(plane, &[]).await;
+    gateway_addresses(plane, json!([{ "ip": gateway }])).await;
+    confined(plane, NAMESPACE).await;
+    let tokens = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
+    eventually("the token Secret to be filled", SOON, async || {
+        let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
+        Ok(secret.data.and_then(|data| data.get("token").cloned()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Gives the gateway these addresses, as the status of a load balancer lists them.
+pub(crate) async fn gateway_addresses(plane: &ControlPlane, ingress: Value) {
+    let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
+    Api::<Service>::namespaced(plane.client(), NAMESPACE)
+        .patch_status(
+            "linkerd-gateway",
+            &PatchParams::default(),
+            &Patch::Merge(status),
+        )
+        .await
+        .unwrap();
+}
+
+/// Whom the API server takes the controller of the installation in a namespace for.
+pub(crate) fn account(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:linkerd-multicluster-controller")
+}
+
+/// Waits until the API server refuses what the admission policy of an installation refuses. It reads policies each second.
+pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
+    let account = account(namespace);
+    let foreign = ["create", "service", "clusterip", "foreign", "--tcp=80"];
+    let args = [&["--as", &account, "--dry-run=server"], &foreign[..]].concat();
+    eventually("the admission policy", SOON, async || {
+        let refused = plane.kubectl(&args).await.err();
+        let refused =
+            refused.is_some_and(|why| format!("{why:#}").contains("ValidatingAdmissionPolicy"));
+        Ok(refused.then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// What `link-gen` prints for `target` under the name `cluster`; the address is that of the API server unless `flags`
+/// give another.
+pub(crate) fn link_gen(target: &ControlPlane, cluster: &str, flags: &[&str]) -> String {
+    let address = format!("--api-server-address={}", target.url());
+    let mut args = vec!["link-gen", "--cluster-name", cluster];
+    if !flags
+        .iter()
+        .any(|flag| flag.starts_with("--api-server-address="))
+    {
+        args.push(&address);
+    }
+    args.extend(flags);
+    let outcome = run(target.kubeconfig(), &args);
+    // It warns that others do not reach loopback; these do.
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    outcome.stdout
+}
+
+/// Links `source` to `target`.
+pub(crate) async fn link(
+    source: &ControlPlane,
+    target: &ControlPlane,
+    cluster: &str,
+    flags: &[&str],
+) {
+    let printed = link_gen(target, cluster, flags);
+    source.apply(&printed).await.unwrap();
+}
+
+/// Applies what `install` prints with these flags.
+pub(crate) async fn reinstall(plane: &ControlPlane, flags: &[&str]) {
+    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
+    plane.apply(&printed).await.unwrap();
+}
