@@ -80,7 +80,7 @@ fn the_readme_lists_the_commands_that_there_are() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let mut documents = ["README.md", "CHANGELOG.md", BEHAVIOUR]
+    let mut documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", BEHAVIOUR]
         .map(PathBuf::from)
         .to_vec();
     for entry in fs::read_dir(root().join("docs"))
