@@ -51,6 +51,11 @@ mesh-soak operations="100":
 playground *args:
     cargo run --release --example playground {{args}}
 
+# Record the pictures of the README anew: real runs, so look at them before you commit them
+picture:
+    cargo build --release --example playground
+    cargo run --release --example picture
+
 # Measure the controller against real control planes; `-- --help` tells what can be asked for
 bench *args:
     cargo bench --bench mirror {{args}}

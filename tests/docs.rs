@@ -1,6 +1,6 @@
 //! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of the original and
-//! names only tests that exist, that the README lists all commands, and that links between documents are valid. It
-//! reads files and the help of the binary; it needs no cluster.
+//! names only tests that exist, that the README lists all commands, that links between documents are valid, and that
+//! pictures are small and private. It reads files and the help of the binary; it needs no cluster.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -80,14 +80,17 @@ fn the_readme_lists_the_commands_that_there_are() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let mut documents = ["README.md", "CHANGELOG.md", BEHAVIOUR]
+    let mut documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", BEHAVIOUR]
         .map(PathBuf::from)
         .to_vec();
     for entry in fs::read_dir(root().join("docs"))
         .expect("there are documents")
         .flatten()
     {
-        documents.push(Path::new("docs").join(entry.file_name()));
+        let document = Path::new("docs").join(entry.file_name());
+        if document.extension().is_some_and(|kind| kind == "md") {
+            documents.push(document);
+        }
     }
     let mut broken = Vec::new();
     for document in &documents {
@@ -104,6 +107,30 @@ fn links_between_documents_lead_somewhere() {
         }
     }
     assert_eq!(broken, [""; 0]);
+}
+
+#[test]
+fn pictures_are_small_and_show_nothing_of_the_machine_that_made_them() {
+    let entries = fs::read_dir(root().join("docs/pictures")).expect("there are pictures");
+    let mut found = 0;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let (text, name) = (read(&path), path.display());
+        assert!(text.len() <= 150_000, "{name} has {} bytes", text.len());
+        for private in [
+            "127.0.0.1",
+            "localhost",
+            "/tmp/",
+            "/root/",
+            "/home/",
+            "eyJ",
+            "<script",
+            "https://",
+        ] {
+            assert!(!text.contains(private), "{name} has {private}");
+        }
+        found += 1;
+    }
+    assert!(found > 0, "no pictures found");
 }
 
 /// The rows of all tables, without their heads: the cells of each.

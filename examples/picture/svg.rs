@@ -1,0 +1,160 @@
+//! A recording as SVG that moves by CSS alone: no scripts, no fonts, nothing from elsewhere.
+//!
+//! Each frame is a group with the rows that have changed, drawn over those of the frames before it. A group is hidden
+//! until its time. So a reader without animations, or who does not want them, sees all groups: the last frame.
+
+use std::fmt::Write as _;
+
+use crate::{
+    recording::Recording,
+    screen::{Row, Style},
+};
+
+/// Width and height of a character, in pixels, at the size of the text.
+const CELL: (f64, f64) = (8.0, 18.0);
+const SIZE: f64 = 13.3;
+/// From a cell's top to the line that its text stands on.
+const BASE: f64 = 13.0;
+/// Around the terminals, and the height of the bar with the title of each.
+const EDGE: f64 = 16.0;
+const BAR: f64 = 30.0;
+/// How long the last frame is shown.
+const HOLD: f64 = 6.0;
+
+const BACK: &str = "#161b22";
+const PLAIN: &str = "#d6dde5";
+/// The sixteen colours of a terminal.
+const COLOURS: [&str; 16] = [
+    "#6e7681", "#ff7b72", "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#d6dde5", //
+    "#8b949e", "#ffa198", "#7ee787", "#f2cc60", "#a5d6ff", "#e2c5ff", "#76e3ea", "#ffffff",
+];
+
+/// The picture.
+pub(crate) fn draw(recording: &Recording) -> String {
+    let mut tops = Vec::new();
+    let mut height = 0.0;
+    let mut bars = String::new();
+    for (title, rows) in recording.titles() {
+        bar(
+            &mut bars,
+            title,
+            height,
+            recording.columns(),
+            tops.is_empty(),
+        );
+        height += BAR + EDGE / 2.0;
+        for _ in 0..*rows {
+            tops.push(height);
+            height += CELL.1;
+        }
+        height += EDGE / 2.0;
+    }
+    let width = f64::from(recording.columns()) * CELL.0 + 2.0 * EDGE;
+    let frames = recording.frames();
+    let total = frames.last().map_or(0.0, |frame| frame.at.as_secs_f64()) + HOLD;
+
+    let (mut style, mut groups) = (String::new(), String::new());
+    let mut before = vec![Row::default(); tops.len()];
+    for (number, frame) in frames.iter().enumerate() {
+        if number == 0 {
+            groups.push_str("<g>");
+        } else {
+            let percent = frame.at.as_secs_f64() / total * 100.0;
+            // After its time a group is as without the animation: visible.
+            let _ = write!(
+                style,
+                "@keyframes f{number}{{0%{{visibility:hidden}}{percent:.2}%{{visibility:visible}}}}"
+            );
+            let _ = write!(groups, r#"<g style="animation-name:f{number}">"#);
+        }
+        for (row, (new, old)) in frame.rows.iter().zip(&before).enumerate() {
+            if new != old {
+                draw_row(&mut groups, new, tops[row], number > 0);
+            }
+        }
+        groups.push_str("</g>\n");
+        before.clone_from(&frame.rows);
+    }
+    for (index, colour) in COLOURS.iter().enumerate() {
+        let _ = write!(style, ".c{index}{{fill:{colour}}}");
+    }
+    format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
+<!-- Made by `just picture`. -->
+<style>text{{font:{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:{PLAIN}}}.b{{font-weight:bold}}.d{{opacity:.7}}.t{{fill:#8b949e;text-anchor:middle}}
+g[style]{{animation:{total:.2}s step-end infinite}}@media(prefers-reduced-motion:reduce){{g[style]{{animation:none}}}}
+{style}</style>
+<defs><path id="r" fill="{BACK}" d="M0 0h{line}v{cell}h-{line}z"/><path id="k" fill="#8b949e" d="M0 1h{column}v{block}h-{column}z"/></defs>
+<rect x=".5" y=".5" width="{w}" height="{h}" rx="9.5" fill="{BACK}" stroke="#57606a"/>
+{bars}{groups}</svg>
+"##,
+        line = width - 2.0 * EDGE + 8.0,
+        cell = CELL.1,
+        column = CELL.0,
+        block = CELL.1 - 2.0,
+        w = width - 1.0,
+        h = height - 1.0,
+    )
+}
+
+/// The bar above a terminal.
+fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
+    let width = f64::from(columns) * CELL.0 + 2.0 * EDGE;
+    let middle = top + BAR / 2.0;
+    if first {
+        for (number, colour) in ["#ff5f57", "#febc2e", "#28c840"].iter().enumerate() {
+            let x = 20 + 20 * number;
+            let _ = write!(
+                out,
+                r#"<circle cx="{x}" cy="{middle}" r="6" fill="{colour}"/>"#
+            );
+        }
+    } else {
+        let _ = write!(out, r##"<path stroke="#57606a" d="M0 {top}h{width}"/>"##);
+    }
+    let _ = writeln!(
+        out,
+        r#"<text class="t" x="{}" y="{}">{}</text>"#,
+        width / 2.0,
+        middle + 5.0,
+        escaped(title)
+    );
+}
+
+/// A row over what was there before.
+fn draw_row(out: &mut String, row: &Row, top: f64, cover: bool) {
+    if cover {
+        let _ = write!(out, r##"<use href="#r" x="{}" y="{top}"/>"##, EDGE - 4.0);
+    }
+    let x = |column: u16| EDGE + f64::from(column) * CELL.0;
+    if let Some(column) = row.cursor {
+        let _ = write!(out, r##"<use href="#k" x="{}" y="{top}"/>"##, x(column));
+    }
+    for run in &row.runs {
+        let (x, y, width) = (x(run.column), top + BASE, f64::from(run.width) * CELL.0);
+        let class = class(run.style);
+        let text = escaped(&run.text);
+        // With its width, so that columns stand in line in whatever font there is.
+        let _ = write!(
+            out,
+            r#"<text{class} x="{x}" y="{y}" textLength="{width}" lengthAdjust="spacingAndGlyphs">{text}</text>"#
+        );
+    }
+}
+
+fn class(style: Style) -> String {
+    let mut names = Vec::new();
+    names.extend(style.colour.map(|index| format!("c{index}")));
+    names.extend(style.bold.then(|| "b".to_owned()));
+    names.extend(style.dim.then(|| "d".to_owned()));
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(r#" class="{}""#, names.join(" "))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
