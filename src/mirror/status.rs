@@ -17,12 +17,12 @@ use super::{
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,
 };
-use crate::{
-    api::link::{
+use crate::api::{
+    link::{
         CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef,
         ServiceStatus,
     },
-    hint::in_brief,
+    text::in_brief,
 };
 
 /// Up to so many Services are listed one by one.

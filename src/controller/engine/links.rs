@@ -12,14 +12,13 @@ use super::{
     state::Engine,
 };
 use crate::{
-    api::link::LinkObject,
+    api::{link::LinkObject, text::in_brief},
     controller::{
         events::{INVALID_LINK, News, What},
         queue,
         session::{Session, Spec},
         watch::Event,
     },
-    hint::in_brief,
     mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
 };
 

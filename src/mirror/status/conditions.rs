@@ -7,8 +7,7 @@ use k8s_openapi::{
 
 use super::facts::{ALL_REFUSED, Exceeded, Expiry, GATEWAY_REFUSED, StatusInputs};
 use crate::{
-    api::link::CLUSTER_IPS_EXHAUSTED,
-    hint::in_brief,
+    api::{link::CLUSTER_IPS_EXHAUSTED, text::in_brief},
     mirror::{
         Liveness, Reason,
         status::expiry::{self, Stage},

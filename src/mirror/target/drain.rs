@@ -6,8 +6,7 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::selector::short;
-use crate::api::time::rfc3339;
+use crate::api::{text::short, time::rfc3339};
 
 /// Type of the condition of a Link whose cluster is drained.
 pub const DRAINED: &str = "Drained";
