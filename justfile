@@ -118,6 +118,10 @@ archives binaries:
 deb binary="target/dist/linkerd-mc":
     packaging/deb {{binary}} {{packages}}
 
+# Pack the Helm chart; needs Helm
+pack-chart:
+    helm package charts/linkerd-mc --destination target/chart
+
 # Write the checksums of all packages, and the Homebrew formula and the krew manifest with them
 checksums version repository:
     cd {{packages}} && sha256sum -- *.tar.gz *.deb linkerd-mc.cdx.json THIRD-PARTY-NOTICES > SHA256SUMS
@@ -138,7 +142,7 @@ login registry user:
 publish-image reference +layouts:
     @packaging/publish-image {{reference}} {{layouts}}
 
-# Push the chart that `just chart` packed
+# Push the chart that `just pack-chart` packed
 publish-chart repository version:
     helm push target/chart/linkerd-mc-{{version}}.tgz {{repository}}
 
