@@ -37,6 +37,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
             "tests/it/main.rs",
             "tests/hostile_input/main.rs",
             "tests/mesh/main.rs",
+            "tests/packaging/main.rs",
             "tests/docs.rs",
             "tests/layering.rs",
             "examples/*/main.rs",

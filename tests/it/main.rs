@@ -119,6 +119,8 @@ mod install;
 mod link;
 // `link-gen`.
 mod link_gen;
+// The program as a plugin of kubectl.
+mod names;
 // `plan`.
 mod plan;
 // `rotate`.
