@@ -32,6 +32,10 @@ hostile minutes="5":
 modules:
     LINKERD_MC_DRAW=1 cargo test --test layering drawing
 
+# Make the files of the Helm chart from the templates and values of `install`
+chart:
+    LINKERD_MC_CHART=1 cargo test --lib manifests::chart
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
