@@ -7,6 +7,8 @@ mod check;
 mod cluster;
 mod complete;
 mod completions;
+#[cfg(test)]
+mod documents;
 mod drain;
 mod fleet;
 mod gateways;
