@@ -9,8 +9,9 @@ mod credentials;
 mod identity;
 mod multiplexed;
 mod networks;
+pub mod requests;
 
-use std::{error::Error as _, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use kube::{
@@ -26,7 +27,7 @@ pub use self::credentials::{
 pub use self::identity::Identity;
 pub use self::multiplexed::{build, multiplexed};
 pub use self::networks::{Looked, cluster_networks, server_address};
-use crate::hint::{HintExt as _, fail, in_brief};
+use crate::hint::{HintExt as _, fail};
 
 /// The cluster that a command uses, and the user.
 #[derive(Clone, Debug, Default)]
@@ -145,56 +146,6 @@ impl Access {
     }
 }
 
-/// The reason of a failed request in one short line: the API server's message, or the innermost cause.
-pub fn explain(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return match in_brief(&status.message) {
-            message if message.is_empty() => {
-                format!("HTTP status {} {}", status.code, in_brief(&status.reason))
-            }
-            message => message,
-        };
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let line = in_brief(&cause.to_string());
-    match line.split_once(" (os error") {
-        Some((line, _)) => line.to_lowercase(),
-        // The message of the timers around the socket.
-        None if line == "deadline has elapsed" => "timed out".to_owned(),
-        None => line,
-    }
-}
-
-/// Whether a failed request got a response.
-pub fn has_answered(error: &kube::Error) -> bool {
-    let mut cause = match error {
-        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => return true,
-        error => error.source(),
-    };
-    while let Some(error) = cause {
-        if error.is::<bounds::BrokenAnswer>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-/// Whether a response exceeded a limit, so that a request for fewer objects may succeed.
-pub fn was_too_much(error: &kube::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.is::<bounds::TooMuch>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
 /// A client of a test server, with the limits of [`multiplexed`].
 #[cfg(test)]
 pub(crate) fn of_test_server<F>(
@@ -215,20 +166,3 @@ pub(crate) type TestBody = http_body_util::StreamBody<
         Result<hyper::body::Frame<hyper::body::Bytes>, tower::BoxError>,
     >,
 >;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_says_is_shown_on_one_line_without_control_characters() {
-        let answer = |message: &str, reason: &str| {
-            let status = serde_json::json!({ "message": message, "reason": reason, "code": 403 });
-            explain(&kube::Error::Api(Box::new(
-                serde_json::from_value(status).unwrap(),
-            )))
-        };
-        assert_eq!(answer("no\n\u{1b}[2J way", "Forbidden"), "no [2J way");
-        assert_eq!(answer("", "For\rbidden"), "HTTP status 403 For bidden");
-    }
-}

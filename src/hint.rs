@@ -1,6 +1,6 @@
 //! Errors with hints for the user: an [`anyhow::Error`] may have one hint.
 //!
-//! All layers may use this module; it uses none of them.
+//! A leaf: it uses no other module.
 
 use std::fmt;
 
@@ -31,50 +31,6 @@ pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
         hint: hint.into(),
         source: None,
     })
-}
-
-/// Maximum length of a server's message, in characters.
-pub const BRIEF: usize = 500;
-
-/// The text on one line, without control characters, because it may come from an untrusted server or file.
-pub fn one_line(text: &str) -> String {
-    one_line_of(text, usize::MAX)
-}
-
-/// A server's message for logs, statuses, Events and errors: [`one_line`], cut at [`BRIEF`] characters.
-pub fn in_brief(text: &str) -> String {
-    one_line_of(text, BRIEF)
-}
-
-/// [`one_line`], cut at `longest` characters with `…`. Reads no more of the text than necessary.
-pub fn one_line_of(text: &str, longest: usize) -> String {
-    let (mut line, mut length, mut is_gap) = (String::new(), 0, false);
-    for c in text.chars().filter(|c| !is_hidden(*c)) {
-        if c.is_whitespace() || c.is_control() {
-            is_gap = length > 0;
-            continue;
-        }
-        for c in is_gap.then_some(' ').into_iter().chain([c]) {
-            if length == longest {
-                line.pop();
-                line.push('…');
-                return line;
-            }
-            line.push(c);
-            length += 1;
-        }
-        is_gap = false;
-    }
-    line
-}
-
-/// Whether a character has no width or changes the text direction, so that the text is displayed differently from its
-/// content.
-fn is_hidden(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-    )
 }
 
 /// Adds a message and a hint to an error.
@@ -115,30 +71,6 @@ pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_others_say_becomes_one_short_line() {
-        let (long, cut) = ("x".repeat(10_000), "x".repeat(499) + "…");
-        let (full, wide) = ("y".repeat(500), "ä".repeat(501));
-        let cut_wide = "ä".repeat(499) + "…";
-        let spaced = format!("{} z", "x".repeat(499));
-        for (said, told) in [
-            ("", ""),
-            (" \n\t ", ""),
-            ("plain words", "plain words"),
-            ("no\n\r\nway\u{2028}out\u{85}", "no way out"),
-            ("\u{1b}[31mred\u{1b}[0m\u{7}", "[31mred [0m"),
-            ("a\u{202e}b\u{2066}c\u{200b}d\u{feff}e\0f", "abcde f"),
-            (&long, &cut),
-            (&full, &full),
-            (&wide, &cut_wide),
-            (&spaced, &cut),
-        ] {
-            assert_eq!(in_brief(said), told, "{said:.40?}");
-        }
-        assert_eq!(one_line(&long), long);
-        assert_eq!(one_line_of("a b", 2), "a…");
-    }
 
     #[test]
     fn the_innermost_hint_wins_and_the_chain_is_kept() {

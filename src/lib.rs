@@ -1,27 +1,30 @@
 //! linkerd-mc links Kubernetes clusters: it mirrors Services between them for Linkerd.
 //!
-//! ```text
-//!  remote watches (per Link) ─▶ stores ─┐
-//!  local watches (shared)    ─▶ stores ─┤
-//!  gateway probe, DNS        ───────────┼─▶ keys ───▶ queue    ─▶ observe ─▶ mirror::plan ─▶ apply ─▶ local API server
-//!  Links, credential Secrets ───────────┘                   ▲                  (pure)          │ └──▶ Link.status
-//!                                                           └───── retry with backoff ◀─ error ┘
-//! ```
+//! A module uses only those below it; `tests/layering` enforces this, and `docs/modules.md` is drawn from the code.
 //!
-//! - **Level-triggered.** An event carries no work: it marks a key dirty. The key is looked up afresh, what
-//!   should be is computed from all that is known now, and the difference is written.
+//! | Module | Responsibility |
+//! | --- | --- |
+//! | [`cli`] | one file for each command; arguments and output |
+//! | [`controller`], [`check`] | the running mirroring loop; the rules of `check` |
+//! | [`clusters`] | what `status`, `graph` and `check` find out about clusters and their Links |
+//! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
+//! | [`mirror`] | the core: computes what has to be written |
+//! | [`api`] | types and syntax of Kubernetes and Linkerd |
+//! | [`hint`] | errors with a hint, for those above whose errors people read |
+//!
+//! Rules of the design (`docs/architecture.md` follows a Service through the code):
+//!
+//! - **Level-triggered.** An event only enqueues a key. The key is then planned from the current state.
 //! - **The core is pure.** [`mirror`] has no client, no clock and no logging.
-//! - **One writer.** Only `controller::apply` changes the cluster, only `controller::status` a Link's status.
-//! - **Unknown is not absent.** Nothing is deleted because of what cannot be seen.
+//! - **One writer.** Only `controller::apply` writes mirrors, only `controller::engine::status` the status of a Link.
+//! - **Unknown is not absent.** Nothing is deleted because it could not be read.
 //! - **Nothing changed, nothing written.**
-//!
-//! A module uses only those to its right: `main → cli → {controller, check, manifests, client} → mirror → api`
-//! ([`hint`] is a leaf for all). A test holds that.
 
 pub mod api;
 pub mod check;
 pub mod cli;
 pub mod client;
+pub mod clusters;
 pub mod controller;
 pub mod hint;
 pub mod manifests;

@@ -1,10 +1,9 @@
 //! Holds the structure of the code: which module may use which, what the pure core may not touch, that each
 //! file belongs to a module, and that none is too long. It reads the sources; it needs no cluster.
 //!
-//! `main → cli → {controller, check} → {client, manifests} → mirror → api`, and `hint` for all. Files do not use each
-//! other in a circle, so a file can be understood with those below it. Code under `#[cfg(test)]` may use what it likes.
-//! A module of `tests/it` uses `support`, and none of its neighbours. Each rule is shown to fail on a sample in
-//! `layering/rules.rs`.
+//! `src/lib.rs` lists the layers. Files do not use each other in a circle, so a file can be understood with those below
+//! it. Code under `#[cfg(test)]` may use what it likes. A module of `tests/it` uses `support`, and none of its
+//! neighbours. Each rule is shown to fail on a sample in `layering/rules.rs`.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -24,7 +23,7 @@ use std::{
 };
 
 use graph::Graph;
-use rules::{MAX_LINES, breaches, foreign_tests, unexplained};
+use rules::{MAX_LINES, breaches, foreign_tests, unexplained, unused, uses};
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
@@ -74,18 +73,21 @@ struct File {
 fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
     let files = reachable();
     assert!(files.len() > 50, "only {} files found", files.len());
-    let mut found = Vec::new();
-    for file in files.iter().filter(|file| !file.test) {
-        if let Ok(inside) = file.path.strip_prefix("src") {
-            let name = file.path.display();
-            found.extend(
-                breaches(inside, &source(&file.path))
-                    .into_iter()
-                    .map(|breach| format!("{name}: {breach}")),
-            );
-        }
-    }
+    let sources = files.iter().filter(|file| !file.test);
+    let sources = sources.filter_map(|file| {
+        let inside = file.path.strip_prefix("src").ok()?;
+        Some((inside, source(&file.path)))
+    });
+    let sources: Vec<_> = sources.collect();
+    let found = sources.iter().flat_map(|(file, source)| {
+        let found = breaches(file, source).into_iter();
+        found.map(|breach| format!("src/{}: {breach}", file.display()))
+    });
+    let found: Vec<_> = found.collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+    let uses = sources.iter().flat_map(|(file, source)| uses(file, source));
+    let unused = unused(&uses.collect());
+    assert!(unused.is_empty(), "permitted, and not used: {unused:?}");
 }
 
 #[test]

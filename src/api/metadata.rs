@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{map::Map, null_is_default, word::Word};
+use super::{map::Map, null_is_default, resource_id::ResourceId, word::Word};
 
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
@@ -130,6 +130,11 @@ impl Metadata {
     }
 
     /// Namespace and name.
+    pub fn resource_id(&self) -> ResourceId {
+        ResourceId::new(self.namespace(), self.name())
+    }
+
+    /// [`Self::resource_id`] as a pair, for the core.
     pub fn id(&self) -> (String, String) {
         (self.namespace().to_owned(), self.name().to_owned())
     }

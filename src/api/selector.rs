@@ -1,17 +1,30 @@
-//! Parses label selectors such as `app=web,tier in (a, b),!canary`.
-//!
-//! The grammar is that of `kubectl -l`, without `<` and `>`, which a Link cannot hold.
+//! Label selectors, parsed once: what they match, and how the API server is asked for it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use thiserror::Error;
 
-/// Maximum lengths of a label's name and value, and of the prefix of a key.
-const MAX_NAME: usize = 63;
-const MAX_PREFIX: usize = 253;
+use super::{
+    map::Map,
+    names::{is_label_key, is_label_value},
+    text::short,
+};
 
-/// Why a label selector is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// A selector with at least one requirement; an object matches if it meets all of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Requirement {
+    In(String, BTreeSet<String>),
+    NotIn(String, BTreeSet<String>),
+    Exists(String),
+    DoesNotExist(String),
+}
+
+/// Why a selector, or a text, is none that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectorError {
     /// An invalid key.
     #[error("invalid label key {0:?}")]
@@ -19,11 +32,17 @@ pub enum SelectorError {
     /// An invalid value.
     #[error("invalid label value {0:?} (up to 63 letters, digits, '-', '_' and '.')")]
     Value(String),
+    /// The operator is none of `In`, `NotIn`, `Exists`, `DoesNotExist`.
+    #[error("unknown selector operator {0:?}")]
+    Operator(String),
+    /// `In` and `NotIn` need values.
+    #[error("operator {0} requires at least one value")]
+    NoValues(&'static str),
     /// `<` or `>`.
     #[error(
         "operator {0:?} is not supported in a Link (supported: =, ==, !=, in, notin, key, !key)"
     )]
-    Operator(char),
+    Comparison(char),
     /// An unknown operator.
     #[error("unknown operator {found:?} after key {key:?} (supported: =, ==, !=, in, notin)")]
     NotAnOperator {
@@ -43,281 +62,254 @@ pub enum SelectorError {
     Missing,
 }
 
-/// Reads a label selector. An empty text is a selector without requirements, which matches nothing in a Link.
-pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
-    let mut match_labels = BTreeMap::new();
-    let mut expressions = Vec::new();
-    if !text.trim().is_empty() {
-        for part in split_requirements(text)? {
-            match requirement(part.trim())? {
-                Requirement::Equals(key, value) => {
-                    // A key with two values matches nothing, so both are kept.
-                    if match_labels.get(&key).is_some_and(|other| *other != value) {
-                        expressions.push(expression(key, "In", vec![value]));
-                    } else {
-                        match_labels.insert(key, value);
-                    }
-                }
-                Requirement::Expression(expression) => expressions.push(expression),
-            }
+impl Selector {
+    /// Parses a Link's selector. Absent or empty gives `None`: it matches nothing, as in Linkerd.
+    pub fn parse(selector: Option<&LabelSelector>) -> Result<Option<Self>, SelectorError> {
+        let Some(selector) = selector else {
+            return Ok(None);
+        };
+        let mut requirements = Vec::new();
+        for (key, value) in selector.match_labels.iter().flatten() {
+            requirements.push(Requirement::In(
+                label_key(key)?,
+                [label_value(value)?].into(),
+            ));
         }
-    }
-    Ok(LabelSelector {
-        match_labels: (!match_labels.is_empty()).then_some(match_labels),
-        match_expressions: (!expressions.is_empty()).then_some(expressions),
-    })
-}
-
-enum Requirement {
-    Equals(String, String),
-    Expression(LabelSelectorRequirement),
-}
-
-/// Splits at the commas that are not inside of a list.
-fn split_requirements(text: &str) -> Result<Vec<&str>, SelectorError> {
-    let (mut parts, mut start, mut in_list) = (Vec::new(), 0, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => in_list = true,
-            ')' => in_list = false,
-            ',' if !in_list => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => (),
-        }
-    }
-    if in_list {
-        return Err(SelectorError::Unclosed);
-    }
-    parts.push(&text[start..]);
-    if parts.iter().any(|part| part.trim().is_empty()) {
-        return Err(SelectorError::Missing);
-    }
-    Ok(parts)
-}
-
-fn requirement(text: &str) -> Result<Requirement, SelectorError> {
-    if let Some(operator) = text.chars().find(|c| matches!(c, '<' | '>')) {
-        return Err(SelectorError::Operator(operator));
-    }
-    if let Some(name) = text.strip_prefix('!') {
-        return Ok(Requirement::Expression(expression(
-            key(name.trim())?,
-            "DoesNotExist",
-            Vec::new(),
-        )));
-    }
-    let end = text
-        .find(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '('))
-        .unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
-    let (name, rest) = (key(name)?, rest.trim());
-    if rest.is_empty() {
-        return Ok(Requirement::Expression(expression(
-            name,
-            "Exists",
-            Vec::new(),
-        )));
-    }
-    if let Some(text) = rest.strip_prefix("!=") {
-        return Ok(Requirement::Expression(expression(
-            name,
-            "NotIn",
-            vec![value(text.trim())?],
-        )));
-    }
-    if let Some(text) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        return Ok(Requirement::Equals(name, value(text.trim())?));
-    }
-    let word_end = rest
-        .find(|c: char| !c.is_alphanumeric())
-        .unwrap_or(rest.len());
-    let (word, list) = rest.split_at(word_end);
-    let operator = match word {
-        "in" => "In",
-        "notin" => "NotIn",
-        _ => {
-            return Err(SelectorError::NotAnOperator {
-                key: name,
-                found: rest.to_owned(),
+        for expression in selector.match_expressions.iter().flatten() {
+            let key = label_key(&expression.key)?;
+            let values = || {
+                expression
+                    .values
+                    .iter()
+                    .flatten()
+                    .map(|v| label_value(v))
+                    .collect::<Result<_, _>>()
+            };
+            requirements.push(match expression.operator.as_str() {
+                "In" => Requirement::In(key, some(values()?, "In")?),
+                "NotIn" => Requirement::NotIn(key, some(values()?, "NotIn")?),
+                "Exists" => Requirement::Exists(key),
+                "DoesNotExist" => Requirement::DoesNotExist(key),
+                other => return Err(SelectorError::Operator(other.to_owned())),
             });
         }
-    };
-    let values = list
-        .trim()
-        .strip_prefix('(')
-        .and_then(|list| list.strip_suffix(')'))
-        .ok_or_else(|| SelectorError::MissingList(word.to_owned()))?
-        .split(',')
-        .map(|text| value(text.trim()))
-        .collect::<Result<_, _>>()?;
-    Ok(Requirement::Expression(expression(name, operator, values)))
-}
-
-fn expression(key: String, operator: &str, values: Vec<String>) -> LabelSelectorRequirement {
-    LabelSelectorRequirement {
-        key,
-        operator: operator.to_owned(),
-        values: (!values.is_empty()).then_some(values),
+        requirements.sort();
+        Ok((!requirements.is_empty()).then_some(Self(requirements)))
     }
-}
 
-fn key(text: &str) -> Result<String, SelectorError> {
-    if is_label_key(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(SelectorError::Key(text.to_owned()))
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &Map) -> bool {
+        self.selects(|key| labels.get(key))
     }
-}
 
-fn value(text: &str) -> Result<String, SelectorError> {
-    if is_label_value(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(SelectorError::Value(text.to_owned()))
-    }
-}
-
-/// Whether `text` is a valid key of a label or annotation.
-pub fn is_label_key(text: &str) -> bool {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    !name.is_empty()
-        && is_label_value(name)
-        && prefix.is_none_or(|prefix| {
-            prefix.len() <= MAX_PREFIX && prefix.split('.').all(is_dns_label_of_any_length)
+    /// Whether an object is selected of which this tells the value of each label.
+    pub fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => label(key).is_some_and(|v| values.contains(v)),
+            Requirement::NotIn(key, values) => label(key).is_none_or(|v| !values.contains(v)),
+            Requirement::Exists(key) => label(key).is_some(),
+            Requirement::DoesNotExist(key) => label(key).is_none(),
         })
+    }
+
+    /// The `labelSelector` parameter of a list or watch request.
+    pub fn query(&self) -> String {
+        let list = |values: &BTreeSet<String>| {
+            values
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let requirements = self.0.iter().map(|requirement| match requirement {
+            Requirement::In(key, values) => format!("{key} in ({})", list(values)),
+            Requirement::NotIn(key, values) => format!("{key} notin ({})", list(values)),
+            Requirement::Exists(key) => key.clone(),
+            Requirement::DoesNotExist(key) => format!("!{key}"),
+        });
+        requirements.collect::<Vec<_>>().join(",")
+    }
+
+    /// One selector for both, where one can say it: both ask for values of the same key, and nothing else.
+    ///
+    /// A Service whose label moves from one value to the other then stays in one watch, and is modified
+    /// there instead of vanishing from one watch before it appears in another.
+    pub fn union(&self, other: &Self) -> Option<Self> {
+        match (self.0.as_slice(), other.0.as_slice()) {
+            ([Requirement::In(a, left)], [Requirement::In(b, right)]) if a == b => {
+                Some(Self(vec![Requirement::In(a.clone(), left | right)]))
+            }
+            _ if self == other => Some(self.clone()),
+            _ => None,
+        }
+    }
 }
 
-/// Whether `text` is a valid value of a label.
-pub fn is_label_value(text: &str) -> bool {
-    let alphanumeric = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= MAX_NAME
-        && alphanumeric(text.chars().next())
-        && alphanumeric(text.chars().next_back())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+fn some(
+    values: BTreeSet<String>,
+    operator: &'static str,
+) -> Result<BTreeSet<String>, SelectorError> {
+    if values.is_empty() {
+        Err(SelectorError::NoValues(operator))
+    } else {
+        Ok(values)
+    }
 }
 
-/// Whether `text` is a DNS label: up to 63 lowercase letters, digits and `-`, starting and ending with a letter or digit.
-pub fn is_dns_label(text: &str) -> bool {
-    text.len() <= MAX_NAME && is_dns_label_of_any_length(text)
+/// A key, if Kubernetes takes it.
+pub(super) fn label_key(key: &str) -> Result<String, SelectorError> {
+    if is_label_key(key) {
+        Ok(key.to_owned())
+    } else {
+        Err(SelectorError::Key(short(key)))
+    }
 }
 
-fn is_dns_label_of_any_length(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c != '-');
-    edge(text.chars().next())
-        && edge(text.chars().next_back())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+/// A value, if Kubernetes takes it.
+pub(super) fn label_value(value: &str) -> Result<String, SelectorError> {
+    if is_label_value(value) {
+        Ok(value.to_owned())
+    } else {
+        Err(SelectorError::Value(short(value)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
     use super::*;
 
+    fn labels(pairs: &[(&str, &str)]) -> Map {
+        pairs.iter().copied().collect()
+    }
+
+    fn equals(key: &str, value: &str) -> LabelSelector {
+        LabelSelector {
+            match_labels: Some([(key.to_owned(), value.to_owned())].into()),
+            ..Default::default()
+        }
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> LabelSelector {
+        LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: key.into(),
+                operator: operator.into(),
+                values: Some(values.iter().map(|v| (*v).to_owned()).collect()),
+            }]),
+            ..Default::default()
+        }
+    }
+
     #[test]
-    fn selectors_are_read_as_kubectl_reads_them() {
-        for (text, expected) in [
-            ("", json!({})),
-            ("  ", json!({})),
-            ("a=b", json!({ "matchLabels": { "a": "b" } })),
-            ("a==b", json!({ "matchLabels": { "a": "b" } })),
-            (" a = b ", json!({ "matchLabels": { "a": "b" } })),
-            ("a=", json!({ "matchLabels": { "a": "" } })),
+    fn absent_and_empty_selectors_match_nothing() {
+        assert_eq!(Selector::parse(None), Ok(None));
+        assert_eq!(Selector::parse(Some(&LabelSelector::default())), Ok(None));
+    }
+
+    #[test]
+    fn each_operator_matches_as_kubernetes_says_and_asks_for_it() {
+        /// A selector, its query, labels, and whether they match.
+        type Case = (
+            LabelSelector,
+            &'static str,
+            &'static [(&'static str, &'static str)],
+            bool,
+        );
+        let cases: [Case; 10] = [
+            (equals("a", "x"), "a in (x)", &[("a", "x")], true),
+            (equals("a", "x"), "a in (x)", &[("a", "y")], false),
+            (equals("a", "x"), "a in (x)", &[], false),
             (
-                "mirror.linkerd.io/exported=true,x=y",
-                json!({ "matchLabels": { "mirror.linkerd.io/exported": "true", "x": "y" } }),
+                expression("a", "In", &["y", "x"]),
+                "a in (x,y)",
+                &[("a", "y")],
+                true,
             ),
             (
-                "a=b,a=c",
-                json!({
-                    "matchLabels": { "a": "b" },
-                    "matchExpressions": [{ "key": "a", "operator": "In", "values": ["c"] }],
-                }),
+                expression("a", "NotIn", &["x"]),
+                "a notin (x)",
+                &[("a", "x")],
+                false,
             ),
+            (expression("a", "NotIn", &["x"]), "a notin (x)", &[], true),
             (
-                "a!=b",
-                json!({ "matchExpressions": [{ "key": "a", "operator": "NotIn", "values": ["b"] }] }),
+                expression("e.io/a", "Exists", &[]),
+                "e.io/a",
+                &[("e.io/a", "")],
+                true,
             ),
+            (expression("a", "Exists", &[]), "a", &[], false),
             (
-                "a in (b, c),d notin(e)",
-                json!({ "matchExpressions": [
-                    { "key": "a", "operator": "In", "values": ["b", "c"] },
-                    { "key": "d", "operator": "NotIn", "values": ["e"] },
-                ] }),
+                expression("a", "DoesNotExist", &[]),
+                "!a",
+                &[("a", "")],
+                false,
             ),
-            (
-                "a,!b",
-                json!({ "matchExpressions": [
-                    { "key": "a", "operator": "Exists" },
-                    { "key": "b", "operator": "DoesNotExist" },
-                ] }),
-            ),
-            (
-                "in in (notin)",
-                json!({ "matchExpressions": [{ "key": "in", "operator": "In", "values": ["notin"] }] }),
-            ),
-        ] {
-            let selector = parse_selector(text).unwrap();
+            (expression("a", "DoesNotExist", &[]), "!a", &[], true),
+        ];
+        for (selector, query, with, expected) in cases {
+            let parsed = Selector::parse(Some(&selector)).unwrap().unwrap();
+            assert_eq!(parsed.query(), query);
             assert_eq!(
-                serde_json::to_value(selector).unwrap(),
+                parsed.matches(&labels(with)),
                 expected,
-                "{text:?}"
+                "{query} on {with:?}"
             );
         }
     }
 
     #[test]
-    fn what_is_no_selector_says_why() {
-        type E = SelectorError;
-        let key = |text: &str| E::Key(text.into());
-        for (text, error) in [
-            ("a>1", E::Operator('>')),
-            ("a < 1", E::Operator('<')),
-            (",", E::Missing),
-            ("a=b,", E::Missing),
-            ("=b", key("")),
-            ("!", key("")),
-            (
-                "a b",
-                E::NotAnOperator {
-                    key: "a".into(),
-                    found: "b".into(),
-                },
-            ),
-            ("a in b", E::MissingList("in".into())),
-            ("a in", E::MissingList("in".into())),
-            ("a in (b", E::Unclosed),
-            ("-a=b", key("-a")),
-            ("a/b/c=d", key("a/b/c")),
-            ("/a=d", key("/a")),
-            ("Up.er/a=d", key("Up.er/a")),
-            ("a=b c", E::Value("b c".into())),
-            ("a=b!", E::Value("b!".into())),
-            ("a===b", E::Value("=b".into())),
-            ("a in (b c)", E::Value("b c".into())),
-        ] {
-            assert_eq!(parse_selector(text), Err(error), "{text:?}");
+    fn nonsense_is_an_error_that_names_it() {
+        let long = "a".repeat(100);
+        assert!(Selector::parse(Some(&equals(&format!("{long}.io/{}", &long[..63]), ""))).is_ok());
+        let longest = format!("{}/a", ["a"; 127].join(".")); // 253 characters and the name
+        for key in ["a-1.io/x", "1/A_b.c-2", &long[..63], &longest] {
+            assert!(Selector::parse(Some(&equals(key, ""))).is_ok(), "{key}");
         }
-        let long = "v".repeat(64);
-        assert_eq!(parse_selector(&format!("a={long}")), Err(E::Value(long)));
+        for (selector, error) in [
+            (
+                equals(&long[..64], "x"),
+                SelectorError::Key(long[..64].into()),
+            ),
+            (
+                equals(&format!("{}/a", ["a"; 128].join(".")), "x"),
+                SelectorError::Key(["a"; 40].join(".") + "."),
+            ),
+            (equals("-a.io/b", "x"), SelectorError::Key("-a.io/b".into())),
+            (equals("a-.io/b", "x"), SelectorError::Key("a-.io/b".into())),
+            (equals("-a", "x"), SelectorError::Key("-a".into())),
+            (equals("a.", "x"), SelectorError::Key("a.".into())),
+            (equals("a/b/c", "x"), SelectorError::Key("a/b/c".into())),
+            (equals("a..b/c", "x"), SelectorError::Key("a..b/c".into())),
+            (equals("/c", "x"), SelectorError::Key("/c".into())),
+            (equals("a b", "x"), SelectorError::Key("a b".into())),
+            (equals("", "x"), SelectorError::Key(String::new())),
+            (equals("UP.io/a", "x"), SelectorError::Key("UP.io/a".into())),
+            (equals("a", "x,y"), SelectorError::Value("x,y".into())),
+            (
+                expression("a", "Gt", &["1"]),
+                SelectorError::Operator("Gt".into()),
+            ),
+            (expression("a", "In", &[]), SelectorError::NoValues("In")),
+        ] {
+            assert_eq!(Selector::parse(Some(&selector)), Err(error));
+        }
     }
 
     #[test]
-    fn dns_labels_are_told_from_the_rest() {
-        for good in ["a", "east", "east-1", "1", &"a".repeat(63)] {
-            assert!(is_dns_label(good), "{good}");
-        }
-        for bad in ["", "-a", "a-", "East", "a.b", "a_b", "ä", &"a".repeat(64)] {
-            assert!(!is_dns_label(bad), "{bad}");
-        }
+    fn selectors_on_values_of_one_key_unite() {
+        let parse = |s: &LabelSelector| Selector::parse(Some(s)).unwrap().unwrap();
+        let (a, b) = (
+            parse(&equals("k", "true")),
+            parse(&equals("k", "remote-discovery")),
+        );
+        assert_eq!(a.union(&b).unwrap().query(), "k in (remote-discovery,true)");
+        assert_eq!(a.union(&a), Some(a.clone()));
+        assert_eq!(a.union(&parse(&equals("other", "true"))), None);
+        let exists = parse(&expression("k", "Exists", &[]));
+        assert_eq!(a.union(&exists), None);
+        assert_eq!(exists.union(&exists), Some(exists.clone()));
     }
 }

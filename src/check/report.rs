@@ -7,10 +7,8 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::{
-    printable,
-    rules::{CheckResult, Level},
-};
+use super::rules::{CheckResult, Level};
+use crate::api::text::{lines, one_line};
 
 /// Name of the category of one cluster, or its prefix if there are several.
 pub const CATEGORY: &str = "linkerd-multicluster";
@@ -48,16 +46,13 @@ fn text(categories: &[Category], wanted: impl Fn(&CheckResult) -> bool) -> Strin
         if results.is_empty() {
             continue;
         }
-        let name = printable(&category.name);
+        let name = one_line(&category.name);
         let rule = "-".repeat(name.chars().count());
         line(&mut text, &format!("{name}\n{rule}"));
         for result in results {
             let mark = mark(result.level);
-            line(
-                &mut text,
-                &format!("{mark} {}", printable(&result.description)),
-            );
-            for problem in printable(&result.error).lines() {
+            line(&mut text, &format!("{mark} {}", lines(&result.description)));
+            for problem in lines(&result.error).lines() {
                 line(&mut text, &format!("    {problem}"));
             }
             if let Some(hint) = &result.hint {
@@ -187,7 +182,7 @@ pub fn junit(categories: &[Category]) -> String {
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in printable(text).chars() {
+    for c in lines(text).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -260,7 +255,7 @@ mod tests {
         √ Link resources are valid
         	* west
         ‼ Link and CLI versions match
-            Link a/b: �[2Jold <&>
+            Link a/b: [2Jold <&>
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
@@ -272,7 +267,7 @@ mod tests {
         linkerd-multicluster: east
         --------------------------
         ‼ Link and CLI versions match
-            Link a/b: �[2Jold <&>
+            Link a/b: [2Jold <&>
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
@@ -336,7 +331,7 @@ mod tests {
           <testsuite name="linkerd-multicluster: east" tests="3" failures="1">
             <testcase classname="linkerd-multicluster: east" name="Link resources are valid"/>
             <testcase classname="linkerd-multicluster: east" name="Link and CLI versions match">
-              <system-out>warning: Link a/b: �[2Jold &lt;&amp;&gt;
+              <system-out>warning: Link a/b: [2Jold &lt;&amp;&gt;
         see https://x/#v</system-out>
             </testcase>
             <testcase classname="linkerd-multicluster: east" name="clusters share trust anchors">

@@ -11,7 +11,7 @@ use crate::{
     api::{
         duration::{DurationError, parse_go_duration},
         labels,
-        selector::is_dns_label,
+        names::is_dns_label,
     },
     client::Access,
     manifests::render::Manifest,

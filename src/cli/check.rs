@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use super::{
     args::{Global, duration},
     cluster::block_on,
-    fleet::{Contexts, Member, silent},
+    contexts::Contexts,
     output,
     progress::Progress,
 };
 use crate::{
     check::{
-        facts::Survey,
-        gather,
         report::{self, CATEGORY, Category},
-        rules::{self, CheckResult, Level, evaluate, evaluate_fleet},
-        topology::fleet,
+        rules::{self, CheckResult, Level, evaluate, evaluate_topology},
+    },
+    clusters::{
+        cluster_client::KubeContext, collect_full, snapshot::ClusterSnapshot, topology::Topology,
     },
     controller::clock,
 };
@@ -89,8 +89,8 @@ pub(crate) fn run(global: &Global, args: &Check) -> anyhow::Result<ExitCode> {
         ..
     } = args;
     block_on(async {
-        let members = args.contexts.members(global, args.timeout).await?;
-        let checked = check_all(&members, args.wait).await;
+        let contexts = args.contexts.select(global, args.timeout).await?;
+        let checked = check_all(&contexts, args.wait).await;
         let categories = categories(checked);
         output::data(&match args.output {
             Format::Table | Format::Basic => report::table(&categories),
@@ -107,17 +107,17 @@ pub(crate) fn run(global: &Global, args: &Check) -> anyhow::Result<ExitCode> {
 
 /// A cluster, and the results of its checks.
 struct Checked {
-    survey: Survey,
+    snapshot: ClusterSnapshot,
     results: Vec<CheckResult>,
 }
 
 /// Checks all clusters concurrently. Repeats the checks of a cluster while they may still pass.
-async fn check_all(members: &[Member], wait: Duration) -> Vec<Checked> {
+async fn check_all(contexts: &[KubeContext], wait: Duration) -> Vec<Checked> {
     let end = Instant::now() + wait;
     let progress = Progress::new("checking");
-    let all = join_all(members.iter().map(async |member| {
+    let all = join_all(contexts.iter().map(async |context| {
         loop {
-            let checked = Box::pin(check(member)).await;
+            let checked = Box::pin(check(context)).await;
             let Some(awaited) = awaited(&checked.results) else {
                 return checked;
             };
@@ -146,18 +146,19 @@ fn awaited(results: &[CheckResult]) -> Option<&str> {
     Some(first.error.lines().next().unwrap_or_default())
 }
 
-async fn check(member: &Member) -> Checked {
-    match &member.source {
+async fn check(context: &KubeContext) -> Checked {
+    match &context.client {
         Err(why) => Checked {
-            survey: silent(&member.name, why),
+            snapshot: ClusterSnapshot::unreachable(&context.name, why),
             results: vec![rules::unreachable(why)],
         },
-        Ok(source) => {
-            let facts = gather::facts(source, clock::now(), env!("CARGO_PKG_VERSION"));
-            let facts = Box::pin(facts).await;
-            let results = evaluate(&facts);
+        Ok(cluster) => {
+            let snapshot =
+                collect_full::full_snapshot_of(cluster, clock::now(), env!("CARGO_PKG_VERSION"));
+            let snapshot = Box::pin(snapshot).await;
+            let results = evaluate(&snapshot);
             Checked {
-                survey: facts.survey,
+                snapshot: snapshot.cluster,
                 results,
             }
         }
@@ -168,21 +169,21 @@ async fn check(member: &Member) -> Checked {
 /// one for the Links between them.
 fn categories(checked: Vec<Checked>) -> Vec<Category> {
     let many = checked.len() > 1;
-    let mut surveys = Vec::new();
+    let mut snapshots = Vec::new();
     let mut categories: Vec<_> = checked
         .into_iter()
-        .map(|Checked { survey, results }| {
+        .map(|Checked { snapshot, results }| {
             let name = if many {
-                format!("{CATEGORY}: {}", survey.name)
+                format!("{CATEGORY}: {}", snapshot.name)
             } else {
                 CATEGORY.to_owned()
             };
-            surveys.push(survey);
+            snapshots.push(snapshot);
             Category { name, results }
         })
         .collect();
     if many {
-        let results = evaluate_fleet(&fleet(&surveys));
+        let results = evaluate_topology(&Topology::of(&snapshots));
         if !results.is_empty() {
             let name = format!("{CATEGORY}: between clusters");
             categories.push(Category { name, results });
@@ -215,7 +216,7 @@ pub(crate) fn extension_metadata(args: &[OsString]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::topology::tests::surveys;
+    use crate::clusters::topology::tests::snapshots;
 
     fn result(level: Level) -> CheckResult {
         CheckResult {
@@ -227,10 +228,10 @@ mod tests {
     #[test]
     fn several_clusters_have_a_category_each_and_one_together() {
         let checked = |count: usize| {
-            let surveys = surveys().into_iter().take(count);
-            surveys
-                .map(|survey| Checked {
-                    survey,
+            let snapshots = snapshots().into_iter().take(count);
+            snapshots
+                .map(|snapshot| Checked {
+                    snapshot,
                     results: vec![result(Level::Success)],
                 })
                 .collect()

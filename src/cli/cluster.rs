@@ -1,6 +1,6 @@
 //! Requests of one-shot commands to a cluster, with timeouts, and with errors that name the server.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,13 +11,13 @@ use crate::{
         labels::{LINKERD_CONFIG, LINKERD_CONFIG_KEY},
         link::LinkerdConfig,
     },
-    client::{Access, build},
-    hint::{HintExt as _, fail, in_brief},
+    client::{
+        Access, build,
+        requests::{self, DEADLINE, RequestError},
+    },
+    hint::{HintExt as _, fail},
     manifests::yaml,
 };
-
-/// Timeout of a request.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs a command that sends requests. Other commands start no runtime.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -54,15 +54,13 @@ impl Cluster {
         what: &str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> anyhow::Result<T> {
-        match tokio::time::timeout(DEADLINE, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(anyhow::anyhow!(in_brief(&status.message)))
-                .hint(
-                    || format!("cannot {what} ({})", self.server),
-                    || rejected_hint(status.code).to_owned(),
-                ),
-            Ok(Err(error)) => self.unreachable(innermost(&error)),
-            Err(_) => self.unreachable(format!("timed out after {} s", DEADLINE.as_secs())),
+        match requests::request(request).await {
+            Ok(answer) => Ok(answer),
+            Err(RequestError::Status(status)) => Err(anyhow::anyhow!(status.message.clone())).hint(
+                || format!("cannot {what} ({})", self.server),
+                || rejected_hint(status.code).to_owned(),
+            ),
+            Err(RequestError::Unanswered(why)) => self.unreachable(why),
         }
     }
 
@@ -124,17 +122,4 @@ fn rejected_hint(code: u16) -> &'static str {
         403 => "permission denied; choose another identity with --context, --as or --as-group",
         _ => "the API server rejected the request; see the cause above",
     }
-}
-
-/// The innermost cause of an error. The outer layers only repeat where it came from.
-fn innermost(error: &kube::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    let io = cause.downcast_ref::<std::io::Error>();
-    if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
-        return "timed out".to_owned();
-    }
-    in_brief(&cause.to_string())
 }

@@ -27,9 +27,9 @@ use super::{
     unlink::SEEN,
 };
 use crate::{
-    api::{labels, link::Link, time::rfc3339},
+    api::{labels, link::Link, text::in_brief, time::rfc3339},
     controller::clock,
-    hint::{fail, in_brief},
+    hint::fail,
     manifests::link::ClusterName,
     mirror::{
         Reason,

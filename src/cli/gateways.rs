@@ -10,17 +10,18 @@ use super::{
     args::{Global, duration},
     cluster::block_on,
     complete,
-    fleet::Contexts,
+    contexts::Contexts,
     output,
     progress::spin,
 };
 use crate::{
-    api::{k8s::Service, labels},
-    check::{
-        facts::{Known, LinkFacts},
-        gather, printable,
-        state::LinkState,
-        survey::{Depth, Source, survey},
+    api::{k8s::Service, labels, text::one_line},
+    clusters::{
+        cluster_client::ClusterClient,
+        collect::{Depth, snapshot_of},
+        collect_full,
+        link_summary::LinkSummary,
+        snapshot::{Known, LinkSnapshot},
     },
     hint::fail,
 };
@@ -73,13 +74,13 @@ pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> 
         let contexts = Contexts {
             all_contexts: false,
         };
-        let members = contexts.members(global, args.wait).await?;
-        for member in &members {
-            let source = member
-                .source
+        let contexts = contexts.select(global, args.wait).await?;
+        for context in &contexts {
+            let cluster = context
+                .client
                 .as_ref()
                 .map_err(|why| anyhow::anyhow!("{why}"))?;
-            let gateways = spin("reading gateways", Box::pin(ask(source, args))).await?;
+            let gateways = spin("reading gateways", Box::pin(ask(cluster, args))).await?;
             output::data(&if args.output == "json" {
                 serde_json::to_string_pretty(&gateways)? + "\n"
             } else {
@@ -90,11 +91,11 @@ pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> 
     })
 }
 
-async fn ask(source: &Source, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
-    let (namespaces, survey, mirrors) = futures::join!(
-        gather::extension_namespaces(&source.client),
-        survey(source, Depth::Links),
-        gather::mirrors(&source.client)
+async fn ask(cluster: &ClusterClient, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
+    let (namespaces, snapshot, mirrors) = futures::join!(
+        collect_full::extension_namespaces(&cluster.client),
+        snapshot_of(cluster, Depth::Links),
+        collect_full::mirrors(&cluster.client)
     );
     let namespaces = known("Namespaces", namespaces)?;
     if namespaces.is_empty() {
@@ -103,7 +104,7 @@ async fn ask(source: &Source, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
             "install it with `linkerd-mc install | kubectl apply -f -`",
         ));
     }
-    let links = known("Links", survey.links)?;
+    let links = known("Links", snapshot.links)?;
     let mirrors = known("mirror Services", mirrors)?;
     Ok(gateways(&links, &mirrors, args.cluster_name.as_deref()))
 }
@@ -118,7 +119,7 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
 }
 
 /// Gateways of Links that have one, by cluster.
-fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec<Gateway> {
+fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> Vec<Gateway> {
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for mirror in mirrors {
         *services
@@ -129,7 +130,7 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
         .iter()
         .filter(|link| only.is_none_or(|only| link.cluster() == only))
         .filter_map(|link| {
-            let gateway = LinkState::of(link).gateway?;
+            let gateway = LinkSummary::of(link).gateway?;
             let latency = gateway.latency_ms.and_then(|ms| u64::try_from(ms).ok());
             Some(Gateway {
                 cluster_name: link.cluster().to_owned(),
@@ -147,10 +148,7 @@ fn gateways(links: &[LinkFacts], mirrors: &[Service], only: Option<&str>) -> Vec
 
 /// The table of `linkerd multicluster gateways`: two spaces follow each column, including the last.
 fn table(gateways: &[Gateway]) -> String {
-    let names: Vec<_> = gateways
-        .iter()
-        .map(|g| printable(&g.cluster_name))
-        .collect();
+    let names: Vec<_> = gateways.iter().map(|g| one_line(&g.cluster_name)).collect();
     let width = names
         .iter()
         .map(|name| name.chars().count())
@@ -178,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::check::state::tests::link;
+    use crate::clusters::link_summary::tests::link;
 
     fn some() -> Vec<Gateway> {
         let mut without = link("no-gateway", &json!({}));

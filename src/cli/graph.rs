@@ -9,13 +9,16 @@ use clap::{Args, ValueEnum};
 use super::{
     args::{Global, duration},
     cluster::block_on,
-    fleet::{Contexts, survey_all},
+    contexts::Contexts,
     output,
     progress::spin,
     table::terminal_width,
 };
 use crate::{
-    check::{survey::Depth, topology::fleet},
+    clusters::{
+        collect::{Depth, snapshots_of},
+        topology::Topology,
+    },
     hint::fail,
 };
 
@@ -59,29 +62,29 @@ enum Format {
 /// Runs the command. Exit code 1 if one of several clusters did not respond.
 pub(crate) fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
     block_on(async {
-        let members = args.contexts.members(global, args.timeout).await?;
+        let contexts = args.contexts.select(global, args.timeout).await?;
         // With several clusters, the credentials of a Link tell which of them it leads to.
-        let depth = match members.as_slice() {
+        let depth = match contexts.as_slice() {
             [_] => Depth::Links,
             _ => Depth::Credentials,
         };
-        let surveys = spin("reading Links", survey_all(&members, depth)).await;
-        if let [survey] = surveys.as_slice()
-            && let Err(why) = &survey.links
+        let snapshots = spin("reading Links", snapshots_of(&contexts, depth)).await;
+        if let [snapshot] = snapshots.as_slice()
+            && let Err(why) = &snapshot.links
         {
             return Err(fail(
-                format!("cannot list the Links of {}: {why}", survey.name),
+                format!("cannot list the Links of {}: {why}", snapshot.name),
                 "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
             ));
         }
-        let fleet = fleet(&surveys);
+        let topology = Topology::of(&snapshots);
         output::data(&match args.output {
-            Format::Text => draw::text(&fleet, terminal_width()),
-            Format::Mermaid => draw::mermaid(&fleet),
-            Format::Dot => draw::dot(&fleet),
-            Format::Json => serde_json::to_string_pretty(&fleet)? + "\n",
+            Format::Text => draw::text(&topology, terminal_width()),
+            Format::Mermaid => draw::mermaid(&topology),
+            Format::Dot => draw::dot(&topology),
+            Format::Json => serde_json::to_string_pretty(&topology)? + "\n",
         })?;
-        let silent = fleet.clusters.iter().any(|c| c.reachable == Some(false));
+        let silent = topology.clusters.iter().any(|c| c.reachable == Some(false));
         Ok(if silent {
             ExitCode::FAILURE
         } else {

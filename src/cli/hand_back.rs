@@ -34,7 +34,7 @@ use super::{
     progress::spin,
 };
 use crate::{
-    api::{labels as l, link::Link},
+    api::{labels as l, link::Link, resource_id::ResourceId},
     controller::{clock, lease},
     hint::fail,
 };
@@ -163,15 +163,14 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
 
 /// A Service to hand back: a mirror, a host's mirror, a federated Service, or a probe Service.
 struct Mirror {
-    namespace: String,
-    service: String,
+    service: ResourceId,
     /// Our slices; Services in remote discovery and federated Services may have none.
     ours: Vec<EndpointSlice>,
 }
 
 impl std::fmt::Display for Mirror {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}/{}", self.namespace, self.service)
+        std::fmt::Display::fmt(&self.service, out)
     }
 }
 
@@ -192,7 +191,7 @@ impl Mirror {
             list(l::MIRRORED_GATEWAY),
             cluster.request("list EndpointSlices", slices.list(&params)),
         )?;
-        let mut of_services = BTreeMap::<(String, String), Vec<EndpointSlice>>::new();
+        let mut of_services = BTreeMap::<ResourceId, Vec<EndpointSlice>>::new();
         for slice in slices {
             if let Some(service) = service_of(&slice) {
                 of_services.entry(service).or_default().push(slice);
@@ -204,25 +203,19 @@ impl Mirror {
             let of = annotations.get(l::INSTALLATION);
             annotations.contains_key(l::MANAGED_BY) && of.is_none_or(|of| of == installation)
         });
-        let names: BTreeSet<(String, String)> = own
-            .filter_map(|service| Some((service.namespace()?, service.name_any())))
-            .collect();
-        Ok(names
+        let own: BTreeSet<ResourceId> = own.map(|service| ResourceId::of(&service)).collect();
+        Ok(own
             .into_iter()
-            .map(|name| {
-                let ours = of_services.remove(&name).unwrap_or_default();
-                let (namespace, service) = name;
-                Self {
-                    namespace,
-                    service,
-                    ours,
-                }
+            .map(|service| Self {
+                ours: of_services.remove(&service).unwrap_or_default(),
+                service,
             })
             .collect())
     }
 
     async fn hand_back(&self, cluster: &Cluster, wait: Duration) -> anyhow::Result<()> {
-        let slices = Api::<EndpointSlice>::namespaced(cluster.client.clone(), &self.namespace);
+        let slices =
+            Api::<EndpointSlice>::namespaced(cluster.client.clone(), &self.service.namespace);
         if !self.ours.is_empty() {
             self.write_endpoints(cluster).await?;
             self.wait_for_theirs(cluster, &slices, wait).await?;
@@ -231,7 +224,7 @@ impl Mirror {
             let name = slice.name_any();
             let params = DeleteParams::default();
             let deleted = slices.delete(&name, &params);
-            let what = format!("delete the EndpointSlice {}/{name}", self.namespace);
+            let what = format!("delete the EndpointSlice {}/{name}", self.service.namespace);
             cluster.request_opt(&what, deleted).await?;
         }
         // Linkerd reads these slices again, in case it dropped addresses.
@@ -241,15 +234,15 @@ impl Mirror {
         for slice in self.theirs(cluster, &slices).await? {
             let name = slice.name_any();
             let patched = slices.patch(&name, &params, &patch);
-            let what = format!("change the EndpointSlice {}/{name}", self.namespace);
+            let what = format!("change the EndpointSlice {}/{name}", self.service.namespace);
             cluster.request_opt(&what, patched).await?;
         }
-        let services = Api::<Service>::namespaced(cluster.client.clone(), &self.namespace);
+        let services = Api::<Service>::namespaced(cluster.client.clone(), &self.service.namespace);
         // Without our annotations, our controller removes these Endpoints if it adopts the Service again.
         let unsigned = l::SIGNATURE.map(|key| (key.to_owned(), Value::Null));
         let unsigned = json!({ "metadata": { "annotations": Map::from_iter(unsigned) } });
         let patch = Patch::Merge(&unsigned);
-        let patched = services.patch_metadata(&self.service, &params, &patch);
+        let patched = services.patch_metadata(&self.service.name, &params, &patch);
         let what = format!("change the Service {self}");
         cluster.request_opt(&what, patched).await?;
         Ok(())
@@ -258,12 +251,13 @@ impl Mirror {
     /// Endpoints that have all addresses were written by Linkerd's service mirror, and stay as they are. Others are
     /// replaced: Kubernetes leaves some behind if a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.namespace);
-        let read = api.get_opt(&self.service);
+        let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.service.namespace);
+        let read = api.get_opt(&self.service.name);
         let known = cluster
             .request(&format!("read the Endpoints {self}"), read)
             .await?;
-        let mut endpoints = endpoints::of_slices(&self.namespace, &self.service, &self.ours);
+        let mut endpoints =
+            endpoints::of_slices(&self.service.namespace, &self.service.name, &self.ours);
         let params = PostParams::default();
         let Some(known) = known else {
             let what = format!("create the Endpoints {self}");
@@ -275,7 +269,7 @@ impl Mirror {
         }
         endpoints.metadata.resource_version = known.metadata.resource_version;
         let what = format!("replace the Endpoints {self}");
-        let replaced = api.replace(&self.service, &params, &endpoints);
+        let replaced = api.replace(&self.service.name, &params, &endpoints);
         cluster.request(&what, replaced).await.map(|_| ())
     }
 
@@ -315,7 +309,7 @@ impl Mirror {
         let selector = format!(
             "{}={},{}={}",
             l::SLICE_SERVICE,
-            self.service,
+            self.service.name,
             l::SLICE_MANAGED_BY,
             l::ENDPOINTS_MIRRORING
         );
@@ -325,10 +319,10 @@ impl Mirror {
     }
 }
 
-/// Namespace and name of the Service of a slice.
-fn service_of(slice: &EndpointSlice) -> Option<(String, String)> {
+/// The Service of a slice.
+fn service_of(slice: &EndpointSlice) -> Option<ResourceId> {
     let service = slice.labels().get(l::SLICE_SERVICE)?;
-    Some((slice.namespace()?, service.clone()))
+    Some(ResourceId::new(slice.namespace()?, service))
 }
 
 #[cfg(test)]

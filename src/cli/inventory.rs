@@ -7,11 +7,11 @@ use kube::{
 };
 
 use super::cluster::Cluster;
-use crate::{api::labels::MANAGER, manifests::identity::Identity};
+use crate::{api::labels::MANAGER, client::requests::is_served, manifests::identity::Identity};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct ObjectKind {
     group: &'static str,
     version: &'static str,
     name: &'static str,
@@ -23,8 +23,8 @@ const fn kind(
     version: &'static str,
     name: &'static str,
     plural: &'static str,
-) -> Kind {
-    Kind {
+) -> ObjectKind {
+    ObjectKind {
         group,
         version,
         name,
@@ -35,52 +35,52 @@ const fn kind(
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-pub(crate) const CLUSTER_ROLE: Kind = kind(RBAC, "v1", "ClusterRole", "clusterroles");
-pub(crate) const CLUSTER_ROLE_BINDING: Kind =
+pub(crate) const CLUSTER_ROLE: ObjectKind = kind(RBAC, "v1", "ClusterRole", "clusterroles");
+pub(crate) const CLUSTER_ROLE_BINDING: ObjectKind =
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings");
-pub(crate) const ROLE: Kind = kind(RBAC, "v1", "Role", "roles");
-pub(crate) const ROLE_BINDING: Kind = kind(RBAC, "v1", "RoleBinding", "rolebindings");
-pub(crate) const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts");
-pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
-pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
-pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
-pub(crate) const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
-pub(crate) const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
-pub(crate) const DISRUPTION_BUDGET: Kind = kind(
+pub(crate) const ROLE: ObjectKind = kind(RBAC, "v1", "Role", "roles");
+pub(crate) const ROLE_BINDING: ObjectKind = kind(RBAC, "v1", "RoleBinding", "rolebindings");
+pub(crate) const SERVICE_ACCOUNT: ObjectKind = kind("", "v1", "ServiceAccount", "serviceaccounts");
+pub(crate) const DEPLOYMENT: ObjectKind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const SECRET: ObjectKind = kind("", "v1", "Secret", "secrets");
+pub(crate) const SERVICE: ObjectKind = kind("", "v1", "Service", "services");
+pub(crate) const NAMESPACE: ObjectKind = kind("", "v1", "Namespace", "namespaces");
+pub(crate) const LEASE: ObjectKind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const DISRUPTION_BUDGET: ObjectKind = kind(
     "policy",
     "v1",
     "PodDisruptionBudget",
     "poddisruptionbudgets",
 );
-pub(crate) const LINK: Kind = kind("multicluster.linkerd.io", "v1alpha3", "Link", "links");
-pub(crate) const CUSTOM_RESOURCE_DEFINITION: Kind = kind(
+pub(crate) const LINK: ObjectKind = kind("multicluster.linkerd.io", "v1alpha3", "Link", "links");
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: ObjectKind = kind(
     "apiextensions.k8s.io",
     "v1",
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
-pub(crate) const API_SERVICE: Kind =
+pub(crate) const API_SERVICE: ObjectKind =
     kind("apiregistration.k8s.io", "v1", "APIService", "apiservices");
-pub(crate) const MUTATING_WEBHOOK: Kind = kind(
+pub(crate) const MUTATING_WEBHOOK: ObjectKind = kind(
     ADMISSION,
     "v1",
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
 );
-pub(crate) const VALIDATING_WEBHOOK: Kind = kind(
+pub(crate) const VALIDATING_WEBHOOK: ObjectKind = kind(
     ADMISSION,
     "v1",
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
 );
 
-pub(crate) const ADMISSION_POLICY: Kind = kind(
+pub(crate) const ADMISSION_POLICY: ObjectKind = kind(
     ADMISSION,
     "v1",
     "ValidatingAdmissionPolicy",
     "validatingadmissionpolicies",
 );
-pub(crate) const ADMISSION_POLICY_BINDING: Kind = kind(
+pub(crate) const ADMISSION_POLICY_BINDING: ObjectKind = kind(
     ADMISSION,
     "v1",
     "ValidatingAdmissionPolicyBinding",
@@ -88,7 +88,7 @@ pub(crate) const ADMISSION_POLICY_BINDING: Kind = kind(
 );
 
 /// All kinds, to find the one of an [`Identity`].
-const ALL: [Kind; 18] = [
+const ALL: [ObjectKind; 18] = [
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     ROLE,
@@ -109,7 +109,7 @@ const ALL: [Kind; 18] = [
     ADMISSION_POLICY_BINDING,
 ];
 
-impl Kind {
+impl ObjectKind {
     /// The identity of an object of this kind.
     pub(crate) fn named(self, namespace: Option<String>, name: String) -> Identity {
         Identity {
@@ -137,10 +137,8 @@ impl Kind {
     /// Whether the API server knows this kind.
     pub(crate) async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
         let version = self.named(None, String::new()).api_version;
-        let list = cluster.client.list_api_group_resources(&version);
-        let list = cluster.request_opt("list the API resources", list).await?;
-        let mut kinds = list.into_iter().flat_map(|list| list.resources);
-        Ok(kinds.any(|resource| resource.kind == self.name))
+        let asked = is_served(&cluster.client, &version, self.name);
+        cluster.request("list the API resources", asked).await
     }
 
     /// The objects of this kind that have certain labels; in all namespaces if none is given.

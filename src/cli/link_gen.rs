@@ -24,7 +24,7 @@ use super::{
     progress::spin,
 };
 use crate::{
-    api::{duration::format_go_duration, labels, link::Link, selector::parse_selector},
+    api::{duration::format_go_duration, labels, link::Link, selector_text::parse_selector},
     client::Access,
     hint::fail,
     manifests::{

@@ -17,7 +17,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::hint::one_line_of;
+use crate::api::text::one_line_of;
 
 /// Maximum length of a field, in characters.
 const LONGEST: usize = 2_000;

@@ -9,10 +9,10 @@ use kube::Client;
 
 use super::{args, complete, output};
 use crate::{
-    api::{labels, selector::parse_selector},
+    api::{labels, selector_text},
     controller::preview,
     hint::HintExt as _,
-    mirror::{Config, Exclusions, Limits, Selector},
+    mirror::{Config, Exclusions, Limits},
 };
 
 /// Flags of mirroring. A flag that is not given is `None`, so that `plan` can take its value from the running
@@ -163,11 +163,7 @@ impl Mirroring {
             .federated_service_selector
             .as_deref()
             .unwrap_or(labels::FEDERATED_MEMBERS);
-        let selector = || -> anyhow::Result<Option<Selector>> {
-            let parsed = parse_selector(text)?;
-            Ok(Selector::parse(Some(&parsed))?)
-        };
-        let members = selector().hint(
+        let members = selector_text::parse(text).hint(
             || format!("invalid --federated-service-selector: {text:?}"),
             || "use a label selector such as mirror.linkerd.io/federated=member".into(),
         )?;

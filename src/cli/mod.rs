@@ -7,10 +7,10 @@ mod check;
 mod cluster;
 mod complete;
 mod completions;
+mod contexts;
 #[cfg(test)]
 mod documents;
 mod drain;
-mod fleet;
 mod gateways;
 mod graph;
 mod hand_back;

@@ -6,7 +6,10 @@ use anstyle::{AnsiColor, Style};
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::log_format;
-use crate::hint::{hint_of, in_brief, one_line};
+use crate::{
+    api::text::{in_brief, one_line},
+    hint::hint_of,
+};
 
 /// Writes data to stdout, whole.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::{future::Future, io::IsTerminal as _, pin::pin, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::check::printable;
+use crate::api::text::one_line;
 
 /// Time before the spinner appears.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -29,8 +29,7 @@ impl Progress {
 
     /// Changes the message.
     pub(crate) fn say(&self, message: &str) {
-        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-        self.0.set_message(printable(&line));
+        self.0.set_message(one_line(message));
     }
 
     /// Waits for `work`, and shows the spinner if it takes long.

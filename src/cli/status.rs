@@ -20,40 +20,43 @@ use self::{
 use super::{
     args::Global,
     cluster::block_on,
-    fleet::Member,
     output,
     progress::{Progress, spin},
     table::terminal_width,
 };
-use crate::{check::topology::Fleet, controller::clock, hint::fail};
+use crate::{
+    clusters::{cluster_client::KubeContext, topology::Topology},
+    controller::clock,
+    hint::fail,
+};
 
 /// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     block_on(async {
-        let members = args.contexts.members(global, args.request_timeout).await?;
+        let contexts = args.contexts.select(global, args.request_timeout).await?;
         if args.watch {
-            watch::show(args, &members).await?;
+            watch::show(args, &contexts).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let status = if args.wait {
-            wait(args, &members).await?
+            wait(args, &contexts).await?
         } else {
-            spin("reading the status", ask(args, &members)).await?
+            spin("reading the status", ask(args, &contexts)).await?
         };
         output::data(&render(
             args,
-            &members,
+            &contexts,
             &status,
             clock::now(),
             terminal_width(),
         )?)?;
 
         let silent = status
-            .fleet
+            .topology
             .clusters
             .iter()
             .any(|c| c.reachable == Some(false));
-        if args.is_table() && status.fleet.links.is_empty() && !silent {
+        if args.is_table() && status.topology.links.is_empty() && !silent {
             output::note(NO_LINKS);
         }
         Ok(if silent {
@@ -65,14 +68,14 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
 }
 
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.
-async fn wait(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
+async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Status> {
     let mut last = Vec::new();
     let progress = Progress::new("waiting");
     let waiting = progress.during(async {
-        let mut changes = watch::changes(members)?;
+        let mut changes = watch::changes(contexts)?;
         loop {
-            let status = ask(args, members).await?;
-            last = unmet(args.goal, &status.fleet);
+            let status = ask(args, contexts).await?;
+            last = unmet(args.goal, &status.topology);
             if last.is_empty() {
                 return Ok(status);
             }
@@ -99,16 +102,16 @@ async fn wait(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
 }
 
 /// The Links and clusters that do not meet the goal yet, with the controller's reason if there is one.
-fn unmet(goal: Goal, fleet: &Fleet) -> Vec<String> {
-    if fleet.links.is_empty() {
+fn unmet(goal: Goal, topology: &Topology) -> Vec<String> {
+    if topology.links.is_empty() {
         return vec!["a Link".to_owned()];
     }
-    let silent = fleet
+    let silent = topology
         .clusters
         .iter()
         .filter(|c| c.reachable == Some(false))
         .map(|c| c.name.clone());
-    let unmet = fleet
+    let unmet = topology
         .links
         .iter()
         .filter(|edge| !goal.is_met(&edge.link))
@@ -127,23 +130,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::check::{
-        state::{
-            LinkState,
+    use crate::clusters::{
+        link_summary::{
+            LinkSummary,
             tests::{condition, link},
         },
-        topology::{Edge, fleet, tests::surveys},
+        topology::{Edge, Topology, tests::snapshots},
     };
 
     #[test]
     fn waiting_ends_when_every_link_meets_the_goal() {
         let edge = |status: serde_json::Value| Edge {
-            link: LinkState::of(&link("east", &status)),
+            link: LinkSummary::of(&link("east", &status)),
             ..Edge::default()
         };
-        let of = |links: Vec<Edge>| Fleet {
+        let of = |links: Vec<Edge>| Topology {
             links,
-            ..Fleet::default()
+            ..Topology::default()
         };
         let ready = || {
             edge(
@@ -155,7 +158,7 @@ mod tests {
                 json!({"conditions": [condition("Ready", "False", "refused", 1)], "gateway": {"alive": false}}),
             )
         };
-        for (goal, fleet, expected) in [
+        for (goal, topology, expected) in [
             (Goal::Ready, of(vec![]), "a Link"),
             (Goal::Ready, of(vec![ready()]), ""),
             (Goal::Ready, of(vec![ready(), refused()]), "east (refused)"),
@@ -164,11 +167,11 @@ mod tests {
             (Goal::GatewayAlive, of(vec![ready()]), ""),
             (Goal::GatewayAlive, of(vec![refused()]), "east (refused)"),
         ] {
-            assert_eq!(unmet(goal, &fleet).join(", "), expected, "{goal:?}");
+            assert_eq!(unmet(goal, &topology).join(", "), expected, "{goal:?}");
         }
         let mut without = ready();
         without.link.gateway = None;
         assert_eq!(unmet(Goal::GatewayAlive, &of(vec![without])), [""; 0]);
-        assert_eq!(unmet(Goal::Ready, &fleet(&surveys()))[0], "south");
+        assert_eq!(unmet(Goal::Ready, &Topology::of(&snapshots()))[0], "south");
     }
 }

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Color, Style};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use dialoguer::console::{Term, measure_text_width, truncate_str};
 
-use crate::check::printable;
+use crate::api::text::one_line;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
@@ -85,11 +85,10 @@ pub(crate) struct Cell {
 impl Cell {
     /// A cell with a tone.
     pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
-        let words = text.as_ref().split_whitespace().collect::<Vec<_>>();
-        let text = match words.as_slice() {
-            [] => "-".to_owned(),
-            words => printable(&words.join(" ")),
-        };
+        let mut text = one_line(text.as_ref());
+        if text.is_empty() {
+            text.push('-');
+        }
         Self { text, tone }
     }
 }
@@ -252,7 +251,7 @@ mod tests {
         insta::assert_snapshot!(plain(&table().render(None)), @r"
         CLUSTER                            GATEWAY  MIRRORED  REASON
         east                               alive          12  -
-        a-cluster-with-a-rather-long-name  dead            7  what went �[31mwrong, told at length and more
+        a-cluster-with-a-rather-long-name  dead            7  what went [31mwrong, told at length and more
         ");
     }
 
@@ -262,7 +261,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         CLUSTER               GATEWAY  MIRRORED  REASON
         east                  alive          12  -
-        a-cluster-with-a-ra…  dead            7  what went �[31mwro…
+        a-cluster-with-a-ra…  dead            7  what went [31mwron…
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 60));
         // There is a limit to it.

@@ -6,7 +6,7 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use super::{
     args::{Global, Output},
     cluster::{Cluster, block_on},
-    inventory::{self as objects, Kind},
+    inventory::{self as objects, ObjectKind},
     output,
 };
 use crate::{
@@ -21,7 +21,7 @@ Examples:
   linkerd-mc uninstall | kubectl delete -f -";
 
 /// Kinds of installed objects, except those that are deleted with their Namespace.
-const KINDS: [Kind; 11] = [
+const KINDS: [ObjectKind; 11] = [
     objects::CLUSTER_ROLE,
     objects::CLUSTER_ROLE_BINDING,
     objects::ROLE,

@@ -1,6 +1,5 @@
 //! The one place that changes the cluster: executes plans, write by write.
 
-mod answer;
 mod failure;
 mod routes;
 mod written;
@@ -16,7 +15,6 @@ use kube::{
 use serde_json::Value;
 
 pub(super) use self::{
-    answer::{Answer, request},
     failure::Failure,
     written::{Gone, Written},
 };
@@ -33,6 +31,7 @@ use crate::{
         routes::Route,
         wire::Wire,
     },
+    client::requests::{RequestError, request},
     mirror::{Object, ObjectKind, Owner, Patch, Write, owner},
 };
 
@@ -91,10 +90,10 @@ impl Writer {
                 let api: Api<Namespace> = Api::all(self.client.clone());
                 let labels = match request(api.create(&PostParams::default(), &namespace)).await {
                     Ok(_) => labels,
-                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                         Map::default()
                     }
-                    Err(answer) => return Err(answer.failure("create namespace")),
+                    Err(error) => return Err(Failure::of(error, "create namespace")),
                 };
                 Ok(Some(Written::Namespace(name, labels)))
             }
@@ -108,11 +107,11 @@ impl Writer {
                         uids.insert(name.into(), made.metadata.uid.clone().unwrap_or_default());
                         Ok(Some(Written::Service(Arc::new(made))))
                     }
-                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                         let live = self.look(&namespace, &name).await?;
                         Err(judge(namespace, name, live, &service.object))
                     }
-                    Err(answer) => Err(answer.failure("create mirror service")),
+                    Err(error) => Err(Failure::of(error, "create mirror service")),
                 }
             }
             Write::Create(Object::EndpointSlice(mut slice)) => {
@@ -123,13 +122,13 @@ impl Writer {
                     Api::namespaced(self.client.clone(), &namespace);
                 match request(api.create(&PostParams::default(), &slice)).await {
                     Ok(answer) => Ok(Some(Written::Slice(Arc::new(answer.into())))),
-                    Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                         let live = match request(api.get(&name)).await {
                             Ok(live) => EndpointSlice::from(live),
-                            Err(Answer::Status(status)) if status.code == 404 => {
+                            Err(RequestError::Status(status)) if status.code == 404 => {
                                 return Err(Failure::Outdated(None));
                             }
-                            Err(answer) => return Err(answer.failure("get mirror endpoints")),
+                            Err(error) => return Err(Failure::of(error, "get mirror endpoints")),
                         };
                         if live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER) {
                             let live = Written::Slice(Arc::new(live));
@@ -143,7 +142,7 @@ impl Writer {
                             wait: None,
                         })
                     }
-                    Err(answer) => Err(answer.failure("create mirror endpoints")),
+                    Err(error) => Err(Failure::of(error, "create mirror endpoints")),
                 }
             }
             Write::Create(Object::Route(route)) => self.create_route(*route, uids).await.map(Some),
@@ -174,8 +173,8 @@ impl Writer {
                 };
                 match answer {
                     Ok(()) => {}
-                    Err(Answer::Status(status)) if status.code == 404 => {}
-                    Err(answer) => return Err(answer.failure("delete mirror")),
+                    Err(RequestError::Status(status)) if status.code == 404 => {}
+                    Err(error) => return Err(Failure::of(error, "delete mirror")),
                 }
                 Ok(Some(Written::Gone(Gone {
                     kind,
@@ -200,13 +199,13 @@ impl Writer {
         match routes::create(self.client.clone(), route).await {
             Ok(made) => Ok(Written::Route(Arc::new(made))),
             // Somebody else has the name, for something that is no federated Service; or it is ours, and was not seen yet.
-            Err(Answer::Status(status)) if status.reason == "AlreadyExists" => {
+            Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 Err(Failure::Refused {
                     message: format!("Failed to create route: {}", status.message),
                     wait: None,
                 })
             }
-            Err(answer) => Err(answer.failure("create route")),
+            Err(error) => Err(Failure::of(error, "create route")),
         }
     }
 
@@ -248,8 +247,8 @@ impl Writer {
                 patched.map(|route| Written::Route(Arc::new(route)))
             }
         };
-        answer.map_err(|answer| match answer {
-            Answer::Status(status) if status.code == 404 => {
+        answer.map_err(|error| match error {
+            RequestError::Status(status) if status.code == 404 => {
                 let gone = Gone {
                     kind,
                     namespace,
@@ -258,12 +257,15 @@ impl Writer {
                 };
                 Failure::Outdated(Some(Box::new(Written::Gone(gone))))
             }
-            Answer::Status(status) if status.code == 409 => Failure::Outdated(None),
-            answer => answer.failure(match kind {
-                ObjectKind::EndpointSlice => "update mirror endpoints",
-                ObjectKind::Service | ObjectKind::Namespace => "update mirror service",
-                ObjectKind::Route(_) => "update route",
-            }),
+            RequestError::Status(status) if status.code == 409 => Failure::Outdated(None),
+            error => Failure::of(
+                error,
+                match kind {
+                    ObjectKind::EndpointSlice => "update mirror endpoints",
+                    ObjectKind::Service | ObjectKind::Namespace => "update mirror service",
+                    ObjectKind::Route(_) => "update route",
+                },
+            ),
         })
     }
 
@@ -276,8 +278,8 @@ impl Writer {
         let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), namespace);
         match request(api.get(name)).await {
             Ok(service) => Ok(Some(service.into())),
-            Err(Answer::Status(status)) if status.code == 404 => Ok(None),
-            Err(answer) => Err(answer.failure("get mirror service")),
+            Err(RequestError::Status(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(Failure::of(error, "get mirror service")),
         }
     }
 
@@ -287,8 +289,8 @@ impl Writer {
             Api::namespaced(self.client.clone(), namespace);
         let endpoints = match request(api.get_metadata(name)).await {
             Ok(endpoints) => endpoints,
-            Err(Answer::Status(status)) if status.code == 404 => return Ok(()),
-            Err(answer) => return Err(answer.failure("get endpoints")),
+            Err(RequestError::Status(status)) if status.code == 404 => return Ok(()),
+            Err(error) => return Err(Failure::of(error, "get endpoints")),
         };
         let label = |key: &str| endpoints.labels().get(key).map(String::as_str);
         if label(l::CLUSTER_NAME) != Some(cluster) {
@@ -301,8 +303,8 @@ impl Writer {
         });
         match request(api.delete(name, &parameters)).await {
             Ok(_) => Ok(()),
-            Err(Answer::Status(status)) if status.code == 404 => Ok(()),
-            Err(answer) => Err(answer.failure("delete endpoints")),
+            Err(RequestError::Status(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(Failure::of(error, "delete endpoints")),
         }
     }
 }

@@ -10,10 +10,10 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{apply::request, clock};
+use super::clock;
 use crate::{
-    api::{conditions::ready::INVALID_LINK, labels as l, link::LinkStatus},
-    hint::in_brief,
+    api::{conditions::ready::INVALID_LINK, labels as l, link::LinkStatus, text::in_brief},
+    client::requests::request,
     mirror::{Problem, Reason, RemoteRef},
 };
 

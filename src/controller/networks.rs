@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::sleep};
 
 use super::{clock::jitter, engine::LocalEvent, trouble::Trouble};
 use crate::{
-    client::{cluster_networks, explain},
+    client::{cluster_networks, requests::explain},
     mirror::ClusterNetworks,
 };
 

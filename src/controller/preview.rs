@@ -28,14 +28,16 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::{Link, LinkObject},
+        resource_id::ResourceId,
+        selector::Selector,
         wire::{Kept, Subset, Wire},
     },
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Names, NamespacePhase, Object, Queries, RemoteState, Room, Selector, State,
-        Store, Target, Weight, Write, slices_of,
+        Liveness, Names, NamespacePhase, Object, Queries, RemoteState, Room, State, Store, Target,
+        Weight, Write, slices_of,
     },
 };
 
@@ -237,7 +239,7 @@ pub async fn state(
 /// Finds out which names that would be created are taken. The controller learns that from the API server's answers.
 async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> anyhow::Result<()> {
     let mut looked: BTreeMap<String, BTreeMap<String, Service>> = BTreeMap::new();
-    let mut judged: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut judged: BTreeSet<ResourceId> = BTreeSet::new();
     loop {
         let plans = state.keys_of_cluster(cluster);
         let created: Vec<Service> = plans
@@ -247,14 +249,15 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
                 Write::Create(Object::Service(service)) => Some(*service),
                 _ => None,
             })
-            .filter(|service| !judged.contains(&service.metadata.id()))
+            .filter(|service| !judged.contains(&service.metadata.resource_id()))
             .collect();
         if created.is_empty() {
             return Ok(());
         }
         for wanted in created {
-            let (namespace, name) = wanted.metadata.id();
-            judged.insert((namespace.clone(), name.clone()));
+            let id = wanted.metadata.resource_id();
+            judged.insert(id.clone());
+            let ResourceId { namespace, name } = id;
             if !looked.contains_key(&namespace) {
                 let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
                 let there = list(&api, None).await?.into_iter().map(Service::from);

@@ -11,11 +11,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
-use tokio::{
-    runtime::Handle,
-    sync::watch as latest,
-    time::{sleep, timeout},
-};
+use tokio::{runtime::Handle, sync::watch as latest, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{
@@ -30,14 +26,18 @@ use self::{
 
 use super::{
     clock::jitter,
-    watch::{ConnectionStatus, Event, EventHandler, Watched, explain, watch},
+    watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
 };
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         wire::{Kept, Wire},
     },
-    client::{Size, credentials_expiry, insecure_tls, watcher_from_credentials},
+    client::{
+        Size, credentials_expiry, insecure_tls,
+        requests::{RequestError, within},
+        watcher_from_credentials,
+    },
     mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, target::tls::InsecureTls},
 };
 
@@ -269,18 +269,13 @@ impl<T: Kept + Grouped + Send + Sync> EventHandler<T> for Watching<T> {
 async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Reporter) {
     let mut was_well = true;
     loop {
-        let answer = timeout(HEARTBEAT_LIMIT, client.apiserver_version()).await;
-        let is_well = matches!(answer, Ok(Ok(_)));
+        let answer = within(HEARTBEAT_LIMIT, client.apiserver_version()).await;
+        let is_well = answer.is_ok();
         let (connection, pause) = match answer {
-            Ok(Ok(_)) => (ConnectionStatus::Alive, HEARTBEAT),
+            Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
             // An answer is an answer, whatever it says: what may be read, the watches find out.
-            Ok(Err(kube::Error::Api(status))) => (ConnectionStatus::Alive, after_refusal(&status)),
-            Ok(Err(error)) => (ConnectionStatus::Lost(explain(&error)), LOST_HEARTBEAT),
-            Err(_) => {
-                let limit = HEARTBEAT_LIMIT.as_secs();
-                let why = format!("timed out after {limit} s");
-                (ConnectionStatus::Lost(why), LOST_HEARTBEAT)
-            }
+            Err(RequestError::Status(status)) => (ConnectionStatus::Alive, after_refusal(&status)),
+            Err(RequestError::Unanswered(why)) => (ConnectionStatus::Lost(why), LOST_HEARTBEAT),
         };
         if is_well && !was_well {
             recovered.send_modify(|times| *times += 1);

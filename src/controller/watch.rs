@@ -17,18 +17,17 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
-pub(super) use self::{
-    backoff::explain,
-    handler::{ConnectionStatus, Event, EventHandler},
-    watched::Watched,
-};
 use self::{
     backoff::{Backoff, Failure},
     life::Life,
     list::{Pages, list},
     object::{kept, number},
 };
-use crate::mirror::Limit;
+pub(super) use self::{
+    handler::{ConnectionStatus, Event, EventHandler},
+    watched::Watched,
+};
+use crate::{client::requests::explain, mirror::Limit};
 
 /// The longest a watch request lasts, seconds; then it is resumed where it ended. Kubernetes' default.
 const WATCH_SECONDS: u32 = 290;

@@ -17,7 +17,7 @@ use crate::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
-        selector::is_dns_label,
+        names::is_dns_label,
     },
     mirror::{FederatedThrough, Federation},
 };
@@ -230,7 +230,7 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::selector::parse_selector;
+    use crate::api::selector_text::parse_selector;
 
     fn target() -> Target {
         Target {

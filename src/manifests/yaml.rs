@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::hint::one_line;
+use crate::api::text::one_line;
 
 /// Writes a value as one YAML document that ends in a newline.
 pub fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {

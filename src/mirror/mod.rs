@@ -43,8 +43,8 @@ pub use state::{
 };
 pub use target::{
     ClusterNetworks, CopiedError, Exclusions, FederatedThrough, Federation, Gateway, Host,
-    InvalidLink, Mode, NAMES, NetworkError, PolicyError, Probe, Queries, Refusal, Refused,
-    Selector, SelectorError, Target, allowed_namespaces, copied_rules, member, mode, networks,
-    refusal, refused_message, slices_of, slices_of_probes,
+    InvalidLink, Mode, NAMES, NetworkError, PolicyError, Probe, Queries, Refusal, Refused, Target,
+    allowed_namespaces, copied_rules, member, mode, networks, refusal, refused_message, slices_of,
+    slices_of_probes,
 };
 pub use write::{Object, ObjectKind, Patch, Write};

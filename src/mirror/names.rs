@@ -1,6 +1,7 @@
 //! Names of local objects. Only ever built, never parsed back without the label that says what they are.
 
 use super::outcome::{Problem, Reason};
+use crate::api::names::is_dns_label;
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
@@ -60,15 +61,6 @@ pub(crate) fn fits(name: String) -> Result<String, Problem> {
 pub(crate) fn member_name(name: &str) -> Option<&str> {
     name.strip_suffix(FEDERATED_SUFFIX)
         .filter(|service| !service.is_empty())
-}
-
-/// Kubernetes: lower-case letters, digits and `-`, not at the ends, at most 63.
-pub(crate) fn is_dns_label(text: &str) -> bool {
-    let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    text.len() <= 63
-        && text.bytes().all(|b| word(b) || b == b'-')
-        && text.bytes().next().is_some_and(word)
-        && text.bytes().last().is_some_and(word)
 }
 
 /// The name without `-<suffix>`, if anything is left of it.

@@ -28,12 +28,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     metadata::{Installation, installation, is_managed, is_our_slice},
     names::{federated_name, member_name, probe_name},
-    target::{Target, exclusions::Exclusions, networks::ClusterNetworks, selector::Selector},
+    target::{Target, exclusions::Exclusions, networks::ClusterNetworks},
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
     metadata::Metadata,
     routes::{Route, RouteKind},
+    selector::Selector,
 };
 
 /// What the controller was told at its start.

@@ -18,12 +18,12 @@ use super::{
 pub use crate::api::conditions::{
     GATEWAY_ADDRESS_REFUSED as GATEWAY_REFUSED, gateway_address_refused::ALL_REFUSED,
 };
-use crate::{
-    api::link::{
+use crate::api::{
+    link::{
         CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef,
         ServiceStatus,
     },
-    hint::in_brief,
+    text::in_brief,
 };
 
 /// Up to so many Services are listed one by one.

@@ -7,7 +7,6 @@ mod link;
 pub(crate) mod networks;
 pub(crate) mod policy;
 pub(crate) mod queries;
-pub(crate) mod selector;
 pub mod tls;
 
 pub use self::{
@@ -19,5 +18,4 @@ pub use self::{
     },
     policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
     queries::{NAMES, Queries, slices_of, slices_of_probes},
-    selector::{Selector, SelectorError},
 };

@@ -16,7 +16,7 @@ use linkerd_mc::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
-        selector::parse_selector,
+        selector_text::parse_selector,
     },
     manifests::{
         gateway::Gateway,

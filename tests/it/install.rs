@@ -308,7 +308,7 @@ async fn missing_linkerd_and_unreachable_cluster_have_different_errors() {
     .failure();
     insta::assert_snapshot!(away, @r"
     error: cannot reach the API server https://127.0.0.1:1
-    cause: Connection refused (os error 111)
+    cause: connection refused
     hint: check that the cluster is up, and that --context is the right one
     ");
 

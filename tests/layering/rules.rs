@@ -1,33 +1,25 @@
 //! The rules for one file, given as text, and samples on which each of them fails.
 
-use std::path::{Component, Path};
+use std::{
+    collections::BTreeSet,
+    path::{Component, Path},
+};
 
 use crate::source::{Path as Names, Source};
 
 /// Lines of a file. Most have under 400.
 pub(crate) const MAX_LINES: usize = 600;
 
-/// Each module with those that it may use besides itself.
-const MAY_USE: [(&str, &[&str]); 10] = [
+/// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("main", &["cli"]),
-    (
-        "lib",
-        &[
-            "cli",
-            "controller",
-            "check",
-            "client",
-            "manifests",
-            "mirror",
-            "api",
-            "hint",
-        ],
-    ),
+    ("lib", &[]),
     (
         "cli",
         &[
             "controller",
             "check",
+            "clusters",
             "client",
             "manifests",
             "mirror",
@@ -35,15 +27,13 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "hint",
         ],
     ),
-    (
-        "controller",
-        &["client", "manifests", "mirror", "api", "hint"],
-    ),
-    ("check", &["client", "manifests", "mirror", "api", "hint"]),
+    ("controller", &["client", "mirror", "api", "hint"]),
+    ("check", &["clusters", "mirror", "api"]),
+    ("clusters", &["client", "manifests", "mirror", "api"]),
     ("client", &["mirror", "api", "hint"]),
     ("manifests", &["mirror", "api", "hint"]),
-    ("mirror", &["api", "hint"]),
-    ("api", &["hint"]),
+    ("mirror", &["api"]),
+    ("api", &[]),
     ("hint", &[]),
 ];
 
@@ -102,6 +92,21 @@ pub(crate) fn breaches(file: &Path, source: &Source) -> Vec<String> {
         }
     }
     found
+}
+
+/// The other modules that a file uses, each with its own; `file` is its path inside `src`.
+pub(crate) fn uses<'a>(file: &'a Path, source: &'a Source) -> Vec<(&'a str, &'a str)> {
+    let names = names(file);
+    let used = |path: &'a Names| Some((*names.first()?, top_level(path, names.len())?));
+    source.paths.iter().filter_map(used).collect()
+}
+
+/// Permissions of which none of `uses` makes use.
+pub(crate) fn unused<'a>(uses: &BTreeSet<(&str, &str)>) -> Vec<(&'a str, &'a str)> {
+    let pairs = MAY_USE
+        .iter()
+        .flat_map(|(module, right)| right.iter().map(|used| (*module, *used)));
+    pairs.filter(|pair| !uses.contains(pair)).collect()
 }
 
 /// What a file names of tests that are not its own; `file` is its path inside `tests/it`.

@@ -3,7 +3,7 @@
 use super::rule::Verdict;
 use crate::{
     api::labels,
-    check::facts::{Confinement, Facts, Workload},
+    clusters::snapshot::{Confinement, FullSnapshot, Workload},
 };
 
 /// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
@@ -11,11 +11,11 @@ const LEGACY: &str = "service-mirror";
 /// Label `component` of Linkerd's service mirror for local members of federated Services.
 const LOCAL: &str = "local-service-mirror";
 
-pub(super) fn permissions(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn permissions(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    match &facts.controller_denied {
+    match &snapshot.controller_denied {
         // A warning, because the user may not be permitted to review the access of others.
         Err(why) => Verdict::warn(format!("cannot check: {why}")),
         Ok(denied) if denied.is_empty() => Verdict::Pass,
@@ -23,15 +23,15 @@ pub(super) fn permissions(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn confined(facts: &Facts) -> Verdict {
-    let Ok(deployments) = deployments(facts) else {
+pub(super) fn confined(snapshot: &FullSnapshot) -> Verdict {
+    let Ok(deployments) = deployments(snapshot) else {
         return Verdict::Skip;
     };
     let mut ours = deployments.iter().filter(|workload| workload.is_ours());
     if !ours.any(|ours| !ours.is_unconfined) {
         return Verdict::Skip;
     }
-    let (missing, differing) = match &facts.confinement {
+    let (missing, differing) = match &snapshot.confinement {
         Err(why) => return Verdict::warn(format!("cannot check: {why}")),
         Ok(Confinement::Unavailable) => return Verdict::Skip,
         Ok(Confinement::Installed { missing, differing }) => (missing, differing),
@@ -49,11 +49,11 @@ pub(super) fn confined(facts: &Facts) -> Verdict {
     Verdict::of(problems)
 }
 
-pub(super) fn running(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn running(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    let ours: Vec<_> = match deployments(facts) {
+    let ours: Vec<_> = match deployments(snapshot) {
         Err(verdict) => return verdict,
         Ok(all) => all.iter().filter(|w| w.is_ours()).collect(),
     };
@@ -62,19 +62,21 @@ pub(super) fn running(facts: &Facts) -> Verdict {
         [one] if one.available > 0 => Verdict::Pass,
         [one] => Verdict::fail(format!(
             "Deployment {} has {}/{} replicas available",
-            id(one),
-            one.available,
-            one.desired
+            one.id, one.available, one.desired
         )),
         several => Verdict::fail(format!(
             "found more than one: {}",
-            several.iter().map(|w| id(w)).collect::<Vec<_>>().join(", ")
+            several
+                .iter()
+                .map(|w| w.id.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
         )),
     }
 }
 
-pub(super) fn managed(facts: &Facts) -> Verdict {
-    match deployments(facts) {
+pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {
+    match deployments(snapshot) {
         Err(verdict) => verdict,
         Ok([]) => Verdict::Skip,
         Ok(all) => Verdict::of(
@@ -83,7 +85,7 @@ pub(super) fn managed(facts: &Facts) -> Verdict {
                 .map(|w| {
                     format!(
                         "Deployment {} was created by the deprecated `linkerd multicluster link`",
-                        id(w)
+                        w.id
                     )
                 })
                 .collect(),
@@ -91,11 +93,11 @@ pub(super) fn managed(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn no_second(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn no_second(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    let all = match deployments(facts) {
+    let all = match deployments(snapshot) {
         Err(verdict) => return verdict,
         Ok(all) => all,
     };
@@ -109,15 +111,20 @@ pub(super) fn no_second(facts: &Facts) -> Verdict {
                 return None;
             }
             match &w.cluster {
-                Some(cluster) if facts.links().iter().any(|link| link.cluster() == cluster) => {
+                Some(cluster)
+                    if snapshot
+                        .links()
+                        .iter()
+                        .any(|link| link.cluster() == cluster) =>
+                {
                     Some(format!(
                         "Deployment {} also mirrors from {cluster}; delete it",
-                        id(w)
+                        w.id
                     ))
                 }
                 _ if w.component == LOCAL => Some(format!(
                     "Deployment {} also writes federated Services; delete it",
-                    id(w)
+                    w.id
                 )),
                 _ => None,
             }
@@ -125,8 +132,8 @@ pub(super) fn no_second(facts: &Facts) -> Verdict {
     Verdict::of(problems.collect())
 }
 
-pub(super) fn versions(facts: &Facts) -> Verdict {
-    let Ok(all) = deployments(facts) else {
+pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {
+    let Ok(all) = deployments(snapshot) else {
         return Verdict::Skip;
     };
     let Some(ours) = all.iter().find(|w| w.is_ours()) else {
@@ -136,12 +143,12 @@ pub(super) fn versions(facts: &Facts) -> Verdict {
     let Some(tag) = ours.images.first().and_then(|image| tag(image)) else {
         return Verdict::Skip;
     };
-    if tag.trim_start_matches('v') == facts.version.trim_start_matches('v') {
+    if tag.trim_start_matches('v') == snapshot.version.trim_start_matches('v') {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
         "the controller's image is {tag}, but this CLI is {}",
-        facts.version
+        snapshot.version
     ))
 }
 
@@ -154,13 +161,9 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     name.split_once(':').map(|(_, tag)| tag)
 }
 
-fn deployments(facts: &Facts) -> Result<&[Workload], Verdict> {
-    match &facts.deployments {
+fn deployments(snapshot: &FullSnapshot) -> Result<&[Workload], Verdict> {
+    match &snapshot.deployments {
         Ok(all) => Ok(all),
         Err(why) => Err(Verdict::fail(format!("cannot list Deployments: {why}"))),
     }
-}
-
-fn id(workload: &Workload) -> String {
-    format!("{}/{}", workload.namespace, workload.name)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::rule::Verdict;
 use crate::{
     api::{labels, link::LinkObject},
-    check::facts::{Facts, LinkFacts, annotation},
+    clusters::snapshot::{FullSnapshot, LinkSnapshot, annotation},
     mirror::Target,
 };
 
@@ -25,8 +25,8 @@ const OUR_CLI: &str = "linkerd-mc/cli";
 /// Prefix of `linkerd.io/created-by` on objects of `linkerd multicluster`.
 const LINKERD_CLI: &str = "linkerd/cli";
 
-pub(super) fn extension_installed(facts: &Facts) -> Verdict {
-    match &facts.extension_namespaces {
+pub(super) fn extension_installed(snapshot: &FullSnapshot) -> Verdict {
+    match &snapshot.extension_namespaces {
         Err(why) => Verdict::stop(format!("cannot list Namespaces: {why}")),
         Ok(namespaces) if namespaces.is_empty() => Verdict::stop(format!(
             "no Namespace has the label {}={}\n\
@@ -38,8 +38,8 @@ pub(super) fn extension_installed(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn crd_exists(facts: &Facts) -> Verdict {
-    match &facts.serves_links {
+pub(super) fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
+    match &snapshot.serves_links {
         Err(why) => return Verdict::stop(format!("cannot list the API resources: {why}")),
         Ok(false) => {
             return Verdict::stop(
@@ -49,15 +49,15 @@ pub(super) fn crd_exists(facts: &Facts) -> Verdict {
         }
         Ok(true) => {}
     }
-    match &facts.may_list_links {
+    match &snapshot.may_list_links {
         Err(why) => Verdict::stop(format!("cannot check the permission to list Links: {why}")),
         Ok(false) => Verdict::stop("not permitted to list Links in all namespaces"),
         Ok(true) => Verdict::Pass,
     }
 }
 
-pub(super) fn crd_up_to_date(facts: &Facts) -> Verdict {
-    let crd = match &facts.crd {
+pub(super) fn crd_up_to_date(snapshot: &FullSnapshot) -> Verdict {
+    let crd = match &snapshot.crd {
         Err(why) => return Verdict::warn(format!("cannot read the CRD: {why}")),
         Ok(crd) => crd,
     };
@@ -79,8 +79,8 @@ pub(super) fn crd_up_to_date(facts: &Facts) -> Verdict {
     ))
 }
 
-pub(super) fn valid(facts: &Facts) -> Verdict {
-    let links = match &facts.survey.links {
+pub(super) fn valid(snapshot: &FullSnapshot) -> Verdict {
+    let links = match &snapshot.cluster.links {
         Err(why) => return Verdict::stop(format!("cannot list Links: {why}")),
         Ok(links) if links.is_empty() => return Verdict::Skip,
         Ok(links) => links,
@@ -92,7 +92,7 @@ pub(super) fn valid(facts: &Facts) -> Verdict {
     }
     for (cluster, links) in &by_cluster {
         if let [_, _, ..] = links.as_slice() {
-            let names: Vec<_> = links.iter().map(|link| id(link)).collect();
+            let names: Vec<_> = links.iter().map(|link| link.id().to_string()).collect();
             problems.push(format!(
                 "Links {} have the same target cluster {cluster}",
                 names.join(", ")
@@ -106,7 +106,7 @@ pub(super) fn valid(facts: &Facts) -> Verdict {
     }
 }
 
-fn invalid(link: &LinkFacts) -> Vec<String> {
+fn invalid(link: &LinkSnapshot) -> Vec<String> {
     let mut problems = Vec::new();
     // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
     let object = LinkObject {
@@ -121,31 +121,27 @@ fn invalid(link: &LinkFacts) -> Vec<String> {
     }
     problems
         .into_iter()
-        .map(|problem| format!("Link {}: {problem}", id(link)))
+        .map(|problem| format!("Link {}: {problem}", link.id()))
         .collect()
 }
 
-pub(super) fn versions(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    let problems = facts.links().iter().filter_map(|link| {
+    let problems = snapshot.links().iter().filter_map(|link| {
         let created_by = annotation(&link.link.metadata, labels::CREATED_BY);
         match created_by.split_once(' ') {
-            Some((OUR_CLI, version)) if version == facts.version => None,
+            Some((OUR_CLI, version)) if version == snapshot.version => None,
             Some((OUR_CLI, version)) => Some(format!(
                 "Link {} was created by version {version}, but this CLI is {}",
-                id(link),
-                facts.version
+                link.id(),
+                snapshot.version
             )),
             // Versions of `linkerd` do not match ours.
             Some((LINKERD_CLI, _)) => None,
-            _ => Some(format!("Link {}: unable to determine version", id(link))),
+            _ => Some(format!("Link {}: unable to determine version", link.id())),
         }
     });
     Verdict::of(problems.collect())
-}
-
-fn id(link: &LinkFacts) -> String {
-    format!("{}/{}", link.namespace(), link.name())
 }

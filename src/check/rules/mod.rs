@@ -1,16 +1,16 @@
-//! The checks: facts → results. Pure, in the order of `linkerd multicluster check`, with its descriptions and hint anchors.
+//! The checks: snapshot → results. Pure, in the original's order, with its descriptions and hint anchors.
 //!
 //! Checks without a hint anchor are ours. Their advice is in the text, because `linkerd check` prints a hint as "see
 //! <hint> for hints".
 
 mod controllers;
-mod fleet;
 mod links;
 mod preferences;
 mod proxies;
-mod remote;
 mod rule;
 mod services;
+mod targets;
+mod topology;
 
 use self::rule::{
     Rule,
@@ -18,10 +18,10 @@ use self::rule::{
     Verdict, result, rule,
 };
 pub use self::{
-    fleet::evaluate_fleet,
     rule::{CheckResult, Level},
+    topology::evaluate_topology,
 };
-use crate::check::{facts::Facts, printable};
+use crate::{api::text::lines, clusters::snapshot::FullSnapshot};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
@@ -30,13 +30,13 @@ const RULES: &[Rule] = &[
     rule("Link CRD is up to date", "", Warning, links::crd_up_to_date),
     rule("Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
     rule("Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
-    rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, remote::access),
-    rule("remote cluster access credentials are not about to expire", "", Warning, remote::expiry),
-    rule("connections to remote clusters are encrypted and verified", "", Error, remote::tls),
-    rule("remote cluster access credentials permit only what is needed", "", Warning, remote::excess),
-    rule("Linkerd has the credentials of each Link", "", Error, remote::destination),
-    rule("Linkerd uses its current credentials", "", Warning, remote::destination_is_current),
-    rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, remote::trust_anchors),
+    rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access),
+    rule("remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
+    rule("connections to remote clusters are encrypted and verified", "", Error, targets::tls),
+    rule("remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
+    rule("Linkerd has the credentials of each Link", "", Error, targets::destination),
+    rule("Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
+    rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors),
     rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule("service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
     rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),
@@ -62,10 +62,10 @@ const RULES: &[Rule] = &[
 ];
 
 /// Runs the checks, up to one whose failure makes later ones meaningless.
-pub fn evaluate(facts: &Facts) -> Vec<CheckResult> {
+pub fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for rule in RULES {
-        let verdict = (rule.judge)(facts);
+        let verdict = (rule.judge)(snapshot);
         let is_last = matches!(verdict, Verdict::Stop(_));
         results.extend(result(rule, verdict));
         if is_last {
@@ -80,7 +80,7 @@ pub fn unreachable(why: &str) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),
         level: Level::Error,
-        error: printable(why),
+        error: lines(why),
         hint: None,
         retry: false,
     }

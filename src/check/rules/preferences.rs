@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{rule::Verdict, services::id};
+use super::rule::Verdict;
 use crate::{
     api::{
         k8s::Service,
         labels::PREFER,
         preference::{Preference, clusters},
+        resource_id::ResourceId,
     },
-    check::{
-        facts::{Facts, LinkFacts},
-        preferred::Preferred,
+    clusters::{
+        preference_status::PreferenceStatus,
+        snapshot::{FullSnapshot, LinkSnapshot},
     },
     mirror::{Reason, federated_name},
 };
@@ -22,51 +23,48 @@ const SYNTAX: &str = "use an order such as local,east, or weights such as east=8
 const INSTALL: &str =
     "enable routes with `linkerd-mc install --set federation.routes=true` and your values";
 
-/// The problem of each preference, if any, by namespace and name of the federated Service. The first one that is found
+/// What is wrong with each preference, if anything, by federated Service. What is found first
 /// counts, because statuses of Links repeat it.
 #[derive(Default)]
-struct Found(BTreeMap<(String, String), Option<String>>);
+struct Found(BTreeMap<ResourceId, Option<String>>);
 
 impl Found {
-    fn note(&mut self, namespace: &str, federated: String, problem: Option<String>) {
-        let known = self.0.entry((namespace.to_owned(), federated)).or_default();
+    fn note(&mut self, federated: ResourceId, problem: Option<String>) {
+        let known = self.0.entry(federated).or_default();
         if known.is_none() {
             *known = problem;
         }
     }
 }
 
-pub(super) fn heeded(facts: &Facts) -> Verdict {
-    let mirrors = facts.mirrors.as_deref().unwrap_or_default();
-    let members = match &facts.local_members {
+pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
+    let mirrors = snapshot.mirrors.as_deref().unwrap_or_default();
+    let members = match &snapshot.local_members {
         Ok(members) => members.as_slice(),
         // Another check reports why.
-        Err(_) if facts.mirrors.is_err() => &[],
+        Err(_) if snapshot.mirrors.is_err() => &[],
         Err(why) => return Verdict::warn(format!("cannot check: {why}")),
     };
-    let ignores = facts
+    let ignores = snapshot
         .controller()
         .is_some_and(|ours| !ours.heeds_preferences);
     let mut found = Found::default();
     for member in members {
-        let (namespace, name) = member.metadata.id();
         if let Some(text) = member.metadata.annotations.get(PREFER) {
-            found.note(
-                &namespace,
-                federated_name(&name),
-                of_member(member, text, ignores),
-            );
+            let ResourceId { namespace, name } = member.metadata.resource_id();
+            let federated = ResourceId::new(namespace, federated_name(&name));
+            found.note(federated, of_member(member, text, ignores));
         }
     }
     for mirror in mirrors {
-        let (namespace, name) = mirror.metadata.id();
-        if let Some(preference) = Preferred::of(mirror).preference {
-            found.note(&namespace, name, of_federated(facts, mirror, &preference));
+        if let Some(preference) = PreferenceStatus::of(mirror).preference {
+            let problem = of_federated(snapshot, mirror, &preference);
+            found.note(mirror.metadata.resource_id(), problem);
         }
     }
-    for link in facts.links() {
-        for (namespace, federated, problem) in of_link(link, ignores) {
-            found.note(namespace, federated, Some(problem));
+    for link in snapshot.links() {
+        for (federated, problem) in of_link(link, ignores) {
+            found.note(federated, Some(problem));
         }
     }
     if found.0.is_empty() {
@@ -77,7 +75,7 @@ pub(super) fn heeded(facts: &Facts) -> Verdict {
 
 /// The problem of the preference of a local member.
 fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
-    let service = id(member);
+    let service = member.metadata.resource_id();
     match text.parse::<Preference>() {
         Err(error) => Some(format!(
             "Service {service}: invalid annotation {PREFER}: {error}; {SYNTAX}"
@@ -90,24 +88,28 @@ fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
 }
 
 /// The problem of the preference of a federated Service.
-fn of_federated(facts: &Facts, service: &Service, preference: &str) -> Option<String> {
-    if facts.links().iter().any(|link| link.unreadable.is_some()) {
+fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) -> Option<String> {
+    if snapshot
+        .links()
+        .iter()
+        .any(|link| link.unreadable.is_some())
+    {
         return None; // its target may be the unknown cluster
     }
-    let linked: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
+    let linked: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
     let unknown = clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
         format!(
             "Service {} prefers {}, which has no Link; create one with `linkerd-mc link`",
-            id(service),
+            service.metadata.resource_id(),
             unknown.join(" and ")
         )
     })
 }
 
-/// What the controller reports about preferences of members in other clusters: namespaces, federated Services, problems.
-fn of_link(link: &LinkFacts, ignores: bool) -> impl Iterator<Item = (&str, String, String)> {
+/// What the controller says of the preferences of members in other clusters: federated Services and problems.
+fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (ResourceId, String)> {
     let services = link.status().into_iter();
     let services = services.flat_map(|status| &status.federated_services);
     services.filter_map(move |service| {
@@ -127,13 +129,13 @@ fn of_link(link: &LinkFacts, ignores: bool) -> impl Iterator<Item = (&str, Strin
         let remote = &service.remote_ref;
         let (namespace, name) = (remote.namespace.as_str(), remote.name.as_str());
         let problem = format!("{namespace}/{name}: {}; {hint}", condition.message);
-        Some((namespace, federated_name(name), problem))
+        Some((ResourceId::new(namespace, federated_name(name)), problem))
     })
 }
 
-pub(super) fn taken(facts: &Facts) -> Verdict {
-    let mirrors = facts.mirrors.as_deref().unwrap_or_default().iter();
-    let preferred = mirrors.map(|mirror| (mirror, Preferred::of(mirror)));
+pub(super) fn taken(snapshot: &FullSnapshot) -> Verdict {
+    let mirrors = snapshot.mirrors.as_deref().unwrap_or_default().iter();
+    let preferred = mirrors.map(|mirror| (mirror, PreferenceStatus::of(mirror)));
     let preferred: Vec<_> = preferred
         .filter(|(_, preferred)| preferred.preference.is_some())
         .collect();
@@ -146,7 +148,7 @@ pub(super) fn taken(facts: &Facts) -> Verdict {
         .filter(|(_, preferred)| preferred.has_failed_over());
     let problems = elsewhere.filter_map(|(service, preferred)| {
         let said = preferred.absence(at, at)?;
-        Some(format!("Service {} {said}", id(service)))
+        Some(format!("Service {} {said}", service.metadata.resource_id()))
     });
     let mut problems: Vec<String> = problems.collect();
     if !problems.is_empty() {

@@ -5,25 +5,25 @@ use serde_json::Value;
 use super::{controllers::tag, rule::Verdict};
 use crate::{
     api::link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
-    check::{
-        anchors,
-        facts::{Facts, MeshedPod},
+    clusters::{
+        snapshot::{FullSnapshot, MeshedPod},
+        trust_anchors,
     },
 };
 
 /// Reasons of pods that have ended.
 const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
 
-pub(super) fn endpoint_slices(facts: &Facts) -> Verdict {
-    match &facts.survey.config {
+pub(super) fn endpoint_slices(snapshot: &FullSnapshot) -> Verdict {
+    match &snapshot.cluster.config {
         Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
         Ok(config) if config.reads_endpoint_slices() => Verdict::Pass,
         Ok(_) => Verdict::fail(format!("{NO_ENDPOINT_SLICES}\n{READ_ENDPOINT_SLICES}")),
     }
 }
 
-pub(super) fn healthy(facts: &Facts) -> Verdict {
-    let pods = match &facts.pods {
+pub(super) fn healthy(snapshot: &FullSnapshot) -> Verdict {
+    let pods = match &snapshot.pods {
         Err(why) => return Verdict::fail(format!("cannot list pods: {why}")),
         Ok(pods) => pods,
     };
@@ -31,12 +31,12 @@ pub(super) fn healthy(facts: &Facts) -> Verdict {
     if pods.is_empty() {
         return Verdict::fail("no pod of the extension has a proxy");
     }
-    let roots = match &facts.trust_roots {
-        Ok(Some(pem)) => anchors::parse(pem).ok(),
+    let roots = match &snapshot.trust_roots {
+        Ok(Some(pem)) => trust_anchors::parse(pem).ok(),
         _ => None,
     };
     let problems = pods.into_iter().filter_map(|pod| {
-        let id = format!("{}/{}", pod.namespace, pod.name);
+        let id = &pod.id;
         if pod.phase != "Running" && pod.reason != "Evicted" {
             return Some(format!("pod {id} is {}", pod.phase));
         }
@@ -46,7 +46,7 @@ pub(super) fn healthy(facts: &Facts) -> Verdict {
         if !proxy.ready {
             return Some(format!("the proxy of pod {id} is not ready"));
         }
-        let own = proxy.trust_anchors.as_deref().map(anchors::parse);
+        let own = proxy.trust_anchors.as_deref().map(trust_anchors::parse);
         match (own, &roots) {
             (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => Some(format!(
                 "the trust anchors of the proxy of pod {id} differ from those of the control plane; restart the pod"
@@ -57,8 +57,8 @@ pub(super) fn healthy(facts: &Facts) -> Verdict {
     Verdict::of(problems.collect())
 }
 
-pub(super) fn up_to_date(facts: &Facts) -> Verdict {
-    let (Ok(config), Ok(pods)) = (&facts.survey.config, &facts.pods) else {
+pub(super) fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
+    let (Ok(config), Ok(pods)) = (&snapshot.cluster.config, &snapshot.pods) else {
         return Verdict::Skip;
     };
     let Some(expected) = proxy_version(config) else {
@@ -69,8 +69,8 @@ pub(super) fn up_to_date(facts: &Facts) -> Verdict {
         let found = tag(image)?;
         (found != expected).then(|| {
             format!(
-                "the proxy of pod {}/{} is {found}, but the control plane's is {expected}; restart the pod",
-                pod.namespace, pod.name
+                "the proxy of pod {} is {found}, but the control plane's is {expected}; restart the pod",
+                pod.id
             )
         })
     });

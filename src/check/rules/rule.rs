@@ -1,6 +1,6 @@
 //! One check: its verdict, severity and result. Pure.
 
-use crate::check::{facts::Facts, printable};
+use crate::{api::text::lines, clusters::snapshot::FullSnapshot};
 
 /// Address of Linkerd's hints.
 const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
@@ -91,14 +91,14 @@ pub(super) struct Rule {
     severity: Severity,
     /// Whether a retry may succeed.
     retry: bool,
-    pub(super) judge: fn(&Facts) -> Verdict,
+    pub(super) judge: fn(&FullSnapshot) -> Verdict,
 }
 
 pub(super) const fn rule(
     description: &'static str,
     anchor: &'static str,
     severity: Severity,
-    judge: fn(&Facts) -> Verdict,
+    judge: fn(&FullSnapshot) -> Verdict,
 ) -> Rule {
     Rule {
         description,
@@ -138,9 +138,9 @@ pub(super) fn result(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
     }
     let failed = level != Level::Success;
     Some(CheckResult {
-        description: printable(&description),
+        description: lines(&description),
         level,
-        error: printable(&bounded(problems).join("\n")),
+        error: lines(&bounded(problems).join("\n")),
         hint: (failed && !rule.anchor.is_empty()).then(|| format!("{HINT_BASE}{}", rule.anchor)),
         retry: rule.retry && level != Level::Success,
     })

@@ -8,11 +8,12 @@ use crate::{
         k8s::Service,
         labels::{self, GATEWAY_NETWORKS},
         link::{CLUSTER_IPS_EXHAUSTED, LinkStatus, ServiceStatus},
+        members::remote_members,
     },
-    check::{
-        facts::{Facts, LinkFacts},
-        foreign::Foreign,
-        range,
+    clusters::{
+        foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+        service_range,
+        snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
     mirror::{
         Reason,
@@ -21,19 +22,19 @@ use crate::{
     },
 };
 
-pub(super) fn ready(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn ready(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
     // Unknown with a CRD without conditions, which the check of the CRD reports.
-    if !facts
+    if !snapshot
         .crd
         .as_ref()
         .is_ok_and(|crd| crd.status_fields.contains("conditions"))
     {
         return Verdict::Skip;
     }
-    let problems = facts.links().iter().filter_map(|link| {
+    let problems = snapshot.links().iter().filter_map(|link| {
         let cluster = link.cluster();
         match link.condition("Ready") {
             Some(("True", _)) => None,
@@ -45,13 +46,13 @@ pub(super) fn ready(facts: &Facts) -> Verdict {
     Verdict::of(problems.collect())
 }
 
-pub(super) fn gateway_addresses(facts: &Facts) -> Verdict {
-    let mut links = facts.links().iter();
+pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
+    let mut links = snapshot.links().iter();
     if links.all(|link| link.link.spec.gateway_address.is_empty()) {
         return Verdict::Skip;
     }
     let (mut none_left, mut some_left) = (Vec::new(), Vec::new());
-    for link in facts.links() {
+    for link in snapshot.links() {
         let Some((reason, message)) = link.trouble(GATEWAY_REFUSED) else {
             continue;
         };
@@ -72,9 +73,9 @@ pub(super) fn gateway_addresses(facts: &Facts) -> Verdict {
     Verdict::of(none_left)
 }
 
-pub(super) fn drains(facts: &Facts) -> Verdict {
+pub(super) fn drains(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut drained) = (Vec::new(), Vec::new());
-    for link in facts.links() {
+    for link in snapshot.links() {
         let Some((reason, message)) = link.trouble(DRAINED) else {
             continue;
         };
@@ -96,8 +97,8 @@ pub(super) fn drains(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn gateways(facts: &Facts) -> Verdict {
-    let gateways: Vec<_> = facts
+pub(super) fn gateways(snapshot: &FullSnapshot) -> Verdict {
+    let gateways: Vec<_> = snapshot
         .links()
         .iter()
         .filter(|link| link.has_gateway())
@@ -107,7 +108,7 @@ pub(super) fn gateways(facts: &Facts) -> Verdict {
     }
     let (mut problems, mut alive) = (Vec::new(), Vec::new());
     for link in gateways {
-        match gateway_problem(facts, link) {
+        match gateway_problem(snapshot, link) {
             Some(problem) => problems.push(format!("{}: {problem}", link.cluster())),
             None => alive.push(link.cluster().to_owned()),
         }
@@ -119,8 +120,8 @@ pub(super) fn gateways(facts: &Facts) -> Verdict {
     }
 }
 
-fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
-    let probes = match &facts.probes {
+fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<String> {
+    let probes = match &snapshot.probes {
         Err(why) => return Some(format!("cannot list probe Services: {why}")),
         Ok(probes) => probes,
     };
@@ -133,10 +134,13 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
     if probes.next().is_some() {
         return Some("found more than one probe Service".to_owned());
     }
-    match &facts.endpoints {
+    match &snapshot.endpoints {
         Err(why) => return Some(format!("cannot list EndpointSlices: {why}")),
-        Ok(endpoints) if endpoints.of(namespace(probe), name(probe)).total == 0 => {
-            return Some(format!("probe Service {} has no endpoints", name(probe)));
+        Ok(endpoints) if endpoints.of(&probe.metadata.resource_id()).total == 0 => {
+            return Some(format!(
+                "probe Service {} has no endpoints",
+                probe.metadata.name()
+            ));
         }
         Ok(_) => {}
     }
@@ -149,8 +153,8 @@ fn gateway_problem(facts: &Facts, link: &LinkFacts) -> Option<String> {
     }
 }
 
-pub(super) fn endpoints(facts: &Facts) -> Verdict {
-    let (mirrors, endpoints) = match (&facts.mirrors, &facts.endpoints) {
+pub(super) fn endpoints(snapshot: &FullSnapshot) -> Verdict {
+    let (mirrors, endpoints) = match (&snapshot.mirrors, &snapshot.endpoints) {
         (Err(why), _) => return Verdict::fail(format!("cannot list mirror services: {why}")),
         (_, Err(why)) => return Verdict::fail(format!("cannot list EndpointSlices: {why}")),
         (Ok(mirrors), Ok(_)) if mirrors.is_empty() => return Verdict::Skip,
@@ -159,8 +163,8 @@ pub(super) fn endpoints(facts: &Facts) -> Verdict {
     let empty = mirrors
         .iter()
         .filter(|mirror| has_own_endpoints(mirror))
-        .filter(|mirror| endpoints.of(namespace(mirror), name(mirror)).total == 0)
-        .map(|mirror| format!("Service {} has no endpoints", id(mirror)));
+        .filter(|mirror| endpoints.of(&mirror.metadata.resource_id()).total == 0)
+        .map(|mirror| format!("Service {} has no endpoints", mirror.metadata.resource_id()));
     Verdict::of(empty.collect())
 }
 
@@ -173,42 +177,66 @@ fn has_own_endpoints(mirror: &Service) -> bool {
     mirror.metadata.label(labels::REMOTE_DISCOVERY).is_empty() && !is_discovered
 }
 
-pub(super) fn foreign_endpoints(facts: &Facts) -> Verdict {
-    match &facts.foreign {
-        _ if facts.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
+pub(super) fn foreign_endpoints(snapshot: &FullSnapshot) -> Verdict {
+    match &snapshot.foreign {
+        _ if snapshot.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
         Err(why) => Verdict::warn(format!("cannot check: {why}")),
-        Ok(found) => Verdict::of(found.iter().map(Foreign::problem).collect()),
+        Ok(found) => Verdict::of(found.iter().map(foreign_problem).collect()),
     }
 }
 
-pub(super) fn orphans(facts: &Facts) -> Verdict {
-    let mirrors = match &facts.mirrors {
+/// What is wrong with endpoints that no service mirror created, and a remedy.
+fn foreign_problem(found: &ForeignEndpoints) -> String {
+    let ForeignEndpoints { mirror, by } = found;
+    let (what, kind, name) = match by {
+        EndpointsSource::Endpoints => (
+            "Endpoints of the same name".to_owned(),
+            "endpoints",
+            &mirror.name,
+        ),
+        EndpointsSource::Slice { name, manager } => {
+            let by = match manager.as_str() {
+                "" => String::new(),
+                manager => format!(" (managed by {manager})"),
+            };
+            (format!("EndpointSlice {name}{by}"), "endpointslice", name)
+        }
+    };
+    format!(
+        "Service {mirror}: part of its traffic goes to {what}, which no service mirror created; find out \
+         what did, then delete it with `kubectl -n {} delete {kind} {name}`",
+        mirror.namespace
+    )
+}
+
+pub(super) fn orphans(snapshot: &FullSnapshot) -> Verdict {
+    let mirrors = match &snapshot.mirrors {
         Err(why) => return Verdict::fail(format!("cannot list mirror services: {why}")),
         Ok(mirrors) if mirrors.is_empty() => return Verdict::Skip,
         Ok(mirrors) => mirrors,
     };
-    if facts.links().iter().any(|link| link.unreadable.is_some()) {
+    if snapshot
+        .links()
+        .iter()
+        .any(|link| link.unreadable.is_some())
+    {
         return Verdict::Skip; // they may belong to that Link
     }
-    let clusters: BTreeSet<_> = facts.links().iter().map(LinkFacts::cluster).collect();
+    let clusters: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
     let mut problems = Vec::new();
     for mirror in mirrors {
         let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
         if !cluster.is_empty() && !clusters.contains(cluster) {
             problems.push(format!(
                 "Service {} is mirrored from {cluster}, which has no Link",
-                id(mirror)
+                mirror.metadata.resource_id()
             ));
         }
-        let members = mirror
-            .metadata
-            .annotation(labels::REMOTE_DISCOVERY)
-            .split(',');
-        for (_, cluster) in members.filter_map(|member| member.split_once('@')) {
+        for (_, cluster) in remote_members(|key| mirror.metadata.annotations.get(key)) {
             if !clusters.contains(cluster) {
                 problems.push(format!(
                     "Service {} has a member in {cluster}, which has no Link",
-                    id(mirror)
+                    mirror.metadata.resource_id()
                 ));
             }
         }
@@ -216,8 +244,8 @@ pub(super) fn orphans(facts: &Facts) -> Verdict {
     Verdict::of(problems)
 }
 
-pub(super) fn name_conflicts(facts: &Facts) -> Verdict {
-    per_status(facts, |status| {
+pub(super) fn name_conflicts(snapshot: &FullSnapshot) -> Verdict {
+    per_status(snapshot, |status| {
         not_done(status)
             .filter(|(reason, _)| *reason == Reason::NameConflict.as_str())
             .map(|(_, problem)| problem)
@@ -225,8 +253,8 @@ pub(super) fn name_conflicts(facts: &Facts) -> Verdict {
     })
 }
 
-pub(super) fn unhealthy(facts: &Facts) -> Verdict {
-    per_status(facts, |status| {
+pub(super) fn unhealthy(snapshot: &FullSnapshot) -> Verdict {
+    per_status(snapshot, |status| {
         let listed: Vec<_> = not_done(status).collect();
         let count = usize::try_from(status.unhealthy.unwrap_or_default()).unwrap_or_default();
         let beyond = count.saturating_sub(listed.len());
@@ -248,21 +276,38 @@ pub(super) fn unhealthy(facts: &Facts) -> Verdict {
     })
 }
 
-pub(super) fn service_range(facts: &Facts) -> Verdict {
-    let (links, Ok(mirrors)) = (facts.links(), &facts.mirrors) else {
+pub(super) fn service_range(snapshot: &FullSnapshot) -> Verdict {
+    let (links, Ok(mirrors)) = (snapshot.links(), &snapshot.mirrors) else {
         return Verdict::Skip;
     };
     let waiting = links
         .iter()
-        .map(|link| (link.cluster(), range::waiting(link, mirrors)));
+        .map(|link| (link.cluster(), service_range::waiting(link, mirrors)));
     let waiting: Vec<_> = waiting.filter(|(_, count)| *count > 0).collect();
-    match &facts.range {
+    match &snapshot.range {
         _ if links.is_empty() => Verdict::Skip,
         _ if waiting.is_empty() => Verdict::Pass,
         Err(why) => Verdict::warn(format!("cannot check: {why}")),
         Ok(None) => Verdict::Skip,
-        Ok(Some(range)) => Verdict::of(range::problem(range, &waiting).into_iter().collect()),
+        Ok(Some(range)) => Verdict::of(range_problem(range, &waiting).into_iter().collect()),
     }
+}
+
+/// The problem if Services, by target cluster, wait for more addresses than are free, and a remedy.
+fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<String> {
+    let all = waiting.iter().map(|(_, count)| count).sum();
+    let left = service_range::shortage(range, all)?;
+    let of: Vec<String> = waiting
+        .iter()
+        .map(|(cluster, count)| format!("{count} from {cluster}"))
+        .collect();
+    let networks: Vec<String> = range.networks.iter().map(ToString::to_string).collect();
+    Some(format!(
+        "the Service range {} has {left} free ClusterIPs, and up to {all} Services wait to be mirrored ({}); add a \
+         ServiceCIDR, or use narrower selectors in the Links",
+        networks.join(", "),
+        of.join(", ")
+    ))
 }
 
 /// Services that should be mirrored or federated and are not, with reason and message. Without those of drained
@@ -291,8 +336,8 @@ fn sentence(service: &ServiceStatus, reason: &str, message: &str) -> String {
     format!("{}/{}: {reason}{why}", remote.namespace, remote.name)
 }
 
-pub(super) fn federated_ports(facts: &Facts) -> Verdict {
-    per_status(facts, |status| {
+pub(super) fn federated_ports(snapshot: &FullSnapshot) -> Verdict {
+    per_status(snapshot, |status| {
         let differing = status.federated_services.iter().filter_map(|service| {
             let condition = service.conditions.first()?;
             (condition.reason == Reason::PortConflict.as_str()).then(|| {
@@ -306,27 +351,15 @@ pub(super) fn federated_ports(facts: &Facts) -> Verdict {
     })
 }
 
-fn per_status(facts: &Facts, judge: impl Fn(&LinkStatus) -> Vec<String>) -> Verdict {
-    if facts.links().is_empty() {
+fn per_status(snapshot: &FullSnapshot, judge: impl Fn(&LinkStatus) -> Vec<String>) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    let problems = facts.links().iter().flat_map(|link| {
+    let problems = snapshot.links().iter().flat_map(|link| {
         let problems = link.status().map(&judge).unwrap_or_default();
         problems
             .into_iter()
             .map(|problem| format!("{}: {problem}", link.cluster()))
     });
     Verdict::of(problems.collect())
-}
-
-pub(super) fn id(service: &Service) -> String {
-    format!("{}/{}", namespace(service), name(service))
-}
-
-fn name(service: &Service) -> &str {
-    service.metadata.name.as_deref().unwrap_or_default()
-}
-
-fn namespace(service: &Service) -> &str {
-    service.metadata.namespace.as_deref().unwrap_or_default()
 }

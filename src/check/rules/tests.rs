@@ -10,14 +10,15 @@ mod ends;
 use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, evaluate};
 use crate::{
-    api::{k8s::EndpointSlice, labels, link::LinkerdConfig},
-    check::{
-        anchors::tests::{A, B},
-        facts::{
-            AccessRule, Confinement, Crd, Credentials, Destination, Endpoints, Facts, LinkFacts,
-            LinkerdCredentials, MeshedPod, Proxy, Remote, ServiceRange, Survey, Workload,
+    api::{k8s::EndpointSlice, labels, link::LinkerdConfig, resource_id::ResourceId},
+    clusters::{
+        foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+        snapshot::{
+            AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
+            LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy, ServiceRange,
+            TargetSnapshot, Workload,
         },
-        foreign::{By, Foreign},
+        trust_anchors::tests::{A, B},
     },
     mirror::target::tls::InsecureTls,
 };
@@ -57,8 +58,8 @@ fn service_status(name: &str, condition: &Value) -> Value {
     })
 }
 
-fn link(cluster: &str) -> LinkFacts {
-    LinkFacts {
+fn link(cluster: &str) -> LinkSnapshot {
+    LinkSnapshot {
         unreadable: None,
         link: from(json!({
             "apiVersion": "multicluster.linkerd.io/v1alpha3",
@@ -89,8 +90,8 @@ fn link(cluster: &str) -> LinkFacts {
                 "unhealthy": 0,
             },
         })),
-        credentials: Some(Ok(Credentials::default())),
-        remote: Some(Ok(Remote {
+        credentials: Some(Ok(LinkCredentials::default())),
+        target: Some(Ok(TargetSnapshot {
             denied: Ok(vec![]),
             rules: Ok(vec![
                 rule("", "services", &[], &["list", "get", "watch"]),
@@ -132,8 +133,7 @@ fn endpoints(services: &[&str]) -> Endpoints {
 
 fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
     Workload {
-        namespace: "linkerd-multicluster".into(),
-        name: name.into(),
+        id: ResourceId::new("linkerd-multicluster", name),
         component: component.into(),
         cluster: cluster.map(str::to_owned),
         desired: 1,
@@ -154,13 +154,13 @@ fn confinement(missing: &[&str], differing: &[&str]) -> Confinement {
 }
 
 /// A cluster that links to one other, and is well.
-fn well() -> Facts {
+fn well() -> FullSnapshot {
     let of_east = [(labels::CLUSTER_NAME, "east")];
-    Facts {
+    FullSnapshot {
         now: NOW.parse().unwrap(),
         version: "1.2.3".into(),
         extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
-        survey: Survey {
+        cluster: ClusterSnapshot {
             name: "west".into(),
             identity: crate::client::Identity::default(),
             links: Ok(vec![link("east")]),
@@ -212,8 +212,7 @@ fn well() -> Facts {
         foreign: Ok(vec![]),
         range: Ok(None),
         pods: Ok(vec![MeshedPod {
-            namespace: "linkerd-multicluster".into(),
-            name: "controller-1".into(),
+            id: ResourceId::new("linkerd-multicluster", "controller-1"),
             phase: "Running".into(),
             reason: String::new(),
             proxy: Some(Proxy {
@@ -232,24 +231,24 @@ fn well() -> Facts {
 }
 
 /// The only Link of [`well`].
-fn east(facts: &mut Facts) -> &mut LinkFacts {
-    &mut facts.survey.links.as_mut().unwrap()[0]
+fn east(snapshot: &mut FullSnapshot) -> &mut LinkSnapshot {
+    &mut snapshot.cluster.links.as_mut().unwrap()[0]
 }
 
-fn remote(facts: &mut Facts) -> &mut Remote {
-    east(facts).remote.as_mut().unwrap().as_mut().unwrap()
+fn target(snapshot: &mut FullSnapshot) -> &mut TargetSnapshot {
+    east(snapshot).target.as_mut().unwrap().as_mut().unwrap()
 }
 
-fn ours(facts: &mut Facts) -> &mut Workload {
-    &mut facts.deployments.as_mut().unwrap()[0]
+fn ours(snapshot: &mut FullSnapshot) -> &mut Workload {
+    &mut snapshot.deployments.as_mut().unwrap()[0]
 }
 
-fn pod(facts: &mut Facts) -> &mut MeshedPod {
-    &mut facts.pods.as_mut().unwrap()[0]
+fn pod(snapshot: &mut FullSnapshot) -> &mut MeshedPod {
+    &mut snapshot.pods.as_mut().unwrap()[0]
 }
 
-fn status(facts: &mut Facts, patch: &Value) {
-    let status = east(facts).link.status.as_mut().unwrap();
+fn status(snapshot: &mut FullSnapshot, patch: &Value) {
+    let status = east(snapshot).link.status.as_mut().unwrap();
     let mut value = serde_json::to_value(&*status).unwrap();
     for (key, patch) in patch.as_object().unwrap() {
         value[key] = patch.clone();
@@ -290,9 +289,9 @@ fn find<'a>(results: &'a [CheckResult], description: &str) -> Option<&'a CheckRe
 #[test]
 fn each_rule_tells_what_is_wrong() {
     for (description, change, level, text) in CASES {
-        let mut facts = well();
-        change(&mut facts);
-        let results = evaluate(&facts);
+        let mut snapshot = well();
+        change(&mut snapshot);
+        let results = evaluate(&snapshot);
         let result =
             find(&results, description).unwrap_or_else(|| panic!("{description}: skipped"));
         assert_eq!(
@@ -322,9 +321,9 @@ fn every_rule_has_a_case_that_fails() {
 #[test]
 fn what_does_not_apply_is_not_mentioned() {
     let described = |change: Change| {
-        let mut facts = well();
-        change(&mut facts);
-        let results = evaluate(&facts);
+        let mut snapshot = well();
+        change(&mut snapshot);
+        let results = evaluate(&snapshot);
         results
             .into_iter()
             .map(|r| r.description)
@@ -332,7 +331,7 @@ fn what_does_not_apply_is_not_mentioned() {
     };
     assert_eq!(
         described(|f| {
-            f.survey.links = Ok(vec![]);
+            f.cluster.links = Ok(vec![]);
             f.mirrors = Ok(vec![]);
             f.local_members = Ok(vec![]);
         }),
@@ -407,7 +406,7 @@ fn what_does_not_apply_is_not_mentioned() {
 
 #[test]
 fn a_long_list_is_cut_and_control_characters_are_harmless() {
-    let mut facts = well();
+    let mut snapshot = well();
     let orphans = (0..25).map(|n| {
         service(
             &format!("web-{n:02}"),
@@ -415,8 +414,8 @@ fn a_long_list_is_cut_and_control_characters_are_harmless() {
             &[],
         )
     });
-    facts.mirrors = Ok(orphans.collect());
-    let results = evaluate(&facts);
+    snapshot.mirrors = Ok(orphans.collect());
+    let results = evaluate(&snapshot);
     let error = &find(&results, "all mirror services are part of a Link")
         .unwrap()
         .error;
@@ -427,10 +426,10 @@ fn a_long_list_is_cut_and_control_characters_are_harmless() {
 
 #[test]
 fn only_what_waiting_can_help_is_retried() {
-    let mut facts = well();
-    ours(&mut facts).available = 0;
-    east(&mut facts).remote = Some(no());
-    let retried: Vec<_> = evaluate(&facts)
+    let mut snapshot = well();
+    ours(&mut snapshot).available = 0;
+    east(&mut snapshot).target = Some(no());
+    let retried: Vec<_> = evaluate(&snapshot)
         .into_iter()
         .filter(|r| r.retry)
         .map(|r| r.description)

@@ -1,4 +1,4 @@
-//! A fleet as text, Mermaid and Graphviz. Pure.
+//! A topology as text, Mermaid and Graphviz. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use anstyle::{AnsiColor, Color, Style};
 use dialoguer::console::{measure_text_width, truncate_str};
 
 use crate::{
-    check::{
-        printable,
-        state::LinkState,
-        topology::{Cluster, Edge, Fleet},
+    api::text::one_line,
+    clusters::{
+        link_summary::LinkSummary,
+        topology::{ClusterNode, Edge, Topology},
     },
     mirror::FederatedThrough,
 };
@@ -26,7 +26,7 @@ enum Health {
 }
 
 impl Health {
-    fn of(link: &LinkState) -> Self {
+    fn of(link: &LinkSummary) -> Self {
         let gateway = link
             .gateway
             .as_ref()
@@ -48,15 +48,15 @@ impl Health {
 }
 
 /// The description of a Link: liveness first, then counts that are not zero.
-fn facts(edge: &Edge) -> Vec<String> {
+fn details(edge: &Edge) -> Vec<String> {
     let link = &edge.link;
-    let mut facts = vec![match link.connected {
+    let mut details = vec![match link.connected {
         Some(true) => "connected".to_owned(),
         Some(false) => "not connected".to_owned(),
         None => "unknown".to_owned(),
     }];
     if let Some(gateway) = &link.gateway {
-        facts.push(match (gateway.alive, gateway.latency_ms) {
+        details.push(match (gateway.alive, gateway.latency_ms) {
             (Some(true), Some(ms)) => format!("gateway {ms}ms"),
             (Some(true), None) => "gateway alive".to_owned(),
             (Some(false), _) => "gateway dead".to_owned(),
@@ -64,7 +64,7 @@ fn facts(edge: &Edge) -> Vec<String> {
         });
     }
     if link.drained.is_some() {
-        facts.push("drained".to_owned());
+        details.push("drained".to_owned());
     }
     let federated = match link.federated_through {
         Some(FederatedThrough::Gateway) => "federated through the gateway",
@@ -76,15 +76,15 @@ fn facts(edge: &Edge) -> Vec<String> {
         (link.unhealthy, "unhealthy"),
     ] {
         if count > 0 {
-            facts.push(format!("{count} {what}"));
+            details.push(format!("{count} {what}"));
         }
     }
-    facts
+    details
 }
 
 /// The label of a Link in a diagram, with what the text output has as notes.
 fn label(edge: &Edge) -> Vec<String> {
-    let mut label = facts(edge);
+    let mut label = details(edge);
     if edge.one_way == Some(true) {
         label.push("one-way".to_owned());
     }
@@ -95,20 +95,20 @@ fn label(edge: &Edge) -> Vec<String> {
 }
 
 /// A tree for each cluster that was contacted, then notes.
-pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
+pub(super) fn text(topology: &Topology, width: Option<usize>) -> String {
     let mut lines = Vec::new();
-    let targets = fleet
+    let targets = topology
         .links
         .iter()
         .map(|edge| measure_text_width(&one_line(&edge.target)));
     let widest = targets.max().unwrap_or_default();
-    for cluster in fleet
+    for cluster in topology
         .clusters
         .iter()
         .filter(|cluster| cluster.reachable.is_some())
     {
         lines.push(heading(cluster));
-        let edges: Vec<_> = links_of(fleet, cluster).collect();
+        let edges: Vec<_> = links_of(topology, cluster).collect();
         if edges.is_empty() && cluster.error.is_none() {
             lines.push("└─ no Links".to_owned());
         }
@@ -123,12 +123,12 @@ pub(super) fn text(fleet: &Fleet, width: Option<usize>) -> String {
             let gap = " ".repeat(widest - measure_text_width(&target));
             lines.push(format!(
                 "{branch} {color}{target}{color:#}{gap}  {}",
-                facts(edge).join(", ")
+                details(edge).join(", ")
             ));
         }
     }
-    let mut notes = fleet.one_way();
-    notes.extend(fleet.distrust());
+    let mut notes = topology.one_way();
+    notes.extend(topology.distrust());
     if !notes.is_empty() {
         lines.push(String::new());
         lines.extend(notes.iter().map(|note| one_line(note)));
@@ -148,7 +148,7 @@ fn joined(lines: &[String]) -> String {
         .collect()
 }
 
-fn heading(cluster: &Cluster) -> String {
+fn heading(cluster: &ClusterNode) -> String {
     let bold = Style::new().bold();
     let name = one_line(&cluster.name);
     match &cluster.error {
@@ -160,32 +160,30 @@ fn heading(cluster: &Cluster) -> String {
     }
 }
 
-fn links_of<'a>(fleet: &'a Fleet, cluster: &'a Cluster) -> impl Iterator<Item = &'a Edge> {
-    fleet
+fn links_of<'a>(
+    topology: &'a Topology,
+    cluster: &'a ClusterNode,
+) -> impl Iterator<Item = &'a Edge> {
+    topology
         .links
         .iter()
         .filter(move |edge| edge.source == cluster.name)
 }
 
-/// The text on one line, without control characters.
-fn one_line(text: &str) -> String {
-    printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
 /// An ID for each cluster that is valid in all diagram languages.
-fn ids(fleet: &Fleet) -> BTreeMap<&str, String> {
-    let clusters = fleet.clusters.iter().enumerate();
+fn ids(topology: &Topology) -> BTreeMap<&str, String> {
+    let clusters = topology.clusters.iter().enumerate();
     clusters
         .map(|(at, cluster)| (cluster.name.as_str(), format!("c{at}")))
         .collect()
 }
 
 /// A Mermaid flowchart. A dotted line is a Link that does not work, a rounded box a cluster that was not contacted.
-pub(super) fn mermaid(fleet: &Fleet) -> String {
-    let ids = ids(fleet);
+pub(super) fn mermaid(topology: &Topology) -> String {
+    let ids = ids(topology);
     let escape = |text: &str| one_line(text).replace('"', "#quot;").replace('<', "#lt;");
     let mut lines = vec!["flowchart LR".to_owned()];
-    for cluster in &fleet.clusters {
+    for cluster in &topology.clusters {
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
         lines.push(match cluster.reachable {
             Some(true) => format!("  {id}[\"{name}\"]"),
@@ -193,7 +191,7 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
             None => format!("  {id}(\"{name}\")"),
         });
     }
-    for edge in &fleet.links {
+    for edge in &topology.links {
         let (source, target) = (&ids[edge.source.as_str()], &ids[edge.target.as_str()]);
         let arrow = match Health::of(&edge.link) {
             Health::Bad => "-.->",
@@ -208,15 +206,14 @@ pub(super) fn mermaid(fleet: &Fleet) -> String {
     joined(&lines)
 }
 
-/// A Graphviz digraph. Colors are those of the text; Links that do not work and clusters that were not contacted are
-/// dashed.
-pub(super) fn dot(fleet: &Fleet) -> String {
-    let ids = ids(fleet);
+/// A Graphviz digraph. Colours are those of the text; dashed is what does not work or was not asked.
+pub(super) fn dot(topology: &Topology) -> String {
+    let ids = ids(topology);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
     let mut lines = ["digraph clusters {", "  rankdir=LR;", "  node [shape=box];"]
         .map(str::to_owned)
         .to_vec();
-    for cluster in &fleet.clusters {
+    for cluster in &topology.clusters {
         let style = match cluster.reachable {
             Some(true) => "solid",
             Some(false) | None => "dashed",
@@ -224,7 +221,7 @@ pub(super) fn dot(fleet: &Fleet) -> String {
         let (id, name) = (&ids[cluster.name.as_str()], escape(&cluster.name));
         lines.push(format!("  {id} [label=\"{name}\", style={style}];"));
     }
-    for edge in &fleet.links {
+    for edge in &topology.links {
         let (color, style) = match Health::of(&edge.link) {
             Health::Good => ("darkgreen", "solid"),
             Health::Unknown => ("orange", "solid"),
@@ -245,15 +242,15 @@ pub(super) fn dot(fleet: &Fleet) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::topology::{fleet, tests::surveys};
+    use crate::clusters::topology::{Topology, tests::snapshots};
 
-    fn drawn() -> Fleet {
-        let mut fleet = fleet(&surveys());
-        fleet.links[1].link.connected = Some(false);
-        fleet.links[2].link.gateway = None;
-        fleet.links[3].link.gateway.as_mut().unwrap().alive = None;
-        fleet.links[0].link.federated_through = Some(FederatedThrough::Gateway);
-        fleet
+    fn drawn() -> Topology {
+        let mut topology = Topology::of(&snapshots());
+        topology.links[1].link.connected = Some(false);
+        topology.links[2].link.gateway = None;
+        topology.links[3].link.gateway.as_mut().unwrap().alive = None;
+        topology.links[0].link.federated_through = Some(FederatedThrough::Gateway);
+        topology
     }
 
     #[test]
@@ -319,24 +316,24 @@ mod tests {
 
     #[test]
     fn a_hostile_name_stays_a_name() {
-        let mut fleet = drawn();
+        let mut topology = drawn();
         let name = "x\"]\n  click \u{1b}[2J";
-        fleet.clusters.push(Cluster {
+        topology.clusters.push(ClusterNode {
             name: name.into(),
-            ..Cluster::default()
+            ..ClusterNode::default()
         });
-        fleet.links[3].target = name.into();
+        topology.links[3].target = name.into();
         assert!(
-            mermaid(&fleet).contains("  c5(\"x#quot;]"),
+            mermaid(&topology).contains("  c5(\"x#quot;]"),
             "{}",
-            mermaid(&fleet)
+            mermaid(&topology)
         );
         assert!(
-            dot(&fleet).contains("c5 [label=\"x\\\"]"),
+            dot(&topology).contains("c5 [label=\"x\\\"]"),
             "{}",
-            dot(&fleet)
+            dot(&topology)
         );
-        for drawing in [mermaid(&fleet), dot(&fleet), text(&fleet, None)] {
+        for drawing in [mermaid(&topology), dot(&topology), text(&topology, None)] {
             assert!(!drawing.contains("\u{1b}[2J"));
             assert!(!drawing.contains("\n  click"), "{drawing}");
         }

@@ -7,11 +7,14 @@ use clap_complete::ArgValueCompleter;
 
 use super::view::Shape;
 use crate::{
-    check::state::{Condition, LinkState},
     cli::{
         args::{Global, duration},
         complete,
-        fleet::{Contexts, Member},
+        contexts::Contexts,
+    },
+    clusters::{
+        cluster_client::KubeContext,
+        link_summary::{LinkCondition, LinkSummary},
     },
 };
 
@@ -82,9 +85,9 @@ impl StatusArgs {
         matches!(self.output, Format::Table | Format::Wide)
     }
 
-    pub(super) fn shape(&self, members: &[Member]) -> Shape {
+    pub(super) fn shape(&self, contexts: &[KubeContext]) -> Shape {
         Shape {
-            fleet: members.len() > 1,
+            several: contexts.len() > 1,
             wide: self.output == Format::Wide,
         }
     }
@@ -120,13 +123,13 @@ pub(super) enum Goal {
 
 impl Goal {
     /// Whether a Link meets it.
-    pub(super) fn is_met(self, link: &LinkState) -> bool {
+    pub(super) fn is_met(self, link: &LinkSummary) -> bool {
         let condition = match self {
-            Self::Ready => Condition::Ready,
-            Self::Connected => Condition::Connected,
-            Self::CredentialsValid => Condition::CredentialsValid,
+            Self::Ready => LinkCondition::Ready,
+            Self::Connected => LinkCondition::Connected,
+            Self::CredentialsValid => LinkCondition::CredentialsValid,
             Self::GatewayAlive if link.gateway.is_none() => return true,
-            Self::GatewayAlive => Condition::GatewayAlive,
+            Self::GatewayAlive => LinkCondition::GatewayAlive,
         };
         link.condition(condition) == Some(true)
     }

@@ -9,72 +9,72 @@ use super::{
     view::Status,
 };
 use crate::{
-    check::{
-        facts::{LinkFacts, Survey},
-        gather,
-        survey::Depth,
-        topology::{Fleet, fleet},
+    clusters::{
+        cluster_client::KubeContext,
+        collect::{Depth, snapshots_of},
+        collect_full,
+        snapshot::{ClusterSnapshot, LinkSnapshot},
+        topology::Topology,
     },
-    cli::fleet::{Member, survey_all},
     controller::clock,
     hint::fail,
 };
 
 /// Reads from all clusters once.
-pub(super) async fn ask(args: &StatusArgs, members: &[Member]) -> anyhow::Result<Status> {
-    let (surveys, destinations) = futures::join!(
-        survey_all(members, Depth::Credentials),
-        credentials::ask(members)
+pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Status> {
+    let (snapshots, destinations) = futures::join!(
+        snapshots_of(contexts, Depth::Credentials),
+        credentials::ask(contexts)
     );
     if let (
         [
-            Survey {
+            ClusterSnapshot {
                 links: Err(why), ..
             },
         ],
-        [member],
-    ) = (surveys.as_slice(), members)
+        [context],
+    ) = (snapshots.as_slice(), contexts)
     {
         return Err(fail(
-            format!("cannot list the Links of {}: {why}", member.name),
+            format!("cannot list the Links of {}: {why}", context.name),
             "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
         ));
     }
     let services = if args.services {
-        Some(ask_services(args, members, &surveys).await?)
+        Some(ask_services(args, contexts, &snapshots).await?)
     } else {
         None
     };
-    let mut fleet = fleet(&surveys);
-    credentials::note(&mut fleet, &surveys, &destinations, clock::now());
+    let mut topology = Topology::of(&snapshots);
+    credentials::note(&mut topology, &snapshots, &destinations, clock::now());
     // Filters last: all Links are needed to find one-way Links.
-    let fleet = match &args.cluster_name {
-        Some(cluster) => only(fleet, cluster),
-        None => fleet,
+    let topology = match &args.cluster_name {
+        Some(cluster) => only(topology, cluster),
+        None => topology,
     };
-    Ok(Status { fleet, services })
+    Ok(Status { topology, services })
 }
 
-fn only(fleet: Fleet, cluster: &str) -> Fleet {
-    let links = fleet.links.into_iter();
-    Fleet {
-        clusters: fleet.clusters,
+fn only(topology: Topology, cluster: &str) -> Topology {
+    let links = topology.links.into_iter();
+    Topology {
+        clusters: topology.clusters,
         links: links.filter(|edge| edge.link.cluster == cluster).collect(),
     }
 }
 
 async fn ask_services(
     args: &StatusArgs,
-    members: &[Member],
-    surveys: &[Survey],
+    contexts: &[KubeContext],
+    snapshots: &[ClusterSnapshot],
 ) -> anyhow::Result<Vec<ServiceRow>> {
-    let cluster = args.cluster_name.as_deref();
-    let pairs = members.iter().zip(surveys);
-    let answers = join_all(pairs.map(async |(member, survey)| {
-        let (Ok(source), Ok(links)) = (&member.source, &survey.links) else {
+    let target = args.cluster_name.as_deref();
+    let pairs = contexts.iter().zip(snapshots);
+    let answers = join_all(pairs.map(async |(context, snapshot)| {
+        let (Ok(cluster), Ok(links)) = (&context.client, &snapshot.links) else {
             return Ok(vec![]);
         };
-        services_of(&member.name, source.client.clone(), links, cluster).await
+        services_of(&context.name, cluster.client.clone(), links, target).await
     }));
     let answers: Result<Vec<_>, _> = answers.await.into_iter().collect();
     Ok(answers?.into_iter().flatten().collect())
@@ -83,10 +83,13 @@ async fn ask_services(
 async fn services_of(
     name: &str,
     client: kube::Client,
-    links: &[LinkFacts],
+    links: &[LinkSnapshot],
     cluster: Option<&str>,
 ) -> anyhow::Result<Vec<ServiceRow>> {
-    let (mirrors, endpoints) = futures::join!(gather::mirrors(&client), gather::endpoints(&client));
+    let (mirrors, endpoints) = futures::join!(
+        collect_full::mirrors(&client),
+        collect_full::endpoints(&client)
+    );
     let failed = |what: &str, why: String| {
         fail(
             format!("cannot list {what} of {name}: {why}"),

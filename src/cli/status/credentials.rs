@@ -3,41 +3,38 @@
 use futures::future::join_all;
 use jiff::Timestamp;
 
-use crate::{
-    check::{
-        credentials::problems,
-        facts::{Destination, Known, Survey},
-        gather,
-        topology::Fleet,
-    },
-    cli::fleet::Member,
+use crate::clusters::{
+    cluster_client::KubeContext,
+    collect_full,
+    credentials::problems,
+    snapshot::{ClusterSnapshot, Destination, Known},
+    topology::Topology,
 };
 
 /// Reads the credentials that Linkerd has in each cluster, concurrently.
-pub(super) async fn ask(members: &[Member]) -> Vec<Known<Destination>> {
-    join_all(members.iter().map(async |member| match &member.source {
-        Ok(source) => gather::destination(source).await,
+pub(super) async fn ask(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
+    join_all(contexts.iter().map(async |context| match &context.client {
+        Ok(cluster) => collect_full::destination(cluster).await,
         Err(why) => Err(why.clone()),
     }))
     .await
 }
 
-/// Adds the problems to each Link of a fleet. The fleet was made from these surveys, with their Links in the same
-/// order.
+/// Notes with each Link of a topology what is wrong. The topology is made of these snapshots: its Links are in their order.
 pub(super) fn note(
-    fleet: &mut Fleet,
-    surveys: &[Survey],
+    topology: &mut Topology,
+    snapshots: &[ClusterSnapshot],
     destinations: &[Known<Destination>],
     now: Timestamp,
 ) {
-    let links = surveys
+    let links = snapshots
         .iter()
         .zip(destinations)
-        .flat_map(|(survey, theirs)| {
-            let links = survey.links.iter().flatten();
+        .flat_map(|(snapshot, theirs)| {
+            let links = snapshot.links.iter().flatten();
             links.map(move |link| (link, theirs))
         });
-    for (edge, (link, theirs)) in fleet.links.iter_mut().zip(links) {
+    for (edge, (link, theirs)) in topology.links.iter_mut().zip(links) {
         edge.link.credentials_problems = problems(link, theirs, now);
     }
 }
@@ -45,21 +42,23 @@ pub(super) fn note(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::topology::{fleet, tests::surveys};
+    use crate::clusters::topology::{Topology, tests::snapshots};
 
     #[test]
     fn each_link_has_the_problems_of_its_own_credentials() {
-        let mut surveys = surveys();
+        let mut snapshots = snapshots();
         let now = Timestamp::UNIX_EPOCH;
-        let north = &mut surveys[1].links.as_mut().unwrap()[1];
+        let north = &mut snapshots[1].links.as_mut().unwrap()[1];
         let credentials = north.credentials.as_mut().unwrap();
         credentials.as_mut().unwrap().expiry = Some(now);
-        let mut destinations: Vec<Known<Destination>> =
-            surveys.iter().map(|_| Ok(Destination::default())).collect();
+        let mut destinations: Vec<Known<Destination>> = snapshots
+            .iter()
+            .map(|_| Ok(Destination::default()))
+            .collect();
         destinations[0] = Err("forbidden".into());
-        let mut fleet = fleet(&surveys);
-        note(&mut fleet, &surveys, &destinations, now);
-        let noted = fleet.links.iter().map(|edge| {
+        let mut topology = Topology::of(&snapshots);
+        note(&mut topology, &snapshots, &destinations, now);
+        let noted = topology.links.iter().map(|edge| {
             let problems = edge.link.credentials_problems.as_ref();
             (edge.target.as_str(), problems.map(Vec::len))
         });

@@ -6,7 +6,7 @@ use super::{
     args::{Format, StatusArgs},
     view::{self, Status},
 };
-use crate::{check::printable, cli::fleet::Member, manifests::yaml};
+use crate::{api::text::one_line, clusters::cluster_client::KubeContext, manifests::yaml};
 
 /// Printed instead of an empty table.
 pub(super) const NO_LINKS: &str = "no Links found";
@@ -14,7 +14,7 @@ pub(super) const NO_LINKS: &str = "no Links found";
 /// The output for a status.
 pub(super) fn render(
     args: &StatusArgs,
-    members: &[Member],
+    contexts: &[KubeContext],
     status: &Status,
     now: Timestamp,
     width: Option<usize>,
@@ -23,10 +23,10 @@ pub(super) fn render(
         Format::Json => serde_json::to_string_pretty(status)? + "\n",
         Format::Yaml => yaml::to_yaml(status)?,
         Format::Table | Format::Wide => {
-            let shape = args.shape(members);
+            let shape = args.shape(contexts);
             let table = match &status.services {
                 Some(services) => view::services(services, shape),
-                None => view::links(&status.fleet, shape, now),
+                None => view::links(&status.topology, shape, now),
             };
             let mut text = if table.is_empty() {
                 String::new()
@@ -35,12 +35,12 @@ pub(super) fn render(
             };
             let services = status.services.as_deref().unwrap_or_default();
             let mut notes = view::absences(services, shape, now);
-            notes.extend(view::notes(&status.fleet, shape));
+            notes.extend(view::notes(&status.topology, shape));
             if !notes.is_empty() && !text.is_empty() {
                 text.push('\n');
             }
             for note in notes {
-                text.push_str(&printable(&note));
+                text.push_str(&one_line(&note));
                 text.push('\n');
             }
             text

@@ -10,10 +10,11 @@ use crate::{
         labels,
         link::{ServiceCondition, ServiceStatus},
         members::{local_member, remote_members},
+        resource_id::ResourceId,
     },
-    check::{
-        facts::{Count, Endpoints, LinkFacts},
-        preferred::Preferred,
+    clusters::{
+        preference_status::PreferenceStatus,
+        snapshot::{Count, Endpoints, LinkSnapshot},
     },
     mirror,
 };
@@ -36,7 +37,7 @@ pub(super) struct ServiceRow {
     pub(super) endpoints: Option<CountOutput>,
     /// Which clusters receive its requests; only for a federated Service.
     #[serde(flatten)]
-    pub(super) preferred: Preferred,
+    pub(super) preferred: PreferenceStatus,
     /// Whether the controller reports it as healthy; `null` if it reports nothing.
     pub(super) healthy: Option<bool>,
     /// The controller's reason, one word.
@@ -106,7 +107,7 @@ impl Mode {
 /// The rows of one cluster, by namespace and name. `cluster` keeps only those of one target cluster.
 pub(super) fn rows(
     context: &str,
-    links: &[LinkFacts],
+    links: &[LinkSnapshot],
     mirrors: &[Service],
     endpoints: &Endpoints,
     cluster: Option<&str>,
@@ -114,27 +115,27 @@ pub(super) fn rows(
     let mut said = said(links);
     let mut rows = Vec::new();
     for mirror in mirrors {
-        let (namespace, name) = mirror.metadata.id();
+        let id = mirror.metadata.resource_id();
         let mode = Mode::of(mirror);
         let own = matches!(mode, Mode::Gateway | Mode::Headless | Mode::HeadlessPod);
-        let word = said.remove(&(namespace.clone(), name.clone()));
+        let word = said.remove(&id);
         rows.push(ServiceRow {
             context: context.to_owned(),
             from: from(mirror, mode),
-            endpoints: own.then(|| endpoints.of(&namespace, &name).into()),
-            namespace,
-            service: Some(name),
+            endpoints: own.then(|| endpoints.of(&id).into()),
+            namespace: id.namespace,
+            service: Some(id.name),
             mode: Some(mode),
-            preferred: Preferred::of(mirror),
+            preferred: PreferenceStatus::of(mirror),
             ..word.map(Word::row).unwrap_or_default()
         });
     }
     // The rest is about Services that do not exist.
-    rows.extend(said.into_iter().filter_map(|((namespace, _), word)| {
+    rows.extend(said.into_iter().filter_map(|(id, word)| {
         let row = word.row();
         (row.healthy == Some(false)).then(|| ServiceRow {
             context: context.to_owned(),
-            namespace,
+            namespace: id.namespace,
             ..row
         })
     }));
@@ -204,17 +205,18 @@ impl Word<'_> {
     }
 }
 
-/// What controllers report, by local Service. Of several reports about one federated Service, the first problem counts.
-fn said(links: &[LinkFacts]) -> BTreeMap<(String, String), Word<'_>> {
+/// What controllers say, by the local Service that it concerns. Of several words about one federated Service
+/// the first complaint counts.
+fn said(links: &[LinkSnapshot]) -> BTreeMap<ResourceId, Word<'_>> {
     let mut said: BTreeMap<_, Word<'_>> = BTreeMap::new();
-    let mut note = |link: &LinkFacts, service: &'_ ServiceStatus, condition, name: String| {
+    let mut note = |link: &LinkSnapshot, service: &'_ ServiceStatus, condition, name: String| {
         let remote = &service.remote_ref;
         let local = condition_local(condition).unwrap_or(name);
         let word = Word {
             from: format!("{}@{}", remote.name, link.cluster()),
             condition,
         };
-        let place = (remote.namespace.clone(), local);
+        let place = ResourceId::new(&remote.namespace, local);
         let complained = said
             .get(&place)
             .is_some_and(|word| word.condition.status != "True" && !word.is_drained());

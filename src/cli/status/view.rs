@@ -1,4 +1,4 @@
-//! What `status` shows: facts → rows. Pure.
+//! What `status` shows: snapshots → rows. Pure.
 
 mod services;
 mod shape;
@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    check::{
-        state::GatewayState,
-        topology::{Edge, Fleet},
-    },
     cli::{
         age::age,
         table::{Cell, Column, Table, Tone},
+    },
+    clusters::{
+        link_summary::GatewaySummary,
+        topology::{Edge, Topology},
     },
 };
 
@@ -28,14 +28,14 @@ use super::services::ServiceRow;
 pub(super) struct Status {
     /// Clusters and Links.
     #[serde(flatten)]
-    pub(super) fleet: Fleet,
+    pub(super) topology: Topology,
     /// Mirrors and federated Services, with `--services`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) services: Option<Vec<ServiceRow>>,
 }
 
 /// One row per Link.
-pub(super) fn links(fleet: &Fleet, shape: Shape, now: Timestamp) -> Table {
+pub(super) fn links(topology: &Topology, shape: Shape, now: Timestamp) -> Table {
     let columns = link_columns(shape);
     let mut table = Table::new(
         columns
@@ -43,7 +43,7 @@ pub(super) fn links(fleet: &Fleet, shape: Shape, now: Timestamp) -> Table {
             .map(|(column, _)| *column)
             .collect::<Vec<_>>(),
     );
-    for edge in &fleet.links {
+    for edge in &topology.links {
         table.push(columns.iter().map(|(_, cell)| cell(edge, now)).collect());
     }
     table
@@ -53,11 +53,11 @@ type ToCell = fn(&Edge, Timestamp) -> Cell;
 
 #[rustfmt::skip]
 fn link_columns(shape: Shape) -> Vec<(Column, ToCell)> {
-    let Shape { fleet, wide } = shape;
+    let Shape { several, wide } = shape;
     let columns: [(bool, Column, ToCell); 16] = [
-        (fleet, Column::elastic("SOURCE"), |e, _| (&e.source).into()),
-        (fleet, Column::elastic("TARGET"), |e, _| (&e.target).into()),
-        (!fleet || wide, Column::elastic("CLUSTER"), |e, _| (&e.link.cluster).into()),
+        (several, Column::elastic("SOURCE"), |e, _| (&e.source).into()),
+        (several, Column::elastic("TARGET"), |e, _| (&e.target).into()),
+        (!several || wide, Column::elastic("CLUSTER"), |e, _| (&e.link.cluster).into()),
         (wide, Column::new("LINK"), |e, _| format!("{}/{}", e.link.namespace, e.link.name).into()),
         (wide, Column::new("READY"), |e, _| known(e.link.ready)),
         (true, Column::new("CONNECTED"), |e, _| known(e.link.connected)),
@@ -67,7 +67,7 @@ fn link_columns(shape: Shape) -> Vec<(Column, ToCell)> {
             None => Cell::toned("unknown", Tone::Doubtful),
         }),
         (true, Column::new("GATEWAY"), |e, _| gateway(e.link.gateway.as_ref())),
-        (!fleet || wide, Column::number("LATENCY"), |e, _| latency(e.link.gateway.as_ref()).into()),
+        (!several || wide, Column::number("LATENCY"), |e, _| latency(e.link.gateway.as_ref()).into()),
         (wide, Column::new("ADDRESSES"), |e, _| {
             e.link.gateway.as_ref().map(|g| g.addresses.join(",")).unwrap_or_default().into()
         }),
@@ -77,12 +77,12 @@ fn link_columns(shape: Shape) -> Vec<(Column, ToCell)> {
             0 => "0".into(),
             n => Cell::toned(n.to_string(), Tone::Doubtful),
         }),
-        (fleet && wide, Column::new("TRUST"), |e, _| match e.shares_trust_anchors {
+        (several && wide, Column::new("TRUST"), |e, _| match e.shares_trust_anchors {
             Some(true) => Cell::toned("shared", Tone::Good),
             Some(false) => Cell::toned("differs", Tone::Bad),
             None => Cell::toned("unknown", Tone::Doubtful),
         }),
-        (!fleet || wide, Column::new("CHANGED"), |e, now| age(now, e.link.last_change).into()),
+        (!several || wide, Column::new("CHANGED"), |e, now| age(now, e.link.last_change).into()),
         (wide, Column::elastic("MESSAGE"), |e, _| e.link.message.as_deref().unwrap_or_default().into()),
     ];
     columns.into_iter().filter(|(shown, ..)| *shown).map(|(_, column, cell)| (column, cell)).collect()
@@ -96,7 +96,7 @@ fn known(value: Option<bool>) -> Cell {
     }
 }
 
-fn gateway(gateway: Option<&GatewayState>) -> Cell {
+fn gateway(gateway: Option<&GatewaySummary>) -> Cell {
     match gateway.map(|gateway| gateway.alive) {
         Some(Some(true)) => Cell::toned("alive", Tone::Good),
         Some(Some(false)) => Cell::toned("dead", Tone::Bad),
@@ -106,7 +106,7 @@ fn gateway(gateway: Option<&GatewayState>) -> Cell {
 }
 
 /// Latency of a gateway that is alive.
-pub(crate) fn latency(gateway: Option<&GatewayState>) -> String {
+pub(crate) fn latency(gateway: Option<&GatewaySummary>) -> String {
     let alive = gateway.filter(|gateway| gateway.alive == Some(true));
     alive
         .and_then(|gateway| gateway.latency_ms)
@@ -114,9 +114,9 @@ pub(crate) fn latency(gateway: Option<&GatewayState>) -> String {
 }
 
 /// The notes below the table: one line per problem.
-pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
+pub(super) fn notes(topology: &Topology, shape: Shape) -> Vec<String> {
     let mut notes = Vec::new();
-    for edge in &fleet.links {
+    for edge in &topology.links {
         // The wide table has a column for it.
         let message = edge.link.message.as_deref().filter(|_| !shape.wide);
         let credentials = edge.link.credentials_problems.iter().flatten().next();
@@ -125,15 +125,15 @@ pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
         let said = message.into_iter().chain(credentials.map(String::as_str));
         let said = said.chain(drained.as_deref());
         notes.extend(said.map(|said| {
-            if shape.fleet {
+            if shape.several {
                 format!("{} → {}: {said}", edge.source, edge.target)
             } else {
                 format!("{}: {said}", edge.link.cluster)
             }
         }));
     }
-    if shape.fleet {
-        notes.extend(fleet.notes());
+    if shape.several {
+        notes.extend(topology.notes());
     }
     notes
 }
@@ -142,18 +142,18 @@ pub(super) fn notes(fleet: &Fleet, shape: Shape) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::{
-        check::{
-            facts::Survey,
-            state::tests::{condition, link},
-            topology::{fleet, tests::surveys},
-        },
         client::Identity,
+        clusters::{
+            link_summary::tests::{condition, link},
+            snapshot::ClusterSnapshot,
+            topology::{Topology, tests::snapshots},
+        },
     };
     use serde_json::json;
 
     pub(super) const NOW: &str = "2026-01-01T00:05:00Z";
 
-    fn one() -> Fleet {
+    fn one() -> Topology {
         let links = vec![
             link(
                 "east",
@@ -173,7 +173,7 @@ mod tests {
             ),
             link("new", &json!({})),
         ];
-        fleet(&[Survey {
+        Topology::of(&[ClusterSnapshot {
             name: "here".into(),
             identity: Identity::default(),
             links: Ok(links),
@@ -185,8 +185,8 @@ mod tests {
         anstream::adapter::strip_str(&table.render(width)).to_string()
     }
 
-    pub(super) fn shape(fleet: bool, wide: bool) -> Shape {
-        Shape { fleet, wide }
+    pub(super) fn shape(several: bool, wide: bool) -> Shape {
+        Shape { several, wide }
     }
 
     #[test]
@@ -220,14 +220,14 @@ mod tests {
 
     #[test]
     fn one_note_is_made_of_the_credentials_of_a_link_below_every_table() {
-        let mut fleet = fleet(&surveys());
-        fleet.links.truncate(2);
+        let mut topology = Topology::of(&snapshots());
+        topology.links.truncate(2);
         let problems = ["the token expired", "and more"].map(str::to_owned);
-        fleet.links[0].link.credentials_problems = Some(problems.to_vec());
-        fleet.links[0].link.message = Some("Unauthorized".into());
-        fleet.links[1].link.credentials_problems = Some(vec![]);
-        let notes = |fleet_shape, wide| {
-            let mut notes = notes(&fleet, shape(fleet_shape, wide));
+        topology.links[0].link.credentials_problems = Some(problems.to_vec());
+        topology.links[0].link.message = Some("Unauthorized".into());
+        topology.links[1].link.credentials_problems = Some(vec![]);
+        let notes = |several, wide| {
+            let mut notes = notes(&topology, shape(several, wide));
             notes.retain(|note| !note.starts_with("south"));
             notes
         };
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn a_fleet_shows_who_links_to_whom() {
-        let fleet = fleet(&surveys());
-        let table = links(&fleet, shape(true, false), NOW.parse().unwrap());
+        let topology = Topology::of(&snapshots());
+        let table = links(&topology, shape(true, false), NOW.parse().unwrap());
         let text = plain(&table, Some(80));
         insta::assert_snapshot!(text, @r"
         SOURCE  TARGET  CONNECTED  GATEWAY  MIRRORED  FEDERATED  UNHEALTHY
@@ -250,7 +250,7 @@ mod tests {
         north   moon    True       alive          12          2          1
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
-        insta::assert_snapshot!(notes(&fleet, shape(true, false)).join("\n"), @r"
+        insta::assert_snapshot!(notes(&topology, shape(true, false)).join("\n"), @r"
         south: cannot list Links: no answer
         west → north is one-way: north has no Link to west
         north and west have different trust anchors

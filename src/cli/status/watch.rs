@@ -16,9 +16,12 @@ use super::{
     view,
 };
 use crate::{
-    api::link::LinkObject,
-    check::{printable, survey::WATCH, topology::Edge},
-    cli::{fleet::Member, output, table::terminal_width},
+    api::{link::LinkObject, text::one_line},
+    cli::{output, table::terminal_width},
+    clusters::{
+        cluster_client::{KubeContext, WATCH},
+        topology::Edge,
+    },
     controller::clock,
     hint::fail,
 };
@@ -32,13 +35,13 @@ const REDRAW: Duration = Duration::from_secs(5);
 pub(super) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
 /// The changes of all Links of all clusters. It never ends: a watch that breaks is opened again.
-pub(super) fn changes(members: &[Member]) -> anyhow::Result<Changes> {
+pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<Changes> {
     let mut streams: Vec<Changes> = Vec::new();
-    for member in members {
-        let Ok(source) = &member.source else {
+    for context in contexts {
+        let Ok(cluster) = &context.client else {
             continue;
         };
-        let api: Api<LinkObject> = Api::all(source.watch_client()?);
+        let api: Api<LinkObject> = Api::all(cluster.watch_client()?);
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let events = watcher(api, watcher::Config::default().timeout(seconds));
         // An error is a change too: the cluster is no longer reachable.
@@ -61,21 +64,21 @@ pub(super) async fn next(changes: &mut Changes) {
 }
 
 /// Shows the status repeatedly: on a terminal in place, elsewhere new lines for what has changed.
-pub(super) async fn show(args: &StatusArgs, members: &[Member]) -> anyhow::Result<()> {
-    let mut changes = changes(members)?;
+pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<()> {
+    let mut changes = changes(contexts)?;
     let in_place = std::io::stdout().is_terminal() && args.is_table();
     let mut log = Log::default();
     loop {
-        let asked = ask(args, members).await;
+        let asked = ask(args, contexts).await;
         match asked {
             Ok(status) if in_place => {
-                let mut text = render(args, members, &status, clock::now(), terminal_width())?;
+                let mut text = render(args, contexts, &status, clock::now(), terminal_width())?;
                 if text.is_empty() {
                     text.push_str(NO_LINKS);
                 }
                 output::screen(&text)?;
             }
-            Ok(status) => output::data(&log.news(args, members, &status)?)?,
+            Ok(status) => output::data(&log.news(args, contexts, &status)?)?,
             // On a terminal, the next update replaces it.
             Err(error) => output::error(&error),
         }
@@ -95,10 +98,10 @@ impl Log {
     fn news(
         &mut self,
         args: &StatusArgs,
-        members: &[Member],
+        contexts: &[KubeContext],
         status: &view::Status,
     ) -> anyhow::Result<String> {
-        let render = |now| render(args, members, status, now, None);
+        let render = |now| render(args, contexts, status, now, None);
         // The text, and a key without ages: it is printed again only if the key has changed.
         let (text, key) = match args.output {
             Format::Json => (serde_json::to_string(status)? + "\n", None),
@@ -109,7 +112,7 @@ impl Log {
             Format::Table | Format::Wide if args.services => {
                 (render(clock::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
-            Format::Table | Format::Wide => return Ok(self.rows(args, members, status)),
+            Format::Table | Format::Wide => return Ok(self.rows(args, contexts, status)),
         };
         let key = Some(key.unwrap_or_else(|| text.clone()));
         if self.text == key {
@@ -119,7 +122,12 @@ impl Log {
         Ok(text)
     }
 
-    fn rows(&mut self, args: &StatusArgs, members: &[Member], status: &view::Status) -> String {
+    fn rows(
+        &mut self,
+        args: &StatusArgs,
+        contexts: &[KubeContext],
+        status: &view::Status,
+    ) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
         // Problems of credentials are in the notes, not in the rows.
@@ -128,15 +136,15 @@ impl Log {
             edge.link.credentials_problems = None;
             edge
         };
-        let edges: Vec<Edge> = status.fleet.links.iter().map(without_notes).collect();
-        let table = view::links(&status.fleet, args.shape(members), clock::now()).lines(None);
+        let edges: Vec<Edge> = status.topology.links.iter().map(without_notes).collect();
+        let table = view::links(&status.topology, args.shape(contexts), clock::now()).lines(None);
         let header = table.first().filter(|_| first).cloned();
         let rows = table.iter().skip(1).zip(&edges);
         let news = rows
             .filter(|(_, edge)| !self.links.contains(edge))
             .map(|(row, _)| row.clone());
         let gone = self.links.iter().filter(|old| !is_there(old, &edges));
-        let gone = gone.map(|edge| format!("{} (deleted)", printable(&edge.link.cluster)));
+        let gone = gone.map(|edge| format!("{} (deleted)", one_line(&edge.link.cluster)));
         let lines: Vec<_> = header.into_iter().chain(news).chain(gone).collect();
         self.links = edges;
         lines
@@ -164,11 +172,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        check::{
-            preferred::{Preferred, tests::federated},
-            topology::{fleet, tests::surveys},
-        },
         cli::{Cli, Command, status::services::ServiceRow},
+        clusters::{
+            preference_status::{PreferenceStatus, tests::federated},
+            topology::{Topology, tests::snapshots},
+        },
     };
 
     #[test]
@@ -178,7 +186,7 @@ mod tests {
             panic!("another command");
         };
         // Its time is long ago, so that it grows with each look.
-        let preferred = |away: &str| Preferred::of(&federated("local,east", away));
+        let preferred = |away: &str| PreferenceStatus::of(&federated("local,east", away));
         let gone = "local=2026-01-01T00:00:00Z/..";
         let back = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
         let mut log = Log::default();
@@ -203,15 +211,15 @@ mod tests {
             panic!("another command");
         };
         let (mut log, mut status) = (Log::default(), view::Status::default());
-        status.fleet = fleet(&surveys());
+        status.topology = Topology::of(&snapshots());
         let lines = |log: &mut Log, status: &view::Status| {
             let news = log.news(&args, &[], status).unwrap();
             news.lines().count()
         };
         assert_eq!(lines(&mut log, &status), 5, "a header and four Links");
-        status.fleet.links[0].link.credentials_problems = Some(vec![]);
+        status.topology.links[0].link.credentials_problems = Some(vec![]);
         assert_eq!(lines(&mut log, &status), 0);
-        status.fleet.links[0].link.mirrored += 1;
+        status.topology.links[0].link.mirrored += 1;
         assert_eq!(lines(&mut log, &status), 1);
     }
 }

@@ -76,10 +76,10 @@ pub(super) struct Bounded<B> {
     meter: Option<Meter>,
     /// Nothing is read until this ends.
     pause: Option<Pin<Box<Sleep>>>,
-    kind: Kind,
+    kind: BodyKind,
 }
 
-enum Kind {
+enum BodyKind {
     Whole {
         end: (Duration, Pin<Box<Sleep>>),
         /// Remaining bytes that need no budget.
@@ -98,7 +98,7 @@ impl<B> Bounded<B> {
     pub(super) fn new(body: B, bounds: Bounds, meter: Option<Meter>) -> Self {
         let (left, silence, kind) = match bounds {
             Bounds::Whole(size) => {
-                let kind = Kind::Whole {
+                let kind = BodyKind::Whole {
                     end: (size.longest, Box::pin(sleep(size.longest))),
                     small: SMALL,
                     all: size.all,
@@ -106,7 +106,7 @@ impl<B> Bounded<B> {
                 };
                 (size.largest, Some(SILENCE), kind)
             }
-            Bounds::Watch { silence } => (LARGEST_WATCH, silence, Kind::Watch { event: 0 }),
+            Bounds::Watch { silence } => (LARGEST_WATCH, silence, BodyKind::Watch { event: 0 }),
         };
         Self {
             body,
@@ -122,7 +122,7 @@ impl<B> Bounded<B> {
     fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
         self.left = self.left.checked_sub(data.len()).ok_or(TooMuch::Large)?;
         match &mut self.kind {
-            Kind::Whole {
+            BodyKind::Whole {
                 small, all, taken, ..
             } => {
                 let free = data.len().min(*small);
@@ -133,7 +133,7 @@ impl<B> Bounded<B> {
                 }
                 *taken += more;
             }
-            Kind::Watch { event } => {
+            BodyKind::Watch { event } => {
                 // Each event is a line.
                 let mut lines = data.rsplit(|byte| *byte == b'\n');
                 let last = lines.next().map_or(0, <[u8]>::len);
@@ -153,7 +153,7 @@ impl<B> Bounded<B> {
 
 impl<B> Drop for Bounded<B> {
     fn drop(&mut self) {
-        if let Kind::Whole { all, taken, .. } = &self.kind {
+        if let BodyKind::Whole { all, taken, .. } = &self.kind {
             all.give_back(*taken);
         }
     }
@@ -171,7 +171,7 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Kind::Whole {
+        if let BodyKind::Whole {
             end: (limit, end), ..
         } = &mut self.kind
             && end.as_mut().poll(context).is_ready()

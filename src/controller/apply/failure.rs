@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use kube::core::Status;
+
 use super::written::Written;
+use crate::client::requests::RequestError;
 
 /// Why a plan was not executed to its end.
 #[derive(Clone, Debug)]
@@ -32,4 +35,75 @@ pub(in crate::controller) enum Failure {
         /// From `Retry-After`.
         wait: Option<Duration>,
     },
+}
+
+impl Failure {
+    /// Why a plan ends with this error of a request that was to do `what`.
+    pub(super) fn of(error: RequestError, what: &str) -> Self {
+        match error {
+            RequestError::Status(status) if is_no_namespace(&status) => Self::NoNamespace,
+            RequestError::Status(status) if is_out_of_addresses(&status) => Self::NoClusterIp,
+            RequestError::Status(status) if status.code == 409 => Self::Outdated(None),
+            RequestError::Status(status) => {
+                let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+                let wait = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                Self::Refused {
+                    message: format!("Failed to {what}: {}", status.message),
+                    wait,
+                }
+            }
+            RequestError::Unanswered(message) => Self::Refused {
+                message: format!("Failed to {what}: {message}"),
+                wait: None,
+            },
+        }
+    }
+}
+
+/// Kubernetes answers so when a namespace is missing (404) or being deleted (403 with this cause).
+fn is_no_namespace(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    let terminating = details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    });
+    terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
+}
+
+/// Kubernetes answers so when all of its Service range, or of all its ranges of one family, is taken.
+fn is_out_of_addresses(status: &Status) -> bool {
+    let says = |words| status.message.contains(words);
+    status.code == 500 && says("failed to allocate a serviceIP") && says("range is full")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_service_range_is_told_from_other_failures() {
+        let of = |code: u16, message: &str| {
+            let status = Status::failure(message, "InternalError").with_code(code);
+            let error = RequestError::Status(Box::new(status));
+            let failure = Failure::of(error, "create mirror service");
+            matches!(failure, Failure::NoClusterIp)
+        };
+        for message in [
+            "Internal error occurred: failed to allocate a serviceIP: range is full",
+            "Internal error occurred: failed to allocate a serviceIP for Service \"web\": range is full",
+        ] {
+            assert!(of(500, message), "{message}");
+            assert!(!of(403, message), "{message}");
+        }
+        assert!(!of(
+            500,
+            "Internal error occurred: failed to allocate a nodePort: range is full"
+        ));
+        assert!(!of(
+            500,
+            "Internal error occurred: failed to allocate a serviceIP: no answer"
+        ));
+    }
 }

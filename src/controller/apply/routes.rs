@@ -6,11 +6,13 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::answer::{Answer, request};
-use crate::api::routes::{Route, RouteKind, WireRoute};
+use crate::{
+    api::routes::{Route, RouteKind, WireRoute},
+    client::requests::{RequestError, request},
+};
 
 /// Creates a route.
-pub(super) async fn create(client: Client, route: Route) -> Result<Route, Answer> {
+pub(super) async fn create(client: Client, route: Route) -> Result<Route, RequestError> {
     match route.kind {
         RouteKind::Http => create_as::<0>(client, route).await,
         RouteKind::Tcp => create_as::<1>(client, route).await,
@@ -25,7 +27,7 @@ pub(super) async fn patch(
     kind: RouteKind,
     id: &Id<'_>,
     body: &Value,
-) -> Result<Route, Answer> {
+) -> Result<Route, RequestError> {
     match kind {
         RouteKind::Http => patch_as::<0>(client, id, body).await,
         RouteKind::Tcp => patch_as::<1>(client, id, body).await,
@@ -40,7 +42,7 @@ pub(super) async fn delete(
     kind: RouteKind,
     id: &Id<'_>,
     parameters: &DeleteParams,
-) -> Result<(), Answer> {
+) -> Result<(), RequestError> {
     match kind {
         RouteKind::Http => delete_as::<0>(client, id, parameters).await,
         RouteKind::Tcp => delete_as::<1>(client, id, parameters).await,
@@ -52,7 +54,7 @@ pub(super) async fn delete(
 /// Namespace and name.
 pub(super) type Id<'a> = (&'a str, &'a str);
 
-async fn create_as<const KIND: usize>(client: Client, route: Route) -> Result<Route, Answer> {
+async fn create_as<const KIND: usize>(client: Client, route: Route) -> Result<Route, RequestError> {
     let api: Api<WireRoute<KIND>> = Api::namespaced(client, route.metadata.namespace());
     let created = request(api.create(&PostParams::default(), &route.into())).await;
     created.map(Route::from)
@@ -62,7 +64,7 @@ async fn patch_as<const KIND: usize>(
     client: Client,
     id: &Id<'_>,
     body: &Value,
-) -> Result<Route, Answer> {
+) -> Result<Route, RequestError> {
     let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
     let patched = request(api.patch(id.1, &PatchParams::default(), &KubePatch::Merge(body))).await;
     patched.map(Route::from)
@@ -72,7 +74,7 @@ async fn delete_as<const KIND: usize>(
     client: Client,
     id: &Id<'_>,
     parameters: &DeleteParams,
-) -> Result<(), Answer> {
+) -> Result<(), RequestError> {
     let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
     request(api.delete(id.1, parameters)).await.map(|_| ())
 }

@@ -11,13 +11,13 @@ mod confirmations;
 use std::{collections::BTreeMap, time::Duration};
 
 use kube::{Api, Client};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 pub(super) use self::confirmations::{Basis, Confirmations, Question, Said};
 use super::{done::Done, state::Engine};
 use crate::{
     api::{k8s::Service, wire::Wire},
-    controller::apply::{Answer, request},
+    client::requests::{RequestError, within},
     mirror::{self, Key, RemoteRef, Target},
 };
 
@@ -144,15 +144,11 @@ impl Engine {
 async fn ask(client: Client, target: &Target, question: &Question, preferred: bool) -> Said {
     let Question { key, remote } = question;
     let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
-    let live = match timeout(DEADLINE, request(api.get(&remote.service))).await {
-        Ok(Ok(live)) => Service::from(live),
-        Ok(Err(Answer::Status(status))) if status.code == 404 => return Said::NotExported,
-        Ok(Err(Answer::Status(status))) => return Said::Nothing(status.message.clone()),
-        Ok(Err(Answer::None(message))) => return Said::Nothing(message),
-        Err(_) => {
-            let why = format!("timed out after {} s", DEADLINE.as_secs());
-            return Said::Nothing(why);
-        }
+    let live = match within(DEADLINE, api.get(&remote.service)).await {
+        Ok(live) => Service::from(live),
+        Err(RequestError::Status(status)) if status.code == 404 => return Said::NotExported,
+        Err(RequestError::Status(status)) => return Said::Nothing(status.message.clone()),
+        Err(RequestError::Unanswered(message)) => return Said::Nothing(message),
     };
     let exported = match key {
         Key::Federated { .. } => mirror::member(target, &live),

@@ -15,6 +15,7 @@ use crate::{
     api::{
         conditions::{credentials_valid, ready::INVALID_LINK},
         link::LinkObject,
+        text::in_brief,
     },
     controller::{
         events::{News, What},
@@ -22,7 +23,6 @@ use crate::{
         session::{Session, Spec},
         watch::Event,
     },
-    hint::in_brief,
     mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
 };
 

@@ -22,6 +22,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::LinkObject,
+        selector::Selector,
         wire::Wire,
     },
     controller::{
@@ -29,7 +30,7 @@ use crate::{
         queue,
         watch::{Event, EventHandler as _, Watched, watch},
     },
-    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Selector, Store},
+    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Store},
 };
 
 /// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody

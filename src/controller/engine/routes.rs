@@ -15,9 +15,10 @@ use crate::{
         map::Map,
         routes::{Route, RouteKind, WireRoute},
     },
+    client::requests::explain,
     controller::{
         metrics::ResourceKind,
-        watch::{ConnectionStatus, Event, EventHandler, Watched, explain, watch},
+        watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
     },
     mirror::{FEDERATED_SUFFIX, Key, Store, is_managed},
 };

@@ -15,8 +15,8 @@ use self::state::has;
 use super::{done::Done, link_state::LinkState, state::Engine};
 use crate::{
     api::link::{LinkObject, LinkStatus},
+    client::requests::{RequestError, request},
     controller::{
-        apply::{Answer, request},
         clock,
         metrics::{LinkCounts, ResourceKind, Verb, WriteResult},
     },
@@ -124,9 +124,11 @@ impl Engine {
                 let ended = match answer {
                     Ok(object) => Ok(object.link.status.unwrap_or_default()),
                     // The Link is gone, or its CRD has no status: either way there is nothing to write to.
-                    Err(Answer::Status(status)) if status.code == 404 => Ok(LinkStatus::default()),
-                    Err(Answer::Status(status)) => Err(status.message.clone()),
-                    Err(Answer::None(message)) => Err(message),
+                    Err(RequestError::Status(status)) if status.code == 404 => {
+                        Ok(LinkStatus::default())
+                    }
+                    Err(RequestError::Status(status)) => Err(status.message.clone()),
+                    Err(RequestError::Unanswered(message)) => Err(message),
                 };
                 Done::Status {
                     link,

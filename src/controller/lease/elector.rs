@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::PostParams};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{
     fence::Fence,
@@ -12,8 +12,8 @@ use super::{
     settings::LeaseSettings,
 };
 use crate::{
+    client::requests::{RequestError, within},
     controller::{clock, trouble::Trouble},
-    hint::in_brief,
 };
 
 const NO_ANSWER: &str = "the API server did not respond in time";
@@ -176,13 +176,12 @@ impl Elector {
         &self,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
-        match timeout(self.settings.request_limit(), request).await {
-            Ok(Ok(answer)) => Ok(answer),
+        let answer = within(self.settings.request_limit(), request).await;
+        answer.map_err(|error| match error {
             // A conflict, or a create that came second.
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Failure::Conflict),
-            Ok(Err(kube::Error::Api(status))) => Err(Failure::Other(in_brief(&status.message))),
-            Ok(Err(error)) => Err(Failure::Other(in_brief(&error.to_string()))),
-            Err(_) => Err(Failure::Other(NO_ANSWER.into())),
-        }
+            RequestError::Status(status) if status.code == 409 => Failure::Conflict,
+            RequestError::Status(status) => Failure::Other(status.message.clone()),
+            RequestError::Unanswered(why) => Failure::Other(why),
+        })
     }
 }

@@ -5,9 +5,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use kube::core::Status;
 use tokio::{sync::watch as latest, time::sleep};
 
-use crate::hint::in_brief;
 use crate::{
-    client::{self, has_answered},
+    client::requests::{explain, has_answered},
     controller::clock::jitter,
 };
 
@@ -28,10 +27,10 @@ const QUIET_BREAKS: u32 = 6;
 
 /// What a server does not do: the verb of a request, and the HTTP status of its answer; 0 for one that cannot be read,
 /// and for a watch that breaks at once.
-type Kind = (&'static str, u16);
+type FailureKind = (&'static str, u16);
 
 /// A watch that breaks before it has shown anything, again and again.
-const BREAKS: Kind = ("watch", 0);
+const BREAKS: FailureKind = ("watch", 0);
 
 /// Why a list or a watch has ended.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ pub(super) enum Failure {
         /// What was said.
         message: String,
         /// What was refused, and how.
-        kind: Kind,
+        kind: FailureKind,
         /// The time that the server wants to be left alone for.
         wish: Duration,
     },
@@ -80,7 +79,7 @@ impl Failure {
     pub(super) fn said(verb: &'static str, status: Box<Status>) -> Self {
         let (code, details) = (status.code, status.details.as_ref());
         let seconds = details.map_or(0, |details| details.retry_after_seconds);
-        let message = client::explain(&kube::Error::Api(status));
+        let message = explain(&kube::Error::Api(status));
         let message = format!("failed to {verb}: {message}");
         if code == 410 {
             return Self::Broken(message, true);
@@ -111,7 +110,7 @@ pub(super) struct Backoff {
     unanswered: u32,
     /// Rounds that ended in a refusal, or whose watch showed nothing, by kind: what was refused in one way, and is now
     /// in another, is other trouble. The message does not tell, it may hold what differs each time.
-    fruitless: BTreeMap<Kind, u32>,
+    fruitless: BTreeMap<FailureKind, u32>,
     /// Watches that broke soon, after they had shown something.
     short: u32,
 }
@@ -158,7 +157,7 @@ impl Backoff {
     }
 
     /// The count of a kind. Those beyond [`KINDS`] have one in common, whatever a server thinks up.
-    fn fruitless(&mut self, kind: Kind) -> &mut u32 {
+    fn fruitless(&mut self, kind: FailureKind) -> &mut u32 {
         let is_new = !self.fruitless.contains_key(&kind);
         let common = is_new && self.fruitless.len() >= KINDS;
         self.fruitless
@@ -196,20 +195,6 @@ impl Pause {
             Ok(()) = recovered.changed() => sleep(jitter(FIRST_PAUSE)).await,
         }
     }
-}
-
-/// An error and what caused it, on one short line. Errors of the client hold addresses, never credentials.
-pub(in crate::controller) fn explain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(next) = source {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = next.source();
-    }
-    in_brief(&text)
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{
-    backoff::{Backoff, Failure, explain},
+    backoff::{Backoff, Failure},
     handler::{ConnectionStatus, Event, EventHandler},
     object::{kept, number},
     watched::Watched,
 };
-use crate::{client::was_too_much, mirror::Limit};
+use crate::{
+    client::requests::{PAGE, explain, next_page, was_too_much},
+    mirror::Limit,
+};
 
-/// Objects of a page.
-const PAGE: u32 = 500;
 /// A list that goes on beyond so many times its limit is not one to wait for.
 const ENDLESS: usize = 20;
 /// A list that takes longer is trouble to tell of, though it may still come to its end.
@@ -98,9 +99,10 @@ where
         if listing.is_over() && seen / ENDLESS > most {
             return Err(Failure::Endless(seen));
         }
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        let version = page.metadata.resource_version.clone();
+        parameters.continue_token = next_page(page.metadata);
         if parameters.continue_token.is_none() {
-            let version = page.metadata.resource_version.unwrap_or_default();
+            let version = version.unwrap_or_default();
             let (objects, left_out) = listing.end(|object| handler.service(object));
             return Ok((Event::List { objects, left_out }, version));
         }

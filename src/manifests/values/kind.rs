@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{set::Path, types::Resources};
 use crate::api::{
     duration::parse_go_duration,
-    selector::{is_dns_label, is_label_key, is_label_value, parse_selector},
+    names::{is_dns_label, is_label_key, is_label_value},
+    selector_text::parse_selector,
 };
 
 /// Labels that our selectors use.

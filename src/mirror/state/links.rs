@@ -6,11 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::remote::{GatewayState, RemoteState};
 use crate::{
-    api::link::LinkObject,
-    mirror::{
-        names::is_dns_label,
-        target::{InvalidLink, Target, policy::FederatedThrough},
-    },
+    api::{link::LinkObject, names::is_dns_label},
+    mirror::target::{InvalidLink, Target, policy::FederatedThrough},
 };
 
 /// A Link, and what is known through it.

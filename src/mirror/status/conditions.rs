@@ -7,8 +7,7 @@ use k8s_openapi::{
 
 use super::facts::{Exceeded, Expiry, StatusInputs};
 use crate::{
-    api::conditions as c,
-    hint::in_brief,
+    api::{conditions as c, text::in_brief},
     mirror::{
         Liveness,
         status::expiry::{self, Stage},

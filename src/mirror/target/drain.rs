@@ -6,12 +6,11 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::selector::short;
 pub use crate::api::conditions::{
     DRAINED,
     drained::{LAST_MEMBER, LEAVING},
 };
-use crate::api::{conditions::drained, time::rfc3339};
+use crate::api::{conditions::drained, text::short, time::rfc3339};
 
 /// What is wrong with the end of a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

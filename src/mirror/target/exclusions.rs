@@ -2,9 +2,8 @@
 
 use thiserror::Error;
 
-use super::selector::{is_label_key, short};
 use crate::{
-    api::{foreign, k8s::Service, labels as l, map::Map},
+    api::{foreign, k8s::Service, labels as l, map::Map, names::is_label_key, text::short},
     mirror::metadata::desired::DesiredEntries,
 };
 

@@ -1,9 +1,9 @@
 //! Which Services of a target cluster take part, and how.
 
-use super::{Target, selector::Selector};
+use super::Target;
 use crate::{
-    api::k8s::Service,
-    mirror::{metadata::is_mirror, names::is_dns_label},
+    api::{k8s::Service, names::is_dns_label, selector::Selector},
+    mirror::metadata::is_mirror,
 };
 
 /// How a Service is mirrored.

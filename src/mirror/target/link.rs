@@ -12,14 +12,15 @@ use super::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     networks::{NetworkError, networks},
     policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
-    selector::{Selector, SelectorError},
 };
 use crate::api::{
     duration::parse_go_duration,
     labels as l,
     link::{Link, LinkObject, ProbeSpec},
+    names::is_dns_label,
+    selector::{Selector, SelectorError},
 };
-use crate::mirror::names::{fits, is_dns_label, probe_name};
+use crate::mirror::names::{fits, probe_name};
 
 /// A target cluster as one Link describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use thiserror::Error;
 
-use super::selector::short;
+use crate::api::text::short;
 
 /// Networks of this cluster that no gateway may be in, unless its Link names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::selector::{Selector, SelectorError, short};
 use crate::api::{
     labels as l,
-    selector::{SelectorError as TextError, parse_selector},
+    selector::{Selector, SelectorError},
+    selector_text,
+    text::short,
 };
 
 /// Which federated Services a target cluster may join.
@@ -37,10 +38,7 @@ pub enum FederatedThrough {
 /// What is wrong with an annotation that restricts a target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
-    /// The text is no selector.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// The selector is none that Kubernetes takes.
+    /// The text is no selector, or none that Kubernetes takes.
     #[error(transparent)]
     Selector(#[from] SelectorError),
     /// The selector has no requirement, which may be meant as all namespaces or as none.
@@ -102,6 +100,5 @@ impl Federation {
 
 /// Reads a label selector of namespaces, as people type it.
 pub fn allowed_namespaces(text: &str) -> Result<Selector, PolicyError> {
-    let selector = Selector::parse(Some(&parse_selector(text)?))?;
-    selector.ok_or(PolicyError::Empty)
+    selector_text::parse(text)?.ok_or(PolicyError::Empty)
 }

@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use super::{
     Target,
     export::{Mode, member, mode},
-    selector::Selector,
 };
 use crate::{
-    api::{k8s::Service, labels as l},
+    api::{k8s::Service, labels as l, selector::Selector},
     mirror::key::Names,
 };
 

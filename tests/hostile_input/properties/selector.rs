@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use linkerd_mc::{
-    api::selector::parse_selector,
-    mirror::{Selector, allowed_namespaces},
+    api::{selector::Selector, selector_text::parse_selector},
+    mirror::allowed_namespaces,
 };
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,7 @@
-//! `src/api`, `src/mirror` and `src/hint.rs` as a crate of their own, without the rest of the program. It builds in seconds, which
-//! `just mutants` does for each mutant.
+//! `src/api` and `src/mirror` as a crate of their own, without the rest of the program. It builds in seconds, which `just mutants`
+//! does for each mutant.
 
 #[path = "../../../src/api/mod.rs"]
 pub mod api;
-#[path = "../../../src/hint.rs"]
-pub mod hint;
 #[path = "../../../src/mirror/mod.rs"]
 pub mod mirror;

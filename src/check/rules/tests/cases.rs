@@ -1,9 +1,9 @@
 //! What each rule says of a cluster that one thing is wrong with.
 
 use super::*;
-use crate::check::preferred::tests::federated;
+use crate::clusters::preference_status::tests::federated;
 
-pub(super) type Change = fn(&mut Facts);
+pub(super) type Change = fn(&mut FullSnapshot);
 
 /// Check, what is changed, and what the check then says: level and text (a part of it).
 #[rustfmt::skip]
@@ -17,18 +17,18 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link CRD is up to date", |f| f.crd = no(), Level::Warning, "cannot read the CRD: refused"),
     ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "the CRD lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl"),
     ("Link resources are valid", |f| east(f).unreadable = Some("spec.selector.matchLabels: no text".into()), Level::Error, "failed to read the Link: spec.selector.matchLabels"),
-    ("Link resources are valid", |f| f.survey.links = no(), Level::Error, "cannot list Links: refused"),
+    ("Link resources are valid", |f| f.cluster.links = no(), Level::Error, "cannot list Links: refused"),
     ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Level::Error, "Link linkerd-multicluster/east: invalid spec.targetClusterName \"\": must be a DNS label"),
     ("Link resources are valid", |f| east(f).link.spec.cluster_credentials_secret.clear(), Level::Error, "spec.clusterCredentialsSecret is empty"),
     ("Link resources are valid", |f| east(f).link.spec.gateway_port = "0".into(), Level::Error, "invalid spec.gatewayPort \"0\""),
-    ("Link resources are valid", |f| f.survey.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
+    ("Link resources are valid", |f| f.cluster.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
     ("Link and CLI versions match", |f| f.version = "1.2.4".into(), Level::Warning, "Link linkerd-multicluster/east was created by version 1.2.3, but this CLI is 1.2.4"),
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations = None, Level::Warning, "unable to determine version"),
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
-    ("remote cluster access credentials are valid", |f| east(f).remote = Some(no()), Level::Error, "east: refused"),
-    ("remote cluster access credentials are valid", |f| remote(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),
-    ("remote cluster access credentials are valid", |f| remote(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
+    ("remote cluster access credentials are valid", |f| east(f).target = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| target(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),
+    ("remote cluster access credentials are valid", |f| target(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires on 2026-11-21 15:30 UTC; renew it with `linkerd-mc rotate"),
@@ -43,20 +43,20 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Level::Warning, "unneeded permissions: configmaps (get)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "unneeded permissions: everything (*)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "unneeded permissions: deployments.apps (get)"),
-    ("remote cluster access credentials permit only what is needed", |f| remote(f).rules = no(), Level::Warning, "east: unknown"),
+    ("remote cluster access credentials permit only what is needed", |f| target(f).rules = no(), Level::Warning, "east: unknown"),
     ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot check: refused"),
     ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: namespace linkerd has no Secret for this cluster"),
     ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with `linkerd-mc rotate --cluster-name east`"),
     ("Linkerd uses its current credentials", |f| linkerds(f).changed = Some("2026-11-20T12:00:01Z".parse().unwrap()), Level::Warning, "east: linkerd-destination started before its credentials were changed"),
     ("Linkerd uses its current credentials", |f| linkerds(f).changed = Some("2026-11-20T11:59:59Z".parse().unwrap()), Level::Success, ""),
     ("Linkerd uses its current credentials", |f| { linkerds(f).expiry = Some(NOW.parse().unwrap()); linkerds(f).token = Some("other".into()); }, Level::Warning, "east: Linkerd's Secret: the token expired on 2026-11-21 12:00 UTC; renew it with `linkerd-mc rotate"),
-    ("clusters share trust anchors", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
-    ("clusters share trust anchors", |f| f.survey.config = Ok(config("")), Level::Error, "trust anchors of this cluster: no certificate found"),
-    ("clusters share trust anchors", |f| remote(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
-    ("clusters share trust anchors", |f| remote(f).config = Ok(config("x")), Level::Error, "east: trust anchors: no certificate found"),
-    ("clusters share trust anchors", |f| remote(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in this cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
-    ("clusters share trust anchors", |f| f.survey.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in the target cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
-    ("clusters share trust anchors", |f| east(f).remote = Some(no()), Level::Warning, "east: unknown"),
+    ("clusters share trust anchors", |f| f.cluster.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| f.cluster.config = Ok(config("")), Level::Error, "trust anchors of this cluster: no certificate found"),
+    ("clusters share trust anchors", |f| target(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| target(f).config = Ok(config("x")), Level::Error, "east: trust anchors: no certificate found"),
+    ("clusters share trust anchors", |f| target(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in this cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| f.cluster.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in the target cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| east(f).target = Some(no()), Level::Warning, "east: unknown"),
     ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot check: refused"),
     ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services"),
     ("service mirror controller is restricted by admission policies", |f| f.confinement = no(), Level::Warning, "cannot check: refused"),
@@ -83,18 +83,19 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway is not alive"),
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {}})), Level::Error, "east: the gateway has not answered a probe yet"),
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": null})), Level::Error, "east: no status of the gateway reported yet"),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = Ok(from(json!({"enableEndpointSlices": true}))), Level::Success, ""),
-    ("Linkerd reads EndpointSlices", |f| f.survey.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = Ok(from(json!({"enableEndpointSlices": true}))), Level::Success, ""),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = no(), Level::Error, "cannot read linkerd-config: refused"),
     ("all mirror services have endpoints", |f| f.mirrors = no(), Level::Error, "cannot list mirror services: refused"),
     ("all mirror services have endpoints", |f| f.endpoints = no(), Level::Error, "cannot list EndpointSlices: refused"),
     ("all mirror services have endpoints", |f| f.endpoints = Ok(Endpoints::default()), Level::Error, "Service shop/web-east has no endpoints"),
     ("mirror services have no foreign endpoints", |f| f.foreign = no(), Level::Warning, "cannot check: refused"),
-    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(By::Endpoints)]), Level::Error, "Service shop/web-east: part of its traffic goes to Endpoints of the same name, which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpoints web-east`"),
-    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: part of its traffic goes to EndpointSlice mine (managed by me), which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpointslice mine`"),
-    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(By::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Endpoints)]), Level::Error, "Service shop/web-east: part of its traffic goes to Endpoints of the same name, which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpoints web-east`"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: part of its traffic goes to EndpointSlice mine (managed by me), which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpointslice mine`"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is mirrored from north, which has no Link"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::MEMBERS, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
     ("mirror service names do not conflict", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
     ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("False", "MissingNamespace", ""))]})), Level::Warning, "east: shop/web: MissingNamespace"),
     ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which do not fit into the Link's status"),
@@ -132,29 +133,28 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("multicluster extension proxies are healthy", |f| { let mut gone = pod(f).clone(); gone.phase = "Failed".into(); gone.reason = "NodeShutdown".into(); f.pods.as_mut().unwrap().push(gone); }, Level::Success, ""),
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy:edge-26.7.1".into(), Level::Warning, "is edge-26.7.1, but the control plane's is edge-26.8.1"),
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
-    ("multicluster extension proxies are up-to-date", |f| f.survey.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
+    ("multicluster extension proxies are up-to-date", |f| f.cluster.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
 ];
 
-fn destination(facts: &mut Facts) -> &mut Destination {
-    facts.destination.as_mut().unwrap()
+fn destination(snapshot: &mut FullSnapshot) -> &mut Destination {
+    snapshot.destination.as_mut().unwrap()
 }
 
-fn linkerds(facts: &mut Facts) -> &mut LinkerdCredentials {
-    destination(facts).credentials.get_mut("east").unwrap()
+fn linkerds(snapshot: &mut FullSnapshot) -> &mut LinkerdCredentials {
+    destination(snapshot).credentials.get_mut("east").unwrap()
 }
 
-fn expire(facts: &mut Facts, at: &str) {
+fn expire(snapshot: &mut FullSnapshot, at: &str) {
     let expiry = Some(at.parse().unwrap());
-    east(facts).credentials = Some(Ok(Credentials {
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
         expiry,
-        ..Credentials::default()
+        ..LinkCredentials::default()
     }));
 }
 
-fn foreign(by: By) -> Foreign {
-    Foreign {
-        namespace: "shop".into(),
-        service: "web-east".into(),
+fn foreign(by: EndpointsSource) -> ForeignEndpoints {
+    ForeignEndpoints {
+        mirror: ResourceId::new("shop", "web-east"),
         by,
     }
 }
@@ -167,50 +167,54 @@ fn range() -> ServiceRange {
 }
 
 /// So many Services wait to be mirrored.
-pub(super) fn crowd(facts: &mut Facts, waiting: i64, range: Result<Option<ServiceRange>, String>) {
+pub(super) fn crowd(
+    snapshot: &mut FullSnapshot,
+    waiting: i64,
+    range: Result<Option<ServiceRange>, String>,
+) {
     status(
-        facts,
+        snapshot,
         &json!({"mirrored": 2, "federated": 1, "unhealthy": waiting}),
     );
-    facts.range = range;
+    snapshot.range = range;
 }
 
-fn insecure(facts: &mut Facts, insecure: InsecureTls) {
-    east(facts).credentials = Some(Ok(Credentials {
+fn insecure(snapshot: &mut FullSnapshot, insecure: InsecureTls) {
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
         insecure: Some(insecure),
-        ..Credentials::default()
+        ..LinkCredentials::default()
     }));
 }
 
-fn refuse(facts: &mut Facts, reason: &str) {
+fn refuse(snapshot: &mut FullSnapshot, reason: &str) {
     let condition = json!({
         "type": "GatewayAddressRefused", "status": "True", "reason": reason,
         "message": "127.0.0.1 is a loopback address", "lastTransitionTime": NOW,
     });
-    status(facts, &json!({ "conditions": [condition] }));
+    status(snapshot, &json!({ "conditions": [condition] }));
 }
 
 /// What the local member asks for.
-fn ask(facts: &mut Facts, preference: &str) {
-    facts.local_members = Ok(vec![service("web", &[], &[(labels::PREFER, preference)])]);
+fn ask(snapshot: &mut FullSnapshot, preference: &str) {
+    snapshot.local_members = Ok(vec![service("web", &[], &[(labels::PREFER, preference)])]);
 }
 
 /// The preference of the federated Service, and its failover state.
-pub(super) fn prefer(facts: &mut Facts, preference: &str, failed_over: &str) {
-    facts.mirrors = Ok(vec![federated(preference, failed_over)]);
+pub(super) fn prefer(snapshot: &mut FullSnapshot, preference: &str, failed_over: &str) {
+    snapshot.mirrors = Ok(vec![federated(preference, failed_over)]);
 }
 
 /// What the Link's status reports about the preference of its member.
-fn said(facts: &mut Facts, reason: &str, message: &str) {
+fn said(snapshot: &mut FullSnapshot, reason: &str, message: &str) {
     let service = service_status("web", &condition("True", reason, message));
-    status(facts, &json!({ "federatedServices": [service] }));
+    status(snapshot, &json!({ "federatedServices": [service] }));
 }
 
-fn permit(facts: &mut Facts, rule: AccessRule) {
-    remote(facts).rules.as_mut().unwrap().push(rule);
+fn permit(snapshot: &mut FullSnapshot, rule: AccessRule) {
+    target(snapshot).rules.as_mut().unwrap().push(rule);
 }
 
-fn second(facts: &mut Facts, name: &str, component: &str, cluster: Option<&str>) {
+fn second(snapshot: &mut FullSnapshot, name: &str, component: &str, cluster: Option<&str>) {
     let second = deployment(name, component, cluster);
-    facts.deployments.as_mut().unwrap().push(second);
+    snapshot.deployments.as_mut().unwrap().push(second);
 }

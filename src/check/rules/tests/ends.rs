@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn nothing_follows_a_fatal_failure() {
-    let mut facts = well();
-    facts.serves_links = Ok(false);
-    let results = evaluate(&facts);
+    let mut snapshot = well();
+    snapshot.serves_links = Ok(false);
+    let results = evaluate(&snapshot);
     assert_eq!(results.len(), 2);
     assert_eq!(
         results[1].hint.as_deref(),
@@ -16,9 +16,9 @@ fn nothing_follows_a_fatal_failure() {
 
 #[test]
 fn invalid_link_is_told_and_the_others_are_checked() {
-    let mut facts = well();
-    east(&mut facts).unreadable = Some("spec.selector.matchLabels: no text".into());
-    let results = evaluate(&facts);
+    let mut snapshot = well();
+    east(&mut snapshot).unreadable = Some("spec.selector.matchLabels: no text".into());
+    let results = evaluate(&snapshot);
     let level = |what| find(&results, what).map(|result| result.level);
     assert_eq!(level("Link resources are valid"), Some(Level::Error));
     assert_eq!(

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::check::{
-    preferred::tests::federated,
-    state::tests::{condition, link},
+use crate::clusters::{
+    link_summary::tests::{condition, link},
+    preference_status::tests::federated,
 };
 
 fn service(name: &str, labels: &Value, annotations: &Value, cluster_ip: &str) -> Service {
@@ -136,7 +136,7 @@ fn member_of_a_drained_cluster_is_no_complaint() {
 
 #[test]
 fn rows_of_one_cluster_are_those_that_come_from_it() {
-    let links: [LinkFacts; 0] = [];
+    let links: [LinkSnapshot; 0] = [];
     let mirrors = [
         service(
             "web-east",

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 
 use super::shape::Shape;
 use crate::{
-    check::preferred::Preferred,
     cli::{
         age::age,
         status::services::{Mode, ServiceRow},
         table::{Cell, Column, Table, Tone},
     },
+    clusters::preference_status::PreferenceStatus,
 };
 
 /// The notes below the table of Services: preferred clusters that receive no requests, one line per Service.
@@ -24,7 +24,7 @@ pub(in crate::cli::status) fn absences(
         let said = row.preferred.absence(ago, ahead)?;
         let service = row.service.as_deref().unwrap_or_default();
         let said = format!("{}/{service}: {said}", row.namespace);
-        Some(if shape.fleet {
+        Some(if shape.several {
             format!("{}: {said}", row.context)
         } else {
             said
@@ -49,7 +49,7 @@ pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Tab
         columns.extend([Column::elastic("PREFERS"), Column::elastic("ACTIVE")]);
     }
     columns.push(Column::elastic("REASON"));
-    if shape.fleet {
+    if shape.several {
         columns.insert(0, Column::elastic("CONTEXT"));
     }
     if shape.wide {
@@ -76,7 +76,7 @@ pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Tab
             cells.extend(preferred(&row.preferred));
         }
         cells.push(Cell::toned(row.reason.as_deref().unwrap_or_default(), tone));
-        if shape.fleet {
+        if shape.several {
             cells.insert(0, (&row.context).into());
         }
         if shape.wide {
@@ -88,7 +88,7 @@ pub(in crate::cli::status) fn services(rows: &[ServiceRow], shape: Shape) -> Tab
 }
 
 /// Which clusters are preferred, and which receive the requests.
-fn preferred(preferred: &Preferred) -> [Cell; 2] {
+fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
     let Some(preference) = &preferred.preference else {
         return ["-".into(), "-".into()];
     };
@@ -110,7 +110,7 @@ mod tests {
         super::tests::{NOW, plain, shape},
         *,
     };
-    use crate::check::preferred::tests::federated;
+    use crate::clusters::preference_status::tests::federated;
 
     #[test]
     fn services_that_prefer_fit_a_hundred_columns() {
@@ -122,7 +122,7 @@ mod tests {
             from: ["web@(local)", "web@east", "web@west"]
                 .map(Into::into)
                 .into(),
-            preferred: Preferred::of(&federated(prefer, away)),
+            preferred: PreferenceStatus::of(&federated(prefer, away)),
             healthy: Some(true),
             reason: Some("Mirrored".into()),
             ..ServiceRow::default()
@@ -149,11 +149,11 @@ mod tests {
         shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
         shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
         ");
-        let fleet = Shape {
-            fleet: true,
+        let several = Shape {
+            several: true,
             ..shape
         };
-        let said = absences(&rows, fleet, now);
+        let said = absences(&rows, several, now);
         assert!(
             said[1].starts_with("here: shop/pay-federated: "),
             "{said:?}"

@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{
-    anchors::{self, Anchors},
-    facts::{LinkFacts, Survey},
-    state::LinkState,
+    link_summary::LinkSummary,
+    snapshot::{ClusterSnapshot, LinkSnapshot},
+    trust_anchors::{self, Anchors},
 };
 
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fleet {
+pub struct Topology {
     /// Clusters: those that were surveyed, in that order, then other targets of Links.
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<ClusterNode>,
     /// Links, by source.
     pub links: Vec<Edge>,
 }
@@ -25,7 +25,7 @@ pub struct Fleet {
 /// A cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cluster {
+pub struct ClusterNode {
     /// Its context, or its name in a Link.
     pub name: String,
     /// Whether it responded; `null` if it was not surveyed.
@@ -42,7 +42,7 @@ pub struct Cluster {
 pub struct Edge {
     /// The cluster in which the Link is: it mirrors from the target.
     pub source: String,
-    /// The target, by its name in this fleet.
+    /// The target, as the clusters of this topology are named.
     pub target: String,
     /// Whether the target has no Link back; `null` if unknown.
     pub one_way: Option<bool>,
@@ -50,54 +50,57 @@ pub struct Edge {
     pub shares_trust_anchors: Option<bool>,
     /// The Link.
     #[serde(flatten)]
-    pub link: LinkState,
+    pub link: LinkSummary,
 }
 
-/// Combines the surveys of several clusters.
-pub fn fleet(surveys: &[Survey]) -> Fleet {
-    let trusted: Vec<_> = surveys.iter().map(trust_anchors).collect();
-    let mut clusters: Vec<_> = surveys
-        .iter()
-        .zip(&trusted)
-        .map(|(survey, trusted)| Cluster {
-            name: survey.name.clone(),
-            reachable: Some(survey.links.is_ok()),
-            error: survey.links.as_ref().err().cloned(),
-            trust_anchors: trusted
-                .as_ref()
-                .map(|anchors| anchors.iter().map(|der| anchors::describe(der)).collect()),
-        })
-        .collect();
+impl Topology {
+    /// Combines the surveys of several clusters.
+    pub fn of(snapshots: &[ClusterSnapshot]) -> Self {
+        let trusted: Vec<_> = snapshots.iter().map(trust_anchors).collect();
+        let mut clusters: Vec<_> = snapshots
+            .iter()
+            .zip(&trusted)
+            .map(|(snapshot, trusted)| ClusterNode {
+                name: snapshot.name.clone(),
+                reachable: Some(snapshot.links.is_ok()),
+                error: snapshot.links.as_ref().err().cloned(),
+                trust_anchors: trusted.as_ref().map(|anchors| {
+                    anchors
+                        .iter()
+                        .map(|der| trust_anchors::describe(der))
+                        .collect()
+                }),
+            })
+            .collect();
 
-    let mut links = Vec::new();
-    for (source, survey) in surveys.iter().enumerate() {
-        for link in survey.links.iter().flatten() {
-            let target = target(link, source, surveys);
-            let name = match target {
-                Some(target) => surveys[target].name.as_str(),
-                None => link.cluster(),
-            };
-            if target.is_none() && !clusters.iter().any(|cluster| cluster.name == name) {
-                clusters.push(Cluster {
-                    name: name.to_owned(),
-                    ..Cluster::default()
+        let mut links = Vec::new();
+        for (source, snapshot) in snapshots.iter().enumerate() {
+            for link in snapshot.links.iter().flatten() {
+                let target = target(link, source, snapshots);
+                let name = match target {
+                    Some(target) => snapshots[target].name.as_str(),
+                    None => link.cluster(),
+                };
+                if target.is_none() && !clusters.iter().any(|cluster| cluster.name == name) {
+                    clusters.push(ClusterNode {
+                        name: name.to_owned(),
+                        ..ClusterNode::default()
+                    });
+                }
+                links.push(Edge {
+                    source: snapshot.name.clone(),
+                    target: name.to_owned(),
+                    one_way: target.and_then(|target| is_one_way(source, target, snapshots)),
+                    shares_trust_anchors: target.and_then(|target| {
+                        Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
+                    }),
+                    link: LinkSummary::of(link),
                 });
             }
-            links.push(Edge {
-                source: survey.name.clone(),
-                target: name.to_owned(),
-                one_way: target.and_then(|target| is_one_way(source, target, surveys)),
-                shares_trust_anchors: target.and_then(|target| {
-                    Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
-                }),
-                link: LinkState::of(link),
-            });
         }
+        Self { clusters, links }
     }
-    Fleet { clusters, links }
-}
 
-impl Fleet {
     /// Problems between clusters, one line each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -140,13 +143,13 @@ impl Fleet {
     }
 }
 
-fn trust_anchors(survey: &Survey) -> Option<Anchors> {
-    let config = survey.config.as_ref().ok()?;
-    anchors::parse(&config.identity_trust_anchors_pem).ok()
+fn trust_anchors(snapshot: &ClusterSnapshot) -> Option<Anchors> {
+    let config = snapshot.config.as_ref().ok()?;
+    trust_anchors::parse(&config.identity_trust_anchors_pem).ok()
 }
 
 /// Which of the clusters a Link leads to; `source` is the one that it is in.
-fn target(link: &LinkFacts, source: usize, surveys: &[Survey]) -> Option<usize> {
+fn target(link: &LinkSnapshot, source: usize, snapshots: &[ClusterSnapshot]) -> Option<usize> {
     let identity = link
         .credentials
         .as_ref()
@@ -156,21 +159,21 @@ fn target(link: &LinkFacts, source: usize, surveys: &[Survey]) -> Option<usize> 
         let server = &identity
             .filter(|identity| !identity.server.is_empty())?
             .server;
-        surveys
+        snapshots
             .iter()
-            .position(|survey| survey.identity.server == *server)
+            .position(|snapshot| snapshot.identity.server == *server)
     };
     let by_name = || {
-        surveys
+        snapshots
             .iter()
-            .position(|survey| survey.name == link.cluster())
+            .position(|snapshot| snapshot.name == link.cluster())
     };
     let by_authority = || {
         let authorities = &identity
             .filter(|identity| !identity.authorities.is_empty())?
             .authorities;
         let mut found =
-            (0..surveys.len()).filter(|&at| surveys[at].identity.authorities == *authorities);
+            (0..snapshots.len()).filter(|&at| snapshots[at].identity.authorities == *authorities);
         // An authority that several clusters share does not identify one.
         let only = found.next().filter(|_| found.next().is_none());
         only.filter(|&at| at != source)
@@ -178,12 +181,12 @@ fn target(link: &LinkFacts, source: usize, surveys: &[Survey]) -> Option<usize> 
     by_server().or_else(by_name).or_else(by_authority)
 }
 
-fn is_one_way(source: usize, target: usize, surveys: &[Survey]) -> Option<bool> {
-    let links = surveys[target].links.as_ref().ok()?;
+fn is_one_way(source: usize, target: usize, snapshots: &[ClusterSnapshot]) -> Option<bool> {
+    let links = snapshots[target].links.as_ref().ok()?;
     Some(
         !links
             .iter()
-            .any(|link| self::target(link, target, surveys) == Some(source)),
+            .any(|link| self::target(link, target, snapshots) == Some(source)),
     )
 }
 
@@ -193,12 +196,12 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::{
-        check::{
-            anchors::tests::{A, B},
-            facts::{Credentials, Known},
-            state::tests::{condition, link},
-        },
         client::Identity,
+        clusters::{
+            link_summary::tests::{condition, link},
+            snapshot::{Known, LinkCredentials},
+            trust_anchors::tests::{A, B},
+        },
     };
 
     fn identity(server: &str, authority: &str) -> Identity {
@@ -208,8 +211,8 @@ pub(crate) mod tests {
         }
     }
 
-    fn survey(name: &str, anchors: &str, links: Known<Vec<LinkFacts>>) -> Survey {
-        Survey {
+    fn snapshot(name: &str, anchors: &str, links: Known<Vec<LinkSnapshot>>) -> ClusterSnapshot {
+        ClusterSnapshot {
             name: name.into(),
             identity: identity(&format!("{name}.example:443"), name),
             links,
@@ -219,17 +222,17 @@ pub(crate) mod tests {
         }
     }
 
-    fn to(cluster: &str, server: &str, authority: &str) -> LinkFacts {
+    fn to(cluster: &str, server: &str, authority: &str) -> LinkSnapshot {
         let status = json!({
             "conditions": [condition("Connected", "True", "", 1), condition("Ready", "True", "", 1)],
             "gateway": {"alive": true, "latencyMs": 3}, "mirrored": 12, "federated": 2, "unhealthy": 1,
         });
         let identity = identity(server, authority);
-        LinkFacts {
+        LinkSnapshot {
             unreadable: None,
-            credentials: Some(Ok(Credentials {
+            credentials: Some(Ok(LinkCredentials {
                 identity,
-                ..Credentials::default()
+                ..LinkCredentials::default()
             })),
             ..link(cluster, &status)
         }
@@ -237,24 +240,24 @@ pub(crate) mod tests {
 
     /// Four contexts: east and west link to each other, west also to north (one way, other anchors), south is
     /// dead, and north links to a cluster that is no context.
-    pub(crate) fn surveys() -> Vec<Survey> {
+    pub(crate) fn snapshots() -> Vec<ClusterSnapshot> {
         let elsewhere = "10.0.0.1:6443";
         vec![
-            survey("east", A, Ok(vec![to("w", "west.example:443", "")])),
-            survey(
+            snapshot("east", A, Ok(vec![to("w", "west.example:443", "")])),
+            snapshot(
                 "west",
                 A,
                 Ok(vec![to("east", elsewhere, ""), to("n", elsewhere, "north")]),
             ),
-            survey("north", B, Ok(vec![to("moon", elsewhere, "moon")])),
-            survey("south", A, Err("no answer".into())),
+            snapshot("north", B, Ok(vec![to("moon", elsewhere, "moon")])),
+            snapshot("south", A, Err("no answer".into())),
         ]
     }
 
     #[test]
     fn targets_are_found_by_server_name_and_authority() {
-        let fleet = fleet(&surveys());
-        let edges: Vec<_> = fleet
+        let topology = Topology::of(&snapshots());
+        let edges: Vec<_> = topology
             .links
             .iter()
             .map(|e| {
@@ -275,7 +278,7 @@ pub(crate) mod tests {
                 ("north", "moon", None, None),
             ]
         );
-        let clusters: Vec<_> = fleet
+        let clusters: Vec<_> = topology
             .clusters
             .iter()
             .map(|c| (c.name.as_str(), c.reachable))
@@ -291,7 +294,7 @@ pub(crate) mod tests {
             ]
         );
         assert_eq!(
-            fleet.notes(),
+            topology.notes(),
             [
                 "south: cannot list Links: no answer",
                 "west → north is one-way: north has no Link to west",
@@ -302,16 +305,16 @@ pub(crate) mod tests {
 
     #[test]
     fn an_authority_of_several_clusters_identifies_none() {
-        let mut surveys = surveys();
-        surveys[2].identity.authorities = [b"shared".to_vec()].into();
-        surveys[3].identity.authorities = [b"shared".to_vec()].into();
+        let mut snapshots = snapshots();
+        snapshots[2].identity.authorities = [b"shared".to_vec()].into();
+        snapshots[3].identity.authorities = [b"shared".to_vec()].into();
         let link = to("n", "10.0.0.1:6443", "shared");
-        assert_eq!(target(&link, 0, &surveys), None);
+        assert_eq!(target(&link, 0, &snapshots), None);
     }
 
     #[test]
     fn authority_of_the_source_does_not_make_it_its_own_target() {
-        let west = &surveys()[1..2];
+        let west = &snapshots()[1..2];
         assert_eq!(target(&to("n", "10.0.0.1:6443", "west"), 0, west), None);
         assert_eq!(
             target(&to("n", "west.example:443", "west"), 0, west),
@@ -321,8 +324,8 @@ pub(crate) mod tests {
 
     #[test]
     fn one_way_is_unknown_if_the_target_does_not_respond() {
-        let mut surveys = surveys();
-        surveys[0].links = Ok(vec![to("south", "", "")]);
-        assert_eq!(fleet(&surveys).links[0].one_way, None);
+        let mut snapshots = snapshots();
+        snapshots[0].links = Ok(vec![to("south", "", "")]);
+        assert_eq!(Topology::of(&snapshots).links[0].one_way, None);
     }
 }

@@ -9,9 +9,9 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::facts::{Confinement, Known};
+use super::snapshot::{Confinement, Known};
 use crate::{
-    client::explain,
+    client::requests::{explain, is_served},
     manifests::{
         install::{ADMISSION, SETTINGS, confinement},
         values::Values,
@@ -20,7 +20,9 @@ use crate::{
 
 /// The state of the admission policies for the controller in `namespace`.
 pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinement> {
-    if !serves_policies(client).await? {
+    // From Kubernetes 1.30 on.
+    let is_available = is_served(client, ADMISSION, "ValidatingAdmissionPolicy").await;
+    if !is_available.map_err(|error| explain(&error))? {
         return Ok(Confinement::Unavailable);
     }
     let expected = confinement(namespace, &Values::default()).map_err(|error| error.to_string())?;
@@ -36,18 +38,6 @@ pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinem
         }
     }
     Ok(Confinement::Installed { missing, differing })
-}
-
-/// Whether the API server supports admission policies (Kubernetes 1.30 or later).
-async fn serves_policies(client: &Client) -> Known<bool> {
-    match client.list_api_group_resources(ADMISSION).await {
-        Ok(list) => Ok(list
-            .resources
-            .iter()
-            .any(|resource| resource.kind == "ValidatingAdmissionPolicy")),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(error) => Err(explain(&error)),
-    }
 }
 
 /// The object of this kind and name that the API server has.

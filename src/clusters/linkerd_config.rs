@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 
-use super::facts::Known;
+use super::snapshot::Known;
 use crate::{
     api::{labels, link::LinkerdConfig},
-    client::explain,
+    client::requests::explain,
     manifests::yaml,
 };
 

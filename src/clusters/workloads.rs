@@ -9,9 +9,9 @@ use k8s_openapi::api::{
     core::v1::{Container, Pod, Secret},
 };
 
-use super::facts::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
+use super::snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
 use crate::{
-    api::labels,
+    api::{labels, resource_id::ResourceId},
     client::{credentials_expiry, token_fingerprint},
 };
 
@@ -39,8 +39,7 @@ pub(super) fn workload(deployment: &Deployment) -> Workload {
     let selector = flag(&args, "--federated-service-selector");
     let selector = selector.unwrap_or(labels::FEDERATED_MEMBERS);
     Workload {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
+        id: ResourceId::of(deployment),
         component: label(metadata, labels::COMPONENT).to_owned(),
         cluster: (!cluster.is_empty()).then(|| cluster.to_owned()),
         desired: spec.and_then(|spec| spec.replicas).unwrap_or(1),
@@ -95,8 +94,7 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
         .into_iter()
         .find(|container| container.name == PROXY);
     MeshedPod {
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
+        id: ResourceId::of(pod),
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
         reason: status.and_then(|s| s.reason.clone()).unwrap_or_default(),
         proxy: proxy.map(|container| Proxy {

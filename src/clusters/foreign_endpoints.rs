@@ -7,24 +7,23 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         metadata::Metadata,
+        resource_id::ResourceId,
     },
     mirror::{Names, is_managed},
 };
 
 /// Endpoints of a mirror that belong to somebody else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Foreign {
-    /// Namespace.
-    pub namespace: String,
-    /// Name of the mirror.
-    pub service: String,
+pub struct ForeignEndpoints {
+    /// The mirror.
+    pub mirror: ResourceId,
     /// The object with the endpoints.
-    pub by: By,
+    pub by: EndpointsSource,
 }
 
 /// An object with endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
+pub enum EndpointsSource {
     /// Endpoints with the Service's name, for which Kubernetes creates slices.
     Endpoints,
     /// A slice.
@@ -46,34 +45,28 @@ pub(super) fn names<'a>(mirrors: impl Iterator<Item = &'a Service>) -> Names {
 pub(super) fn find<'a>(
     mirrors: impl Iterator<Item = &'a Service>,
     slices: &[EndpointSlice],
-) -> Vec<Foreign> {
-    let signed: BTreeMap<(String, String), bool> = mirrors
-        .map(|mirror| (mirror.metadata.id(), is_managed(&mirror.metadata)))
+) -> Vec<ForeignEndpoints> {
+    let signed: BTreeMap<ResourceId, bool> = mirrors
+        .map(|mirror| (mirror.metadata.resource_id(), is_managed(&mirror.metadata)))
         .collect();
-    let mut found: Vec<Foreign> = slices
+    let mut found: Vec<ForeignEndpoints> = slices
         .iter()
         .filter(|slice| slice.endpoints.iter().any(|e| !e.addresses.is_empty()))
         .filter_map(|slice| {
             let Metadata { labels, .. } = &slice.metadata;
-            let service = labels.get(l::SLICE_SERVICE)?.to_owned();
-            let namespace = slice.metadata.namespace().to_owned();
-            let id = (namespace, service);
-            let is_ours = *signed.get(&id)?;
-            let (namespace, service) = id;
+            let service = labels.get(l::SLICE_SERVICE)?;
+            let mirror = ResourceId::new(slice.metadata.namespace(), service);
+            let is_ours = *signed.get(&mirror)?;
             let manager = labels.get(l::SLICE_MANAGED_BY).unwrap_or_default();
             let by = match manager {
-                l::ENDPOINTS_MIRRORING => is_ours.then_some(By::Endpoints)?,
+                l::ENDPOINTS_MIRRORING => is_ours.then_some(EndpointsSource::Endpoints)?,
                 _ if is_made_by_us(&slice.metadata) => return None,
-                manager => By::Slice {
+                manager => EndpointsSource::Slice {
                     name: slice.metadata.name().to_owned(),
                     manager: manager.to_owned(),
                 },
             };
-            Some(Foreign {
-                namespace,
-                service,
-                by,
-            })
+            Some(ForeignEndpoints { mirror, by })
         })
         .collect();
     found.sort();
@@ -87,35 +80,6 @@ fn is_made_by_us(metadata: &Metadata) -> bool {
     let seen = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];
     let is_seen = seen.into_iter().any(|key| label(key) == Some("true"));
     is_seen && (label(l::SLICE_MANAGED_BY) == Some(l::MANAGER) || is_managed(metadata))
-}
-
-impl Foreign {
-    /// The problem, and a remedy.
-    pub(super) fn problem(&self) -> String {
-        let Self {
-            namespace,
-            service,
-            by,
-        } = self;
-        let (what, kind, name) = match by {
-            By::Endpoints => (
-                "Endpoints of the same name".to_owned(),
-                "endpoints",
-                service,
-            ),
-            By::Slice { name, manager } => {
-                let by = match manager.as_str() {
-                    "" => String::new(),
-                    manager => format!(" (managed by {manager})"),
-                };
-                (format!("EndpointSlice {name}{by}"), "endpointslice", name)
-            }
-        };
-        format!(
-            "Service {namespace}/{service}: part of its traffic goes to {what}, which no service mirror created; find out \
-             what did, then delete it with `kubectl -n {namespace} delete {kind} {name}`"
-        )
-    }
 }
 
 #[cfg(test)]
@@ -155,7 +119,7 @@ mod tests {
         let (ours, mirroring) = (l::MANAGER, l::ENDPOINTS_MIRRORING);
         let of = |manager: &str| {
             let (name, manager) = ("web-east-x".to_owned(), manager.to_owned());
-            Some(By::Slice { name, manager })
+            Some(EndpointsSource::Slice { name, manager })
         };
         let probe = json!({ l::MIRRORED_GATEWAY: "true", l::SLICE_MANAGED_BY: ours });
         for (what, signed, slice, expected) in [
@@ -205,7 +169,7 @@ mod tests {
                 "of Endpoints, on a mirror of ours",
                 true,
                 slice("shop", "web-east", &seen(mirroring), 1),
-                Some(By::Endpoints),
+                Some(EndpointsSource::Endpoints),
             ),
             (
                 "of Endpoints, on a mirror of Linkerd's own service mirror",
@@ -234,11 +198,10 @@ mod tests {
         ] {
             let mirrors = [mirror("web-east", signed), mirror("api-east", true)];
             let found = find(mirrors.iter(), &[slice.clone(), slice]);
-            let expected: Vec<Foreign> = expected
+            let expected: Vec<ForeignEndpoints> = expected
                 .into_iter()
-                .map(|by| Foreign {
-                    namespace: "shop".into(),
-                    service: "web-east".into(),
+                .map(|by| ForeignEndpoints {
+                    mirror: ResourceId::new("shop", "web-east"),
                     by,
                 })
                 .collect();

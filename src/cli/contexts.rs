@@ -8,11 +8,8 @@ use futures::future::join_all;
 
 use super::args::Global;
 use crate::{
-    check::{
-        facts::{Known, Survey},
-        survey::{Depth, Source, survey},
-    },
     client::{Access, Identity},
+    clusters::cluster_client::{ClusterClient, KubeContext},
     hint::fail,
 };
 
@@ -24,21 +21,15 @@ pub(crate) struct Contexts {
     pub(crate) all_contexts: bool,
 }
 
-/// A context, and its cluster or the reason why there is no client for it.
-pub(crate) struct Member {
-    pub(crate) name: String,
-    pub(crate) source: Known<Source>,
-}
-
 impl Contexts {
     /// The chosen clusters, at least one. Fails on a context that is not in the kubeconfig.
     ///
     /// Sends no requests. A kubeconfig may run a command for each context; these run concurrently.
-    pub(crate) async fn members(
+    pub(crate) async fn select(
         self,
         global: &Global,
         deadline: Duration,
-    ) -> anyhow::Result<Vec<Member>> {
+    ) -> anyhow::Result<Vec<KubeContext>> {
         let access = global.access();
         let names = self.names(&access)?;
         let [name] = names.as_slice() else {
@@ -49,25 +40,25 @@ impl Contexts {
                 ));
             }
             let namespace = &global.linkerd_namespace;
-            let mut members = join_all(names.iter().map(|name| {
+            let mut contexts = join_all(names.iter().map(|name| {
                 let access = access.with_context(name);
-                member(name.clone(), access, deadline, namespace.clone())
+                context_of(name.clone(), access, deadline, namespace.clone())
             }))
             .await;
             if self.all_contexts {
-                drop_doubles(&mut members);
+                drop_doubles(&mut contexts);
             }
-            return Ok(members);
+            return Ok(contexts);
         };
         // With a single cluster, an error fails the command.
         let access = match &access.context {
             Some(_) => access.with_context(name),
             None => access,
         };
-        let source = Source::new(name, &access, deadline, &global.linkerd_namespace).await?;
-        Ok(vec![Member {
+        let client = ClusterClient::new(name, &access, deadline, &global.linkerd_namespace).await?;
+        Ok(vec![KubeContext {
             name: name.clone(),
-            source: Ok(source),
+            client: Ok(client),
         }])
     }
 
@@ -123,50 +114,37 @@ fn split(list: &str) -> Vec<String> {
     names
 }
 
-async fn member(name: String, access: Access, deadline: Duration, namespace: String) -> Member {
+async fn context_of(
+    name: String,
+    access: Access,
+    deadline: Duration,
+    linkerd_namespace: String,
+) -> KubeContext {
     let runtime = tokio::runtime::Handle::current();
     let context = name.clone();
     // An exec plugin of the kubeconfig blocks the thread that sets up the client.
     let task = tokio::task::spawn_blocking(move || {
-        runtime.block_on(Source::new(&context, &access, deadline, &namespace))
+        let client = ClusterClient::new(&context, &access, deadline, &linkerd_namespace);
+        runtime.block_on(client)
     });
-    let source = match task.await.context("a background task failed") {
-        Ok(source) => source.map_err(|error| format!("{error:#}")),
+    let client = match task.await.context("a background task failed") {
+        Ok(client) => client.map_err(|error| format!("{error:#}")),
         Err(error) => Err(format!("{error:#}")),
     };
-    Member { name, source }
+    KubeContext { name, client }
 }
 
 /// Keeps the first of several contexts that lead to one cluster.
-fn drop_doubles(members: &mut Vec<Member>) {
+fn drop_doubles(contexts: &mut Vec<KubeContext>) {
     let mut seen: Vec<Identity> = Vec::new();
-    members.retain(|member| match &member.source {
+    contexts.retain(|context| match &context.client {
         Err(_) => true,
-        Ok(source) if seen.contains(&source.identity) => false,
-        Ok(source) => {
-            seen.push(source.identity.clone());
+        Ok(client) if seen.contains(&client.identity) => false,
+        Ok(client) => {
+            seen.push(client.identity.clone());
             true
         }
     });
-}
-
-/// Surveys all clusters concurrently.
-pub(crate) async fn survey_all(members: &[Member], depth: Depth) -> Vec<Survey> {
-    join_all(members.iter().map(async |member| match &member.source {
-        Ok(source) => survey(source, depth).await,
-        Err(why) => silent(&member.name, why),
-    }))
-    .await
-}
-
-/// The survey of a cluster that cannot be reached.
-pub(crate) fn silent(name: &str, why: &str) -> Survey {
-    Survey {
-        name: name.to_owned(),
-        identity: Identity::default(),
-        links: Err(why.to_owned()),
-        config: Err(why.to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -196,12 +174,12 @@ current-context: west
             ..Global::default()
         };
         let contexts = Contexts { all_contexts };
-        let members = contexts.members(&global, Duration::from_secs(1)).await?;
-        Ok(members
+        let contexts = contexts.select(&global, Duration::from_secs(1)).await?;
+        Ok(contexts
             .into_iter()
-            .map(|member| match member.source {
-                Ok(source) => source.name,
-                Err(_) => format!("{}!", member.name),
+            .map(|context| match context.client {
+                Ok(client) => client.name,
+                Err(_) => format!("{}!", context.name),
             })
             .collect())
     }

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::foreign::Foreign;
+use super::foreign_endpoints::ForeignEndpoints;
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
+        resource_id::ResourceId,
     },
     client::Identity,
     mirror::target::tls::InsecureTls,
@@ -23,34 +24,51 @@ pub type Known<T> = Result<T, String>;
 
 /// One cluster: its Links and its trust anchors.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct ClusterSnapshot {
     /// What the user calls the cluster: its kubeconfig context.
     pub name: String,
     /// Where its API server is.
     pub identity: Identity,
     /// Its Links, by namespace and name.
-    pub links: Known<Vec<LinkFacts>>,
+    pub links: Known<Vec<LinkSnapshot>>,
     /// Linkerd's configuration.
     pub config: Known<LinkerdConfig>,
 }
 
+impl ClusterSnapshot {
+    /// The survey of a cluster that cannot be reached.
+    pub fn unreachable(name: &str, why: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            identity: Identity::default(),
+            links: Err(why.to_owned()),
+            config: Err(why.to_owned()),
+        }
+    }
+}
+
 /// One Link.
 #[derive(Clone, Debug)]
-pub struct LinkFacts {
+pub struct LinkSnapshot {
     /// The Link.
     pub link: Link,
     /// Why it cannot be decoded, if so; then little of it is known.
     pub unreadable: Option<String>,
     /// Its credentials Secret; `None` if not requested.
-    pub credentials: Option<Known<Credentials>>,
+    pub credentials: Option<Known<LinkCredentials>>,
     /// Facts from its target cluster; `None` if not requested.
-    pub remote: Option<Known<Remote>>,
+    pub target: Option<Known<TargetSnapshot>>,
 }
 
-impl LinkFacts {
+impl LinkSnapshot {
     /// Name of the target cluster.
     pub fn cluster(&self) -> &str {
         &self.link.spec.target_cluster_name
+    }
+
+    /// Namespace and name of the Link.
+    pub fn id(&self) -> ResourceId {
+        ResourceId::new(self.namespace(), self.name())
     }
 
     /// Name of the Link.
@@ -96,7 +114,7 @@ impl LinkFacts {
 
 /// What is in a credentials Secret, without its secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Credentials {
+pub struct LinkCredentials {
     /// The cluster that it is for.
     pub identity: Identity,
     /// When its token expires, if ever.
@@ -131,7 +149,7 @@ pub struct LinkerdCredentials {
 
 /// Facts that a target cluster returns for the credentials of a Link.
 #[derive(Clone, Debug)]
-pub struct Remote {
+pub struct TargetSnapshot {
     /// Requests of the controller that are not permitted, such as `list services`.
     pub denied: Known<Vec<String>>,
     /// What the credentials permit, cluster-wide and in the namespace of the control plane.
@@ -155,7 +173,7 @@ pub struct AccessRule {
 
 /// The input of the rules: one cluster, and the target clusters of its Links.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct FullSnapshot {
     /// The current time.
     pub now: Timestamp,
     /// Version of this program.
@@ -163,7 +181,7 @@ pub struct Facts {
     /// Namespaces of the extension, by their label.
     pub extension_namespaces: Known<Vec<String>>,
     /// Links and Linkerd's configuration.
-    pub survey: Survey,
+    pub cluster: ClusterSnapshot,
     /// Whether the API server serves Links.
     pub serves_links: Known<bool>,
     /// Whether the user may list Links everywhere.
@@ -185,7 +203,7 @@ pub struct Facts {
     /// EndpointSlices of mirrors and probe Services, by namespace and Service.
     pub endpoints: Known<Endpoints>,
     /// Endpoints of mirrors and probe Services that no service mirror created.
-    pub foreign: Known<Vec<Foreign>>,
+    pub foreign: Known<Vec<ForeignEndpoints>>,
     /// The range of `ClusterIP`s; `None` if unknown, or if no Service waits for one.
     pub range: Known<Option<ServiceRange>>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
@@ -196,7 +214,7 @@ pub struct Facts {
     pub trust_roots: Known<Option<String>>,
 }
 
-impl Facts {
+impl FullSnapshot {
     /// The Deployment of our controller, if it is known.
     pub fn controller(&self) -> Option<&Workload> {
         let deployments = self.deployments.iter().flatten();
@@ -204,8 +222,8 @@ impl Facts {
     }
 
     /// The Links, none when they are unknown.
-    pub fn links(&self) -> &[LinkFacts] {
-        self.survey.links.as_deref().unwrap_or_default()
+    pub fn links(&self) -> &[LinkSnapshot] {
+        self.cluster.links.as_deref().unwrap_or_default()
     }
 }
 
@@ -244,10 +262,8 @@ pub struct Crd {
 /// A Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
+    /// Namespace and name.
+    pub id: ResourceId,
     /// Label `component`.
     pub component: String,
     /// Label of the target cluster, which only Deployments of Linkerd's service mirror have.
@@ -269,17 +285,15 @@ pub struct Workload {
 impl Workload {
     /// Whether this is our controller.
     pub fn is_ours(&self) -> bool {
-        self.name == labels::CONTROLLER_NAME
+        self.id.name == labels::CONTROLLER_NAME
     }
 }
 
 /// A pod with Linkerd's proxy in it, or one that should have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeshedPod {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
+    /// Namespace and name.
+    pub id: ResourceId,
     /// Phase of the pod: `Running`, `Succeeded`, …
     pub phase: String,
     /// Why the pod is in its phase: `Evicted`, `NodeShutdown`, …; mostly empty.
@@ -301,7 +315,7 @@ pub struct Proxy {
 
 /// Endpoints of Services: how many there are and how many take traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoints(BTreeMap<(String, String), Count>);
+pub struct Endpoints(BTreeMap<ResourceId, Count>);
 
 /// A number of endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,7 +336,7 @@ impl Endpoints {
                 continue;
             };
             let count = counts
-                .entry((namespace.to_string(), service.to_owned()))
+                .entry(ResourceId::new(&**namespace, service))
                 .or_default();
             count.total += slice.endpoints.len();
             count.ready += slice.endpoints.iter().filter(|e| e.is_ready()).count();
@@ -331,11 +345,8 @@ impl Endpoints {
     }
 
     /// Endpoints of a Service; none when it has no slice.
-    pub fn of(&self, namespace: &str, service: &str) -> Count {
-        self.0
-            .get(&(namespace.to_owned(), service.to_owned()))
-            .copied()
-            .unwrap_or_default()
+    pub fn of(&self, service: &ResourceId) -> Count {
+        self.0.get(service).copied().unwrap_or_default()
     }
 }
 
@@ -381,8 +392,9 @@ mod tests {
             slice("shop", None, &[true]),
         ]);
         let expect = |ready, total| Count { ready, total };
-        assert_eq!(endpoints.of("shop", "web-east"), expect(2, 3));
-        assert_eq!(endpoints.of("other", "web-east"), expect(0, 0));
-        assert_eq!(endpoints.of("shop", "unknown"), expect(0, 0));
+        let of = |namespace, service| endpoints.of(&ResourceId::new(namespace, service));
+        assert_eq!(of("shop", "web-east"), expect(2, 3));
+        assert_eq!(of("other", "web-east"), expect(0, 0));
+        assert_eq!(of("shop", "unknown"), expect(0, 0));
     }
 }

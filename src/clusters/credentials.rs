@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::facts::{Credentials, Destination, Known, LinkFacts};
+use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::mirror::{
     status::expiry,
     target::tls::{INSECURE_TLS, InsecureTls},
@@ -14,7 +14,7 @@ use crate::mirror::{
 ///
 /// `None` if no problem is known, but not everything could be read.
 pub fn problems(
-    link: &LinkFacts,
+    link: &LinkSnapshot,
     destination: &Known<Destination>,
     now: Timestamp,
 ) -> Option<Vec<String>> {
@@ -34,12 +34,12 @@ pub fn problems(
 }
 
 /// The credentials in the Link's own Secret, if known.
-pub(super) fn own(link: &LinkFacts) -> Option<&Credentials> {
+pub fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
     link.credentials.as_ref()?.as_ref().ok()
 }
 
 /// The connection is not secure. Without access to Secrets, the Link's status tells.
-pub(super) fn insecure(link: &LinkFacts) -> Option<String> {
+pub fn insecure(link: &LinkSnapshot) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
         None => Some(link.trouble(INSECURE_TLS)?.1.to_owned()),
@@ -47,18 +47,18 @@ pub(super) fn insecure(link: &LinkFacts) -> Option<String> {
 }
 
 /// The token of the Link's own Secret is about to expire, or has.
-pub(super) fn expiring(link: &LinkFacts, own: &Credentials, now: Timestamp) -> Option<String> {
+pub fn expiring(link: &LinkSnapshot, own: &LinkCredentials, now: Timestamp) -> Option<String> {
     expiry::problem(own.expiry?, now, link.cluster())
 }
 
 /// The same, from the Link's status, for users who may not read Secrets.
-fn expiring_condition(link: &LinkFacts) -> Option<String> {
+fn expiring_condition(link: &LinkSnapshot) -> Option<String> {
     let (status, message) = link.condition("CredentialsExpiring")?;
     (status == "True").then(|| message.to_owned())
 }
 
 /// Linkerd needs its own Secret for each target cluster of remote discovery and federated Services.
-pub(super) fn missing(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+pub fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
         format!(
@@ -70,13 +70,13 @@ pub(super) fn missing(link: &LinkFacts, theirs: &Destination) -> Option<String> 
 }
 
 /// Whether a Link needs Linkerd to connect to the target cluster: for remote discovery or federated Services.
-fn needs_linkerd(link: &LinkFacts) -> bool {
+fn needs_linkerd(link: &LinkSnapshot) -> bool {
     let spec = &link.link.spec;
     spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
 }
 
 /// The two Secrets hold different tokens.
-pub(super) fn differs(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+pub fn differs(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
     differs.then(|| {
@@ -89,8 +89,8 @@ pub(super) fn differs(link: &LinkFacts, theirs: &Destination) -> Option<String> 
 }
 
 /// The token of Linkerd's Secret is about to expire, or has, and is not that of the Link's own Secret.
-pub(super) fn expiring_at_linkerd(
-    link: &LinkFacts,
+pub fn expiring_at_linkerd(
+    link: &LinkSnapshot,
     theirs: &Destination,
     now: Timestamp,
 ) -> Option<String> {
@@ -104,7 +104,7 @@ pub(super) fn expiring_at_linkerd(
 
 /// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
 /// changes (`cluster_store.go`).
-pub(super) fn unused(link: &LinkFacts, theirs: &Destination) -> Option<String> {
+pub fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let changed = theirs.credentials.get(link.cluster())?.changed?;
     (changed > theirs.started?).then(|| {
         format!(
@@ -121,9 +121,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::check::{
-        facts::LinkerdCredentials,
-        state::tests::{condition, link},
+    use crate::clusters::{
+        link_summary::tests::{condition, link},
+        snapshot::LinkerdCredentials,
     };
 
     const NOW: &str = "2026-11-21T12:00:00Z";
@@ -133,15 +133,15 @@ mod tests {
     }
 
     /// A Link to east whose Secret has this token, and Linkerd with that one.
-    fn with(own: Option<&str>, theirs: &str) -> (LinkFacts, Destination) {
+    fn with(own: Option<&str>, theirs: &str) -> (LinkSnapshot, Destination) {
         let mut link = link("east", &json!({}));
         link.link.spec.remote_discovery_selector = Some(LabelSelector::default());
         link.credentials = Some(own.map_or_else(
             || Err("forbidden".into()),
             |token| {
-                Ok(Credentials {
+                Ok(LinkCredentials {
                     token: Some(token.into()),
-                    ..Credentials::default()
+                    ..LinkCredentials::default()
                 })
             },
         ));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// The first words of each problem.
-    fn found(link: &LinkFacts, destination: &Known<Destination>) -> Option<Vec<String>> {
+    fn found(link: &LinkSnapshot, destination: &Known<Destination>) -> Option<Vec<String>> {
         let problems = problems(link, destination, time(NOW))?;
         let short = |text: String| text.split([';', ',']).next().map(str::to_owned);
         Some(problems.into_iter().filter_map(short).collect())
@@ -182,11 +182,11 @@ mod tests {
         // What the Secret says is newer than what the controller said.
         let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
         let told = |status: &serde_json::Value, credentials| {
-            let mut link = super::super::state::tests::link("east", status);
+            let mut link = crate::clusters::link_summary::tests::link("east", status);
             link.credentials = credentials;
             insecure(&link)
         };
-        let safe = || Some(Ok(Credentials::default()));
+        let safe = || Some(Ok(LinkCredentials::default()));
         let refused = || Some(Err("forbidden".to_owned()));
         assert_eq!(told(&status("True"), safe()), None);
         assert_eq!(

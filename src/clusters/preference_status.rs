@@ -13,13 +13,13 @@ use crate::api::{
 /// The preference of a federated Service, and its failover state. Its JSON is part of the documented output of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Preferred {
+pub struct PreferenceStatus {
     /// Clusters in their order, or with their weights; `null` if none is preferred.
     pub preference: Option<String>,
     /// Clusters that receive the requests first, `local` for this one; if empty, all members receive them.
     pub active: Vec<String>,
     /// Preferred clusters that receive no requests now.
-    pub failed_over: Vec<Away>,
+    pub failed_over: Vec<AwayCluster>,
     /// Whether other clusters receive the requests of one of these.
     #[serde(skip)]
     has_failed_over: bool,
@@ -28,7 +28,7 @@ pub struct Preferred {
 /// A preferred cluster that receives no requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Away {
+pub struct AwayCluster {
     /// The cluster.
     pub cluster: String,
     /// Since when.
@@ -37,7 +37,7 @@ pub struct Away {
     pub returns: Option<Timestamp>,
 }
 
-impl Preferred {
+impl PreferenceStatus {
     /// Reads the annotations of a Service; empty if it is not a federated Service.
     pub fn of(service: &Service) -> Self {
         let annotation = |key: &str| service.metadata.annotations.get(key);
@@ -54,7 +54,7 @@ impl Preferred {
         });
         let away = preference.places().filter_map(|place| {
             let out = failed_over.0.get(place)?;
-            Some(Away {
+            Some(AwayCluster {
                 cluster: place.to_string(),
                 since: out.since,
                 returns: out.until,
@@ -178,7 +178,7 @@ pub(crate) mod tests {
             ("local", EAST, None),
             ("", EAST, None),
         ] {
-            let preferred = Preferred::of(&federated(prefer, away));
+            let preferred = PreferenceStatus::of(&federated(prefer, away));
             let absence = preferred.absence(
                 |past| format!("{} ago", time(past)),
                 |future| format!("in {}", time(future)),
@@ -190,7 +190,7 @@ pub(crate) mod tests {
     #[test]
     fn json_has_times_and_names() {
         let both = format!("{EAST},{LOCAL}");
-        insta::assert_json_snapshot!(Preferred::of(&federated("local,east,west", &both)), @r#"
+        insta::assert_json_snapshot!(PreferenceStatus::of(&federated("local,east,west", &both)), @r#"
         {
           "preference": "local,east,west",
           "active": [
@@ -220,6 +220,6 @@ pub(crate) mod tests {
             .annotations
             .remove(labels::REMOTE_DISCOVERY);
         service.metadata.annotations.remove(labels::LOCAL_DISCOVERY);
-        assert_eq!(Preferred::of(&service), Preferred::default());
+        assert_eq!(PreferenceStatus::of(&service), PreferenceStatus::default());
     }
 }

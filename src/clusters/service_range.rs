@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 
 use super::{
-    facts::{LinkFacts, ServiceRange},
-    state::LinkState,
+    link_summary::LinkSummary,
+    snapshot::{LinkSnapshot, ServiceRange},
 };
 use crate::{
     api::{k8s::Service, labels as l, link::ServiceStatus, members::remote_members},
@@ -46,7 +46,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
 }
 
 /// How many `ClusterIP`s are free, if waiting Services need more than that.
-fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
+pub fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
     let all: u128 = range
         .networks
         .iter()
@@ -65,9 +65,9 @@ fn size(net: &IpNet) -> u128 {
 
 /// Number of Services of a Link's target cluster that are not mirrored or federated yet: from the counts in its status,
 /// without existing mirrors and memberships, and without those that will not be.
-pub(super) fn waiting(link: &LinkFacts, mirrors: &[Service]) -> usize {
+pub fn waiting(link: &LinkSnapshot, mirrors: &[Service]) -> usize {
     let cluster = link.cluster();
-    let state = LinkState::of(link);
+    let state = LinkSummary::of(link);
     let count = |n: i64| usize::try_from(n).unwrap_or_default();
     let wanted = count(state.mirrored) + count(state.federated) + count(state.unhealthy);
     let stands = |mirror: &&Service| {
@@ -92,29 +92,12 @@ fn will_not_be(service: &ServiceStatus) -> bool {
     condition.is_some_and(|condition| !wait.contains(&condition.reason.as_str()))
 }
 
-/// The problem if Services, by target cluster, wait for more addresses than are free, and a remedy.
-pub(super) fn problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<String> {
-    let all = waiting.iter().map(|(_, count)| count).sum();
-    let left = shortage(range, all)?;
-    let of: Vec<String> = waiting
-        .iter()
-        .map(|(cluster, count)| format!("{count} from {cluster}"))
-        .collect();
-    let networks: Vec<String> = range.networks.iter().map(ToString::to_string).collect();
-    Some(format!(
-        "the Service range {} has {left} free ClusterIPs, and up to {all} Services wait to be mirrored ({}); add a \
-         ServiceCIDR, or use narrower selectors in the Links",
-        networks.join(", "),
-        of.join(", ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::check::state::tests::link;
+    use crate::clusters::link_summary::tests::link;
 
     fn ranges(all: &[(&str, &[&str])]) -> Vec<ServiceCIDR> {
         let range = |(name, cidrs): &(&str, &[&str])| json!({ "metadata": { "name": name }, "spec": { "cidrs": cidrs } });

@@ -1,21 +1,21 @@
 //! Checks that compare several clusters. Both are ours.
 
 use super::rule::{CheckResult, Severity, Verdict, result, rule};
-use crate::check::topology::Fleet;
+use crate::clusters::topology::Topology;
 
 /// Checks how clusters are linked to each other.
-pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
-    let links = fleet
+pub fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
+    let links = topology
         .links
         .iter()
         .map(|edge| format!("{} → {}", edge.source, edge.target));
-    let mutual = match fleet.one_way() {
-        _ if fleet.links.is_empty() => Verdict::Skip,
+    let mutual = match topology.one_way() {
+        _ if topology.links.is_empty() => Verdict::Skip,
         problems if problems.is_empty() => Verdict::PassWith(links.collect()),
         problems => Verdict::Fail(problems),
     };
-    let trust = match fleet.distrust() {
-        _ if fleet.links.is_empty() => Verdict::Skip,
+    let trust = match topology.distrust() {
+        _ if topology.links.is_empty() => Verdict::Skip,
         problems => Verdict::of(problems),
     };
     [
@@ -31,7 +31,7 @@ pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
         ),
     ]
     .into_iter()
-    // The verdicts exist already: these rules use the fleet, not the facts of one cluster.
+    // The verdicts are there already: these rules look at the topology, not at one cluster's snapshot.
     .filter_map(|(description, severity, verdict)| {
         result(&rule(description, "", severity, |_| Verdict::Skip), verdict)
     })
@@ -41,14 +41,14 @@ pub fn evaluate_fleet(fleet: &Fleet) -> Vec<CheckResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{
-        rules::Level,
-        topology::{fleet, tests::surveys},
+    use crate::{
+        check::rules::Level,
+        clusters::topology::{Topology, tests::snapshots},
     };
 
     #[test]
     fn one_way_links_are_warned_of_and_distrust_is_an_error() {
-        let results = evaluate_fleet(&fleet(&surveys()));
+        let results = evaluate_topology(&Topology::of(&snapshots()));
         let levels: Vec<_> = results
             .iter()
             .map(|r| (r.level, r.error.as_str()))
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn two_clusters_that_link_to_each_other_are_well() {
-        let mut surveys = surveys();
-        surveys.truncate(2);
-        surveys[1].links.as_mut().unwrap().truncate(1);
-        let results = evaluate_fleet(&fleet(&surveys));
+        let mut snapshots = snapshots();
+        snapshots.truncate(2);
+        snapshots[1].links.as_mut().unwrap().truncate(1);
+        let results = evaluate_topology(&Topology::of(&snapshots));
         assert_eq!(
             results[0].description,
             "clusters are linked in both directions\n\t* east → west\n\t* west → east"
@@ -79,6 +79,6 @@ mod tests {
             (results[0].level, results[1].level),
             (Level::Success, Level::Success)
         );
-        assert_eq!(evaluate_fleet(&fleet(&[])), []);
+        assert_eq!(evaluate_topology(&Topology::of(&[])), []);
     }
 }

@@ -7,8 +7,8 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::{Api, Client, api::PostParams};
 
-use super::facts::Known;
-use crate::{api::labels, client::explain};
+use super::snapshot::Known;
+use crate::{api::labels, client::requests::explain};
 
 /// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;

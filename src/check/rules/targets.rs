@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::rule::Verdict;
-use crate::check::{
-    anchors, credentials,
-    facts::{AccessRule, Facts, LinkFacts},
+use crate::clusters::{
+    credentials,
+    snapshot::{AccessRule, FullSnapshot, LinkSnapshot},
+    trust_anchors,
 };
 
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
@@ -33,14 +34,14 @@ type Permission = (
 );
 const READ: &[&str] = &["get", "list", "watch"];
 
-pub(super) fn access(facts: &Facts) -> Verdict {
-    per_link(facts, |link| {
+pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
         if let Some(Err(why)) = &link.credentials {
             return Some(vec![why.clone()]);
         }
-        Some(match link.remote.as_ref()? {
+        Some(match link.target.as_ref()? {
             Err(why) => vec![why.clone()],
-            Ok(remote) => match &remote.denied {
+            Ok(target) => match &target.denied {
                 Err(why) => vec![format!("cannot check permissions: {why}")],
                 Ok(denied) if denied.is_empty() => vec![],
                 Ok(denied) => vec![format!("not permitted: {}", denied.join(", "))],
@@ -49,48 +50,48 @@ pub(super) fn access(facts: &Facts) -> Verdict {
     })
 }
 
-pub(super) fn destination(facts: &Facts) -> Verdict {
-    let known = match &facts.destination {
+pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
+    let known = match &snapshot.destination {
         Ok(known) => known,
         Err(why) => return Verdict::Warn(vec![format!("cannot check: {why}")]),
     };
-    per_link(facts, |link| {
+    per_link(snapshot, |link| {
         let missing = credentials::missing(link, known);
         let differs = credentials::differs(link, known);
         Some(missing.into_iter().chain(differs).collect())
     })
 }
 
-pub(super) fn destination_is_current(facts: &Facts) -> Verdict {
-    let Ok(known) = &facts.destination else {
+pub(super) fn destination_is_current(snapshot: &FullSnapshot) -> Verdict {
+    let Ok(known) = &snapshot.destination else {
         return Verdict::Skip;
     };
-    per_link(facts, |link| {
-        let expiring = credentials::expiring_at_linkerd(link, known, facts.now);
+    per_link(snapshot, |link| {
+        let expiring = credentials::expiring_at_linkerd(link, known, snapshot.now);
         let unused = credentials::unused(link, known);
         Some(expiring.into_iter().chain(unused).collect())
     })
 }
 
-pub(super) fn expiry(facts: &Facts) -> Verdict {
-    per_link(facts, |link| {
-        let expiring = credentials::expiring(link, credentials::own(link)?, facts.now);
+pub(super) fn expiry(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        let expiring = credentials::expiring(link, credentials::own(link)?, snapshot.now);
         Some(expiring.into_iter().collect())
     })
 }
 
-pub(super) fn tls(facts: &Facts) -> Verdict {
-    per_link(facts, |link| {
+pub(super) fn tls(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
         let known = credentials::own(link).is_some();
         let insecure = credentials::insecure(link);
         (known || insecure.is_some()).then(|| insecure.into_iter().collect())
     })
 }
 
-pub(super) fn excess(facts: &Facts) -> Verdict {
-    per_link(facts, |link| {
-        let remote = link.remote.as_ref()?.as_ref().ok()?;
-        let rules = remote.rules.as_ref().ok()?;
+pub(super) fn excess(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let rules = target.rules.as_ref().ok()?;
         Some(excess_of(rules).into_iter().collect())
     })
 }
@@ -140,22 +141,22 @@ fn full_name(group: &str, resource: &str) -> String {
     }
 }
 
-pub(super) fn trust_anchors(facts: &Facts) -> Verdict {
-    if facts.links().is_empty() {
+pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
         return Verdict::Skip;
     }
-    let local = match &facts.survey.config {
+    let local = match &snapshot.cluster.config {
         Err(why) => return Verdict::fail(format!("cannot read linkerd-config: {why}")),
-        Ok(config) => match anchors::parse(&config.identity_trust_anchors_pem) {
+        Ok(config) => match trust_anchors::parse(&config.identity_trust_anchors_pem) {
             Err(why) => return Verdict::fail(format!("trust anchors of this cluster: {why}")),
             Ok(anchors) => anchors,
         },
     };
-    per_link(facts, |link| {
-        let remote = link.remote.as_ref()?.as_ref().ok()?;
-        let theirs = match &remote.config {
+    per_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let theirs = match &target.config {
             Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}")]),
-            Ok(config) => match anchors::parse(&config.identity_trust_anchors_pem) {
+            Ok(config) => match trust_anchors::parse(&config.identity_trust_anchors_pem) {
                 Err(why) => return Some(vec![format!("trust anchors: {why}")]),
                 Ok(anchors) => anchors,
             },
@@ -165,7 +166,7 @@ pub(super) fn trust_anchors(facts: &Facts) -> Verdict {
             (theirs.difference(&local), "this cluster"),
             (local.difference(&theirs), "the target cluster"),
         ] {
-            let missing: Vec<_> = missing.map(|der| anchors::describe(der)).collect();
+            let missing: Vec<_> = missing.map(|der| trust_anchors::describe(der)).collect();
             if !missing.is_empty() {
                 problems.push(format!("not trusted in {place}: {}", missing.join(", ")));
             }
@@ -176,8 +177,11 @@ pub(super) fn trust_anchors(facts: &Facts) -> Verdict {
 
 /// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
 /// reason as an error.
-fn per_link(facts: &Facts, judge: impl Fn(&LinkFacts) -> Option<Vec<String>>) -> Verdict {
-    let links = facts.links();
+fn per_link(
+    snapshot: &FullSnapshot,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+) -> Verdict {
+    let links = snapshot.links();
     if links.is_empty() {
         return Verdict::Skip;
     }

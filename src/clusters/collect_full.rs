@@ -1,4 +1,4 @@
-//! Collects the [`Facts`] about one cluster. Writes nothing: the API server does not store access reviews.
+//! Takes the [`FullSnapshot`] of one cluster. Reads only (reviews of access are created, but never stored).
 //!
 //! One list for each kind, in pages, never a request for each mirror. All requests run concurrently.
 
@@ -16,13 +16,15 @@ use serde_json::Value;
 
 use super::{
     access::{controller_denied, is_permitted},
+    cluster_client::ClusterClient,
+    collect::{Depth, snapshot_of},
     confinement::confined,
-    facts::{
-        Crd, Destination, Endpoints, Facts, Known, LinkFacts, MeshedPod, ServiceRange, Workload,
+    foreign_endpoints::{self, ForeignEndpoints},
+    service_range,
+    snapshot::{
+        Crd, Destination, Endpoints, FullSnapshot, Known, LinkSnapshot, MeshedPod, ServiceRange,
+        Workload,
     },
-    foreign::{self, Foreign},
-    range,
-    survey::{Depth, Source, list, survey},
     workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
 use crate::{
@@ -31,7 +33,7 @@ use crate::{
         labels,
         wire::Wire,
     },
-    client::explain,
+    client::requests::{explain, is_served, list_all},
     mirror::slices_of,
 };
 
@@ -49,14 +51,18 @@ const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
 
-/// Collects the facts about one cluster and the target clusters of its Links.
-pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
-    let client = &source.client;
+/// Takes the snapshot of one cluster and the target clusters of its Links.
+pub async fn full_snapshot_of(
+    cluster: &ClusterClient,
+    now: Timestamp,
+    version: &str,
+) -> FullSnapshot {
+    let client = &cluster.client;
     let mirrored = format!("{}=true", labels::MIRRORED_SERVICE);
     let gateways = format!("{}=true", labels::MIRRORED_GATEWAY);
     let (
         extension_namespaces,
-        survey,
+        snapshot,
         serves_links,
         may_list_links,
         crd,
@@ -68,7 +74,7 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         trust_roots,
     ) = futures::join!(
         extension_namespaces(client),
-        survey(source, Depth::Targets),
+        snapshot_of(cluster, Depth::Targets),
         serves_links(client),
         is_permitted(client, "multicluster.linkerd.io", "links", "list"),
         crd(client),
@@ -76,20 +82,23 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
         services(client, &mirrored),
         services(client, &gateways),
         slices(client),
-        destination(source),
-        trust_roots(client, &source.linkerd_namespace),
+        destination(cluster),
+        trust_roots(client, &cluster.linkerd_namespace),
     );
 
     let mut namespaces: BTreeSet<_> = extension_namespaces.iter().flatten().cloned().collect();
-    let links = survey.links.as_deref().unwrap_or_default();
-    namespaces.extend(links.iter().map(LinkFacts::namespace).map(str::to_owned));
+    let links = snapshot.links.as_deref().unwrap_or_default();
+    namespaces.extend(links.iter().map(LinkSnapshot::namespace).map(str::to_owned));
     let controller = deployments.iter().flatten().find(|w| w.is_ours());
     let local_members = controller.and_then(|w| w.local_members.as_deref());
     let controller_namespace = controller
-        .map(|w| w.namespace.clone())
+        .map(|w| w.id.namespace.clone())
         .or_else(|| namespaces.first().cloned());
     let known = mirrors.as_deref().unwrap_or_default();
-    let waiting = links.iter().map(|link| range::waiting(link, known)).sum();
+    let waiting = links
+        .iter()
+        .map(|link| service_range::waiting(link, known))
+        .sum();
     let no_namespace = || "extension namespace not found".to_owned();
     let controller_namespace = controller_namespace.as_deref();
     let (local_members, foreign, range, pods, controller_denied, confinement) = futures::join!(
@@ -121,11 +130,11 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
             }
         }
     );
-    Facts {
+    FullSnapshot {
         now,
         version: version.to_owned(),
         extension_namespaces,
-        survey,
+        cluster: snapshot,
         serves_links,
         may_list_links,
         crd,
@@ -145,13 +154,13 @@ pub async fn facts(source: &Source, now: Timestamp, version: &str) -> Facts {
 }
 
 /// Linkerd's credentials, and when its destination controller started.
-pub async fn destination(source: &Source) -> Known<Destination> {
-    let (client, namespace) = (&source.client, &source.linkerd_namespace);
+pub async fn destination(cluster: &ClusterClient) -> Known<Destination> {
+    let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
-        list(&secrets, labels::CREDENTIALS_CLUSTER),
-        list(&pods, DESTINATION)
+        list_all(&secrets, labels::CREDENTIALS_CLUSTER),
+        list_all(&pods, DESTINATION)
     )
     .map_err(|error| explain(&error))?;
     Ok(Destination {
@@ -170,7 +179,7 @@ pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
         labels::EXTENSION_NAME_LEGACY
     );
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    let namespaces = list(&api, &selector)
+    let namespaces = list_all(&api, &selector)
         .await
         .map_err(|error| explain(&error))?;
     Ok(namespaces
@@ -191,20 +200,17 @@ pub async fn endpoints(client: &Client) -> Known<Endpoints> {
 
 async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
     let api: Api<Wire<Service>> = Api::all(client.clone());
-    let services = list(&api, selector).await;
+    let services = list_all(&api, selector).await;
     let services = services.map_err(|error| explain(&error))?;
     let mut services: Vec<Service> = services.into_iter().map(Service::from).collect();
-    services.sort_by(|a, b| {
-        let key = |s: &Service| (s.metadata.namespace.clone(), s.metadata.name.clone());
-        key(a).cmp(&key(b))
-    });
+    services.sort_by_cached_key(|service| service.metadata.resource_id());
     Ok(services)
 }
 
 async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     // All that have endpoints carry the name of a cluster; federated Services have none of their own.
     let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-    let slices = list(&api, labels::CLUSTER_NAME).await;
+    let slices = list_all(&api, labels::CLUSTER_NAME).await;
     let slices = slices.map_err(|error| explain(&error))?;
     Ok(slices.into_iter().map(EndpointSlice::from).collect())
 }
@@ -215,14 +221,14 @@ async fn foreign(
     mirrors: &Known<Vec<Service>>,
     probes: &Known<Vec<Service>>,
     slices: &Known<Vec<EndpointSlice>>,
-) -> Known<Vec<Foreign>> {
+) -> Known<Vec<ForeignEndpoints>> {
     let (mirrors, probes) = (mirrors.clone()?, probes.clone()?);
     let all = || mirrors.iter().chain(&probes);
-    let queries = slices_of(&foreign::names(all())).into_iter();
+    let queries = slices_of(&foreign_endpoints::names(all())).into_iter();
     let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
         .map(async |query| {
             let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-            let found = list(&api, &format!("{query},!{}", labels::CLUSTER_NAME)).await;
+            let found = list_all(&api, &format!("{query},!{}", labels::CLUSTER_NAME)).await;
             let found = found.map_err(|error| explain(&error))?;
             Ok::<_, String>(found.into_iter().map(EndpointSlice::from).collect())
         })
@@ -230,7 +236,7 @@ async fn foreign(
         .try_collect()
         .await?;
     let slices = [slices.clone()?, lists.concat()].concat();
-    Ok(foreign::find(all(), &slices))
+    Ok(foreign_endpoints::find(all(), &slices))
 }
 
 /// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
@@ -238,33 +244,28 @@ async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceR
     if waiting == 0 {
         return Ok(None);
     }
-    let ranges: Vec<ServiceCIDR> = match list(&Api::all(client.clone()), "").await {
+    let ranges: Vec<ServiceCIDR> = match list_all(&Api::all(client.clone()), "").await {
         Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return Ok(None),
         answer => answer.map_err(|error| explain(&error))?,
     };
-    let networks = range::networks(&ranges);
+    let networks = service_range::networks(&ranges);
     let Some(first) = networks.first() else {
         return Ok(None);
     };
-    let family = if range::is_v4(first) { "IPv4" } else { "IPv6" };
+    let family = if service_range::is_v4(first) {
+        "IPv4"
+    } else {
+        "IPv6"
+    };
     let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
-    let used = list(&api, &format!("{IP_FAMILY}={family}")).await;
+    let used = list_all(&api, &format!("{IP_FAMILY}={family}")).await;
     let used = used.map_err(|error| explain(&error))?.len();
     Ok(Some(ServiceRange { networks, used }))
 }
 
 async fn serves_links(client: &Client) -> Known<bool> {
-    match client
-        .list_api_group_resources("multicluster.linkerd.io/v1alpha3")
-        .await
-    {
-        Ok(list) => Ok(list
-            .resources
-            .iter()
-            .any(|resource| resource.kind == "Link")),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(error) => Err(explain(&error)),
-    }
+    let is_served = is_served(client, "multicluster.linkerd.io/v1alpha3", "Link").await;
+    is_served.map_err(|error| explain(&error))
 }
 
 async fn crd(client: &Client) -> Known<Crd> {
@@ -302,7 +303,7 @@ async fn deployments(client: &Client) -> Known<Vec<Workload>> {
         "{} in (controller,service-mirror,local-service-mirror)",
         labels::COMPONENT
     );
-    let deployments = list::<Deployment>(&Api::all(client.clone()), &selector).await;
+    let deployments = list_all::<Deployment>(&Api::all(client.clone()), &selector).await;
     let deployments = deployments.map_err(|error| explain(&error))?;
     Ok(deployments
         .iter()
@@ -324,7 +325,7 @@ async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<Meshe
     let mut all = Vec::new();
     for namespace in namespaces {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let pods = list(&api, CONTROL_PLANE_NS)
+        let pods = list_all(&api, CONTROL_PLANE_NS)
             .await
             .map_err(|error| explain(&error))?;
         all.extend(pods.iter().map(meshed_pod));

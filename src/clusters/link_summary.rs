@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::facts::LinkFacts;
+use super::snapshot::LinkSnapshot;
 use crate::{
     api::link::ServiceStatus,
     mirror::{FederatedThrough, status::GATEWAY_REFUSED, target::drain::DRAINED},
@@ -12,7 +12,7 @@ use crate::{
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LinkState {
+pub struct LinkSummary {
     /// Name of the target cluster.
     pub cluster: String,
     /// Namespace of the Link.
@@ -29,7 +29,7 @@ pub struct LinkState {
     /// not read, as in `graph`.
     pub credentials_problems: Option<Vec<String>>,
     /// The gateway; `null` when the Link has none.
-    pub gateway: Option<GatewayState>,
+    pub gateway: Option<GatewaySummary>,
     /// Number of Services that are mirrored.
     pub mirrored: i64,
     /// Number of Services that are members of federated Services.
@@ -49,7 +49,7 @@ pub struct LinkState {
 /// The state of a target cluster's gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GatewayState {
+pub struct GatewaySummary {
     /// Whether it answers probes.
     pub alive: Option<bool>,
     /// Since when.
@@ -60,13 +60,13 @@ pub struct GatewayState {
     pub addresses: Vec<String>,
 }
 
-impl LinkState {
+impl LinkSummary {
     /// The state of a Link.
-    pub fn of(link: &LinkFacts) -> Self {
+    pub fn of(link: &LinkSnapshot) -> Self {
         let status = link.status().cloned().unwrap_or_default();
         let gateway = link.has_gateway().then(|| {
             let gateway = status.gateway.clone().unwrap_or_default();
-            GatewayState {
+            GatewaySummary {
                 alive: gateway.alive,
                 since: gateway.since.map(|time| time.0),
                 latency_ms: gateway.latency_ms,
@@ -121,19 +121,19 @@ impl LinkState {
     }
 
     /// Whether a condition of this name holds; `None` where that is unknown.
-    pub fn condition(&self, name: Condition) -> Option<bool> {
+    pub fn condition(&self, name: LinkCondition) -> Option<bool> {
         match name {
-            Condition::Ready => self.ready,
-            Condition::Connected => self.connected,
-            Condition::CredentialsValid => self.credentials_valid,
-            Condition::GatewayAlive => self.gateway.as_ref().and_then(|gateway| gateway.alive),
+            LinkCondition::Ready => self.ready,
+            LinkCondition::Connected => self.connected,
+            LinkCondition::CredentialsValid => self.credentials_valid,
+            LinkCondition::GatewayAlive => self.gateway.as_ref().and_then(|gateway| gateway.alive),
         }
     }
 }
 
 /// The conditions of a Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum LinkCondition {
     /// Credentials valid, connected, and all mirrors written.
     Ready,
     /// The target cluster's API server responds.
@@ -151,7 +151,7 @@ fn is_done(service: &ServiceStatus) -> bool {
         .is_some_and(|c| c.status == "True")
 }
 
-fn holds(link: &LinkFacts, type_: &str) -> Option<bool> {
+fn holds(link: &LinkSnapshot, type_: &str) -> Option<bool> {
     match link.condition(type_)?.0 {
         "True" => Some(true),
         "False" => Some(false),
@@ -161,7 +161,7 @@ fn holds(link: &LinkFacts, type_: &str) -> Option<bool> {
 
 /// The message of the first condition that is not true, causes before consequences; otherwise that of refused gateway
 /// addresses.
-fn message(link: &LinkFacts) -> Option<String> {
+fn message(link: &LinkSnapshot) -> Option<String> {
     let mut failing = ["CredentialsValid", "Connected", "Ready", "GatewayAlive"]
         .iter()
         .filter_map(|type_| link.condition(type_))
@@ -180,8 +180,8 @@ pub(crate) mod tests {
     use super::*;
 
     /// A Link to `cluster` with this status.
-    pub(crate) fn link(cluster: &str, status: &Value) -> LinkFacts {
-        LinkFacts {
+    pub(crate) fn link(cluster: &str, status: &Value) -> LinkSnapshot {
+        LinkSnapshot {
             unreadable: None,
             link: serde_json::from_value(json!({
                 "apiVersion": "multicluster.linkerd.io/v1alpha3",
@@ -196,7 +196,7 @@ pub(crate) mod tests {
             }))
             .unwrap(),
             credentials: None,
-            remote: None,
+            target: None,
         }
     }
 
@@ -231,7 +231,7 @@ pub(crate) mod tests {
                 "mirrored": 700, "federated": 2, "unhealthy": 1,
             }),
         );
-        insta::assert_json_snapshot!(LinkState::of(&link), @r#"
+        insta::assert_json_snapshot!(LinkSummary::of(&link), @r#"
         {
           "cluster": "east",
           "namespace": "linkerd-multicluster",
@@ -268,7 +268,7 @@ pub(crate) mod tests {
                 "federatedServices": [service("True", 1), service("False", 0)],
             }),
         );
-        let state = LinkState::of(&link);
+        let state = LinkSummary::of(&link);
         assert_eq!(
             (state.mirrored, state.federated, state.unhealthy),
             (2, 1, 2)
@@ -286,7 +286,7 @@ pub(crate) mod tests {
         let mut link = link("east", &json!({}));
         link.link.status = None;
         link.link.spec.gateway_address.clear();
-        let state = LinkState::of(&link);
+        let state = LinkSummary::of(&link);
         assert_eq!(
             (state.ready, state.gateway, state.last_change),
             (None, None, None)

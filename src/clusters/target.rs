@@ -7,10 +7,10 @@ use kube::{Api, Client, api::PostParams};
 
 use super::{
     access::is_permitted,
-    config::linkerd_config,
-    facts::{AccessRule, Known, Remote},
+    linkerd_config::linkerd_config,
+    snapshot::{AccessRule, Known, TargetSnapshot},
 };
-use crate::client::{explain, from_credentials};
+use crate::client::{from_credentials, requests::explain};
 
 /// Permissions that the controller needs in a target cluster, cluster-wide: API group, resource, verb.
 const NEEDED: [(&str, &str, &str); 4] = [
@@ -25,7 +25,7 @@ pub(super) async fn ask(
     kubeconfig: &[u8],
     linkerd_namespace: &str,
     deadline: Duration,
-) -> Known<Remote> {
+) -> Known<TargetSnapshot> {
     let client = from_credentials(kubeconfig, deadline)
         .await
         .map_err(|error| error.to_string())?;
@@ -39,7 +39,7 @@ pub(super) async fn ask(
             rules(&client, linkerd_namespace),
             linkerd_config(&client, linkerd_namespace)
         );
-        Ok(Remote {
+        Ok(TargetSnapshot {
             denied,
             rules,
             config,

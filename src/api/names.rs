@@ -1,0 +1,59 @@
+//! Names, labels and their values, as Kubernetes takes them.
+
+/// Most characters of a DNS label, of a label's name and of its value.
+const MAX_NAME: usize = 63;
+/// Most characters of the prefix of a label's key.
+const MAX_PREFIX: usize = 253;
+
+/// Whether Kubernetes takes `text` as the key of a label or annotation.
+pub fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    !name.is_empty()
+        && is_label_value(name)
+        && prefix.is_none_or(|prefix| {
+            prefix.len() <= MAX_PREFIX && prefix.split('.').all(is_dns_label_of_any_length)
+        })
+}
+
+/// Whether Kubernetes takes `text` as the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    let alphanumeric = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= MAX_NAME
+        && alphanumeric(text.chars().next())
+        && alphanumeric(text.chars().next_back())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// Whether `text` is a DNS label: at most 63 lower-case letters, digits and inner dashes.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= MAX_NAME && is_dns_label_of_any_length(text)
+}
+
+fn is_dns_label_of_any_length(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c != '-');
+    edge(text.chars().next())
+        && edge(text.chars().next_back())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_labels_are_told_from_the_rest() {
+        for good in ["a", "east", "east-1", "1", &"a".repeat(63)] {
+            assert!(is_dns_label(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "East", "a.b", "a_b", "ä", &"a".repeat(64)] {
+            assert!(!is_dns_label(bad), "{bad}");
+        }
+    }
+}

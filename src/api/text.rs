@@ -1,0 +1,103 @@
+//! Texts of unknown origin, made safe for terminals, logs, statuses and Events.
+
+/// What a server says is cut at so many characters.
+const BRIEF: usize = 500;
+
+/// A text on one line that does nothing to a terminal: a server, or a file, of unknown origin may have written it.
+pub fn one_line(text: &str) -> String {
+    one_line_of(text, usize::MAX)
+}
+
+/// What a server says, for logs, statuses, Events and errors: [`one_line`], of [`BRIEF`] characters at most.
+pub fn in_brief(text: &str) -> String {
+    one_line_of(text, BRIEF)
+}
+
+/// [`one_line`] of at most so many characters. One that is cut ends in `…`. It reads no further than it has to.
+pub fn one_line_of(text: &str, longest: usize) -> String {
+    let (mut line, mut length, mut is_gap) = (String::new(), 0, false);
+    for c in text.chars().filter(|c| !is_hidden(*c)) {
+        if c.is_whitespace() || c.is_control() {
+            is_gap = length > 0;
+            continue;
+        }
+        for c in is_gap.then_some(' ').into_iter().chain([c]) {
+            if length == longest {
+                line.pop();
+                line.push('…');
+                return line;
+            }
+            line.push(c);
+            length += 1;
+        }
+        is_gap = false;
+    }
+    line
+}
+
+/// A text of several lines, each of which is made [`one_line`], and stays indented as it is.
+pub fn lines(text: &str) -> String {
+    let lines = text.split('\n').map(|line| {
+        let words = line.trim_start_matches([' ', '\t']);
+        let indent = &line[..line.len() - words.len()];
+        format!("{indent}{}", one_line(words))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning of a text, for an error that quotes it.
+pub fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// Whether a character has no width of its own, or turns the direction of others: text that has such does not read as
+/// what it is.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_becomes_one_short_line() {
+        let (long, cut) = ("x".repeat(10_000), "x".repeat(499) + "…");
+        let (full, wide) = ("y".repeat(500), "ä".repeat(501));
+        let cut_wide = "ä".repeat(499) + "…";
+        let spaced = format!("{} z", "x".repeat(499));
+        for (said, told) in [
+            ("", ""),
+            (" \n\t ", ""),
+            ("plain words", "plain words"),
+            ("no\n\r\nway\u{2028}out\u{85}", "no way out"),
+            ("\u{1b}[31mred\u{1b}[0m\u{7}", "[31mred [0m"),
+            ("a\u{202e}b\u{2066}c\u{200b}d\u{feff}e\0f", "abcde f"),
+            (&long, &cut),
+            (&full, &full),
+            (&wide, &cut_wide),
+            (&spaced, &cut),
+        ] {
+            assert_eq!(in_brief(said), told, "{said:.40?}");
+        }
+        assert_eq!(one_line(&long), long);
+        assert_eq!(one_line_of("a b", 2), "a…");
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        for (said, told) in [
+            ("", ""),
+            ("one", "one"),
+            (
+                "all of\r\n\t* \u{1b}[2Jeast\n\n  * west ",
+                "all of\n\t* [2Jeast\n\n  * west",
+            ),
+        ] {
+            assert_eq!(lines(said), told, "{said:?}");
+        }
+    }
+}

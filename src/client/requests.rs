@@ -1,0 +1,311 @@
+//! Requests to API servers: with a deadline, page by page, and with errors told in one short line.
+
+use std::{error::Error, fmt::Debug, io, time::Duration};
+
+use kube::{
+    Api, Client,
+    api::{ListMeta, ListParams},
+    core::Status,
+};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::bounds;
+use crate::api::text::in_brief;
+
+/// Longest time that one request may take, unless a caller has another limit.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+/// Objects of one page of a list.
+pub const PAGE: u32 = 500;
+
+/// Why there is no answer to a request, or not the one that was asked for.
+#[derive(Debug)]
+pub enum RequestError {
+    /// The API server said no. Its message is one short line.
+    Status(Box<Status>),
+    /// There was no answer, or none that can be read. Why, in one short line.
+    Unanswered(String),
+}
+
+/// Waits for an answer, but not for ever.
+pub fn request<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> impl Future<Output = Result<T, RequestError>> {
+    within(DEADLINE, request)
+}
+
+/// Waits for an answer for so long.
+pub async fn within<T>(
+    deadline: Duration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, RequestError> {
+    // Boxed, so that callers do not hold it twice.
+    match timeout(deadline, Box::pin(request)).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(mut status))) => {
+            status.message = in_brief(&status.message);
+            Err(RequestError::Status(status))
+        }
+        Ok(Err(error)) => Err(RequestError::Unanswered(explain(&error))),
+        Err(_) => {
+            let why = format!("timed out after {} s", deadline.as_secs_f32());
+            Err(RequestError::Unanswered(why))
+        }
+    }
+}
+
+/// Lists all objects that match a label selector, page by page; all where it is empty.
+pub async fn list_all<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut whole = ListParams::default();
+    if !selector.is_empty() {
+        whole = whole.labels(selector);
+    }
+    let mut page = whole.clone().limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let answer = match api.list(&page).await {
+            // The server forgot the list that we were reading: begin again, and take it whole.
+            Err(kube::Error::Api(status))
+                if status.code == 410 && page.continue_token.is_some() =>
+            {
+                objects.clear();
+                api.list(&whole).await?
+            }
+            answer => answer?,
+        };
+        objects.extend(answer.items);
+        page.continue_token = next_page(answer.metadata);
+        if page.continue_token.is_none() {
+            return Ok(objects);
+        }
+    }
+}
+
+/// Whether an API server has a kind.
+pub async fn is_served(client: &Client, api_version: &str, kind: &str) -> kube::Result<bool> {
+    match client.list_api_group_resources(api_version).await {
+        Ok(list) => Ok(list.resources.iter().any(|known| known.kind == kind)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a list goes on after a page of it, if it does.
+pub fn next_page(page: ListMeta) -> Option<String> {
+    page.continue_.filter(|token| !token.is_empty())
+}
+
+/// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
+/// client hold addresses, never credentials.
+pub fn explain(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return match in_brief(&status.message) {
+            message if message.is_empty() => {
+                format!("HTTP status {} {}", status.code, in_brief(&status.reason))
+            }
+            message => message,
+        };
+    }
+    let mut cause: &dyn Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let is_late = cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
+    let line = in_brief(&cause.to_string());
+    match line.split_once(" (os error") {
+        // The words of the timers that sit between us and the socket.
+        _ if is_late || line == "deadline has elapsed" => "timed out".to_owned(),
+        Some((line, _)) => line.to_lowercase(),
+        None => line,
+    }
+}
+
+/// Whether a request that failed got an answer, though not the one that was asked for.
+pub fn has_answered(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => true,
+        error => causes(error).any(<dyn Error>::is::<bounds::BrokenAnswer>),
+    }
+}
+
+/// Whether an answer was more than comes in one: a part of what was asked for may come.
+pub fn was_too_much(error: &kube::Error) -> bool {
+    causes(error).any(<dyn Error>::is::<bounds::TooMuch>)
+}
+
+fn causes<'a>(error: &'a kube::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| {
+        (*cause).source()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use futures::{StreamExt as _, stream};
+    use http::{Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::BoxError;
+
+    use super::*;
+    use crate::client::of_test_server;
+
+    /// A page with these objects, and where the list goes on.
+    fn page(names: &[&str], next: &str) -> (u16, Value) {
+        let items: Vec<_> = names
+            .iter()
+            .map(|name| json!({ "metadata": { "name": name } }))
+            .collect();
+        let page = json!({
+            "kind": "ConfigMapList", "apiVersion": "v1",
+            "metadata": { "resourceVersion": "7", "continue": next }, "items": items,
+        });
+        (200, page)
+    }
+
+    fn status(code: u16, message: &str) -> (u16, Value) {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": "", "code": code,
+        });
+        (code, status)
+    }
+
+    /// Lists from a server that has these answers. Returns the names that came, and what was asked for.
+    async fn listed(
+        selector: &str,
+        answers: Vec<(u16, Value)>,
+    ) -> (Result<Vec<String>, String>, Vec<String>) {
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let seen = asked.clone();
+        let server = move |request: Request<Body>| {
+            let mut seen = seen.lock().unwrap();
+            let (code, body) = &answers[seen.len()];
+            let query = request.uri().query().unwrap_or_default();
+            seen.push(query.trim_start_matches('&').to_owned());
+            let body = Bytes::from(body.to_string());
+            let body = StreamBody::new(stream::iter([Ok(Frame::data(body))]).boxed());
+            let answer = Response::builder().status(*code).body(body).unwrap();
+            async { Ok::<_, BoxError>(answer) }
+        };
+        let api: Api<ConfigMap> = Api::all(of_test_server(server));
+        let found = list_all(&api, selector).await;
+        let found = found.map(|all| all.into_iter().filter_map(|map| map.metadata.name));
+        let asked = asked.lock().unwrap().clone();
+        (
+            found
+                .map(Iterator::collect)
+                .map_err(|error| explain(&error)),
+            asked,
+        )
+    }
+
+    #[tokio::test]
+    async fn lists_are_whole_though_they_come_in_pages_and_pages_are_forgotten() {
+        let gone = || status(410, "the continue parameter is too old");
+        for (answers, expected, queries) in [
+            (
+                vec![page(&["a", "b"], "")],
+                Ok(vec!["a", "b"]),
+                vec!["limit=500"],
+            ),
+            (
+                vec![page(&["a"], "x"), page(&[], "y"), page(&["b"], "")],
+                Ok(vec!["a", "b"]),
+                vec!["limit=500", "limit=500&continue=x", "limit=500&continue=y"],
+            ),
+            (
+                vec![page(&["a"], "x"), gone(), page(&["c", "d"], "")],
+                Ok(vec!["c", "d"]),
+                vec!["limit=500", "limit=500&continue=x", ""],
+            ),
+            (
+                vec![gone()],
+                Err("the continue parameter is too old"),
+                vec!["limit=500"],
+            ),
+            (
+                vec![page(&["a"], "x"), gone(), gone()],
+                Err("the continue parameter is too old"),
+                vec!["limit=500", "limit=500&continue=x", ""],
+            ),
+            (
+                vec![page(&["a"], "x"), status(403, "no\n\u{1b}[2J way")],
+                Err("no [2J way"),
+                vec!["limit=500", "limit=500&continue=x"],
+            ),
+        ] {
+            let (found, asked) = listed("", answers).await;
+            let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
+            assert_eq!(found, expected.map_err(str::to_owned));
+            assert_eq!(asked, queries);
+        }
+        let (_, asked) = listed("a=b", vec![page(&[], "")]).await;
+        assert_eq!(asked, ["labelSelector=a%3Db&limit=500"]);
+    }
+
+    #[test]
+    fn errors_are_told_in_one_line() {
+        let api = |message: &str, reason: &str| {
+            let status = json!({ "message": message, "reason": reason, "code": 403 });
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let service = |error: io::Error| kube::Error::Service(error.into());
+        for (error, expected) in [
+            (api("no\n\u{1b}[2J way", "Forbidden"), "no [2J way"),
+            (api("", "For\rbidden"), "HTTP status 403 For bidden"),
+            (
+                service(io::Error::from_raw_os_error(111)),
+                "connection refused",
+            ),
+            (service(io::Error::from_raw_os_error(110)), "timed out"),
+            (service(io::ErrorKind::TimedOut.into()), "timed out"),
+            (
+                service(io::Error::other("deadline has elapsed")),
+                "timed out",
+            ),
+            (
+                service(io::Error::other("invalid peer\ncertificate")),
+                "invalid peer certificate",
+            ),
+        ] {
+            assert_eq!(explain(&error), expected, "{error:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_waited_for_up_to_the_deadline() {
+        let refused = async {
+            let status = Status::failure("no\nway", "Forbidden").with_code(403);
+            Err::<(), _>(kube::Error::Api(Box::new(status)))
+        };
+        match request(refused).await {
+            Err(RequestError::Status(status)) => assert_eq!(status.message, "no way"),
+            other => panic!("{other:?}"),
+        }
+        let never = std::future::pending::<kube::Result<()>>;
+        for (answer, expected) in [
+            (request(never()).await, "timed out after 30 s"),
+            (
+                within(Duration::from_millis(2500), never()).await,
+                "timed out after 2.5 s",
+            ),
+        ] {
+            match answer {
+                Err(RequestError::Unanswered(why)) => assert_eq!(why, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(request(async { Ok(()) }).await.is_ok());
+    }
+}
