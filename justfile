@@ -36,6 +36,15 @@ modules:
 chart:
     LINKERD_MC_CHART=1 cargo test --lib manifests::chart
 
+# Write docs/reference anew: commands, values, labels, conditions and metrics, from the code
+reference:
+    LINKERD_MC_DRAW=1 cargo test --lib reference
+    LINKERD_MC_DRAW=1 cargo test --test docs reference
+
+# Build the documents as a site, into target/site
+site:
+    cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }

@@ -38,7 +38,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
             "tests/hostile_input/main.rs",
             "tests/mesh/main.rs",
             "tests/packaging/main.rs",
-            "tests/docs.rs",
+            "tests/docs/main.rs",
             "tests/layering.rs",
             "examples/*/main.rs",
             "benches/*/main.rs",

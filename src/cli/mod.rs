@@ -8,6 +8,8 @@ mod cluster;
 mod complete;
 mod completions;
 mod contexts;
+#[cfg(test)]
+mod documents;
 mod drain;
 mod gateways;
 mod graph;

@@ -12,9 +12,13 @@ use super::{
     state::Engine,
 };
 use crate::{
-    api::{link::LinkObject, text::in_brief},
+    api::{
+        conditions::{credentials_valid, ready::INVALID_LINK},
+        link::LinkObject,
+        text::in_brief,
+    },
     controller::{
-        events::{INVALID_LINK, News, What},
+        events::{News, What},
         queue,
         session::{Session, Spec},
         watch::Event,
@@ -268,7 +272,7 @@ impl Engine {
                 Some(None) => {
                     let what = format!("Secret {secret} has no key kubeconfig");
                     state.withdraw(&self.metrics);
-                    state.set_credentials(missing("SecretMalformed", what));
+                    state.set_credentials(missing(credentials_valid::SECRET_MALFORMED, what));
                     continue;
                 }
                 None => {
@@ -276,7 +280,7 @@ impl Engine {
                         "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
                     );
                     state.withdraw(&self.metrics);
-                    state.set_credentials(missing("SecretMissing", what));
+                    state.set_credentials(missing(credentials_valid::SECRET_MISSING, what));
                     continue;
                 }
             };
