@@ -110,7 +110,9 @@ fn table_names_commands_that_exist_and_all_that_say_codes_of_their_own() {
 fn invalid_command_line_is_2_and_prints_no_data() {
     let documented = documented();
     for command in commands() {
-        let meanings = documented.get(&command).unwrap_or(&documented[OTHERS]);
+        let meanings = documented
+            .get(&command)
+            .unwrap_or_else(|| &documented[OTHERS]);
         assert!(
             meanings[2].to_lowercase().contains("invalid command line"),
             "{command}"

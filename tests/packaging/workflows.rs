@@ -10,6 +10,9 @@ use crate::{read, root};
 /// Scripts that a step may run besides recipes.
 const SCRIPTS: [&str; 2] = [".ci/run", "packaging/tools"];
 
+/// Recipes that a release needs and that are still to be written. One that exists may not be listed.
+const NOT_YET: [&str; 1] = ["image"];
+
 /// The workflows, with their names.
 fn workflows() -> Vec<(PathBuf, Value)> {
     let entries = fs::read_dir(root().join(".github/workflows")).unwrap();
@@ -56,6 +59,10 @@ fn each_step_runs_a_recipe_that_exists_or_a_script_of_this_repository() {
         recipes.contains("deny") && recipes.contains("ci"),
         "{recipes:?}"
     );
+    assert!(
+        !NOT_YET.iter().any(|name| recipes.contains(*name)),
+        "{NOT_YET:?}"
+    );
     let (mut calls, mut wrong) = (0, Vec::new());
     for (path, workflow) in workflows() {
         for script in steps(&workflow)
@@ -67,7 +74,9 @@ fn each_step_runs_a_recipe_that_exists_or_a_script_of_this_repository() {
             let own = SCRIPTS
                 .iter()
                 .any(|own| script.starts_with(own) && root().join(own).is_file());
-            let unknown = called.iter().any(|recipe| !recipes.contains(*recipe));
+            let unknown = called
+                .iter()
+                .any(|recipe| !recipes.contains(*recipe) && !NOT_YET.contains(recipe));
             if unknown || called.is_empty() && !own || script.lines().count() > 1 {
                 wrong.push(format!("{}: {script}", path.display()));
             }
