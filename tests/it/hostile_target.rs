@@ -100,6 +100,7 @@ impl Scene {
     /// Links hostile targets in an installation of their own, whose controller is another process: they share the
     /// machine and the API server with the well-behaved ones, and nothing else.
     async fn let_in_apart(&mut self, conducts: &[Conduct], seed: u64) {
+        namespace(APART, &[&self.source]).await;
         other::install(&self.source, APART, &[]).await;
         self.apart = Some(other::controller(&self.source, APART, &[]));
         for conduct in conducts {
