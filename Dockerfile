@@ -1,16 +1,21 @@
-# The image that `linkerd-mc install` asks for: the binary, CA certificates and libc. No shell, no root.
+# The same image as that of `just image`, for container engines: a static binary, CA certificates, and the user that it
+# runs as. No shell, no root.
 #
 #   docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) --tag registry.example.com/linkerd-mc:0.1.0 .
 
 FROM rust:1-bookworm AS build
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends musl-tools \
+ && rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /source
 COPY . .
 # The commit, for `--version` and the metric linkerd_mc_build_info: .git is not copied.
 ARG COMMIT
-RUN LINKERD_MC_COMMIT=${COMMIT} cargo build --profile dist --locked --package linkerd-mc --bin linkerd-mc
+RUN target="$(uname -m)-unknown-linux-musl" \
+ && LINKERD_MC_COMMIT=${COMMIT} cargo build --profile dist --locked --target "$target" --package linkerd-mc --bin linkerd-mc \
+ && cargo run --locked --package container-image -- --binary "target/$target/dist/linkerd-mc" --root /image
 
-# The same Debian as above, for its libc.
-FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /source/target/dist/linkerd-mc /linkerd-mc
+FROM scratch
+COPY --from=build /image /
 USER 65532:65532
 ENTRYPOINT ["/linkerd-mc"]

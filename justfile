@@ -45,6 +45,23 @@ reference:
 site:
     cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
 
+# Build the container image as an OCI layout in target/image, without a container engine: minutes
+image target=(arch() + "-unknown-linux-musl"): (image-binary target)
+    rm -rf target/image
+    cargo run --quiet --locked --package container-image -- --binary target/{{target}}/dist/linkerd-mc --layout target/image
+
+# Run the image of `just image` in namespaces of its own, as root, until it has mirrored a Service
+image-test target=(arch() + "-unknown-linux-musl"): (image-binary target)
+    LINKERD_MC_IMAGE_BINARY=$PWD/target/{{target}}/dist/linkerd-mc cargo test --test it image:: -- --nocapture
+
+# The static binary of the image, the same wherever the folders of the source and of cargo are
+[private]
+image-binary target:
+    packaging/musl {{target}}
+    PATH="$(packaging/auditable):$PATH" \
+        RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source" \
+        cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --bin linkerd-mc
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }

@@ -115,6 +115,8 @@ mod examples;
 mod hand_back;
 // The help texts.
 mod help;
+// The container image runs alone.
+mod image;
 // `install`: its objects are accepted, and the CRD fits the type.
 mod install;
 // `link`, and what `plan` says before it.

@@ -63,9 +63,14 @@ impl Controller {
 
     /// Starts a controller with this kubeconfig and this command line.
     pub(crate) fn spawn(kubeconfig: &Path, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-            .args(args)
-            .env("KUBECONFIG", kubeconfig)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
+        command.args(args).env("KUBECONFIG", kubeconfig);
+        Self::of(command)
+    }
+
+    /// Starts a controller by this command.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
