@@ -72,7 +72,7 @@ enum Format {
     Json,
 }
 
-/// What would be written, and what would fail.
+/// The planned writes, and the problems.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Preview {
     changes: Vec<Change>,
@@ -85,7 +85,7 @@ struct Change {
     kind: &'static str,
     namespace: String,
     name: String,
-    /// Fields by path: value before and after, `null` where there is none.
+    /// Changed fields by path: the value before and after, `null` if there is none.
     fields: BTreeMap<String, (Value, Value)>,
 }
 
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_ends_with_what_it_amounts_to() {
+    fn a_diff_ends_with_a_summary() {
         let change = |verb, name: &str| Change {
             verb,
             kind: "Service",

@@ -1,9 +1,9 @@
-//! The main loop: what is seen goes into the [`State`], keys that it concerns into the queue, plans out to
-//! the API server, and what came of them into the status of Links.
+//! The main loop: events update the [`State`] and enqueue the keys that they concern, the writes of plans go to the API
+//! server, and their results go into the status of Links.
 //!
-//! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
-//! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
-//! time, and never two for one key; what target clusters have to confirm first takes no place among them.
+//! One task owns all state, and all other tasks send messages to it. It never waits for the network, so one pass takes
+//! microseconds, even when clusters are slow. Plans are executed in separate tasks, in a limited number, and never two
+//! for one key. Keys that wait for confirmations of target clusters do not count towards that limit.
 
 mod absorb;
 mod addresses;
@@ -56,39 +56,39 @@ use super::{
 };
 use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
 
-/// Messages that wait for the engine, at most. Senders beyond that wait themselves.
+/// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
-/// Messages taken in before the queue is looked at again.
+/// Maximum number of messages that are handled before the next look at the queue.
 const BATCH: usize = 256;
-/// Events that wait to be written, at most; more are dropped.
+/// Maximum number of events that wait to be written; more are dropped.
 const NEWS: usize = 256;
-/// The loop goes round at least so often: it is what the liveness probe sees.
+/// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// What the engine listens to.
+/// The channels that the engine receives from.
 struct Inbox {
     local: mpsc::Receiver<LocalEvent>,
     remote: mpsc::Receiver<(String, u64, session::SessionEvent)>,
     signals: mpsc::UnboundedReceiver<(String, u64, GatewayEvent)>,
-    /// Until it has come.
+    /// `None` after the election.
     elected: Option<oneshot::Receiver<Fence>>,
 }
 
-/// What the outside is told of the engine.
+/// The health of the engine, for the admin port.
 #[derive(Clone, Default)]
 pub(super) struct Health {
-    /// All local stores are synced.
+    /// Whether all local stores are synced.
     pub(super) ready: Readiness,
-    /// The loop goes round.
+    /// When the loop made its last pass.
     pub(super) alive: Liveliness,
 }
 
-/// Runs the engine until `stop`. All local stores synced sets `ready`; every pass beats `alive`.
+/// Runs the engine until `stop`. Each pass sets `ready` to whether all local stores are synced, and beats `alive`.
 ///
-/// `local` brings the changes of the local cluster. Returns early only when its sender is gone or the lease is
-/// not held any more; then everything that it had started has been ended.
+/// `local` receives the changes of the local cluster. Fails if its sender is dropped or the lease is lost. When this
+/// returns, all tasks that it started have ended.
 ///
-/// Until `elected` brings a fence it stands by: it follows the local cluster, and does nothing else.
+/// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
@@ -150,7 +150,7 @@ pub(super) async fn run(
     ended
 }
 
-/// What the engine learns from the watches of the local cluster, and what they learn from it.
+/// The channels between the engine and the watches of the local cluster.
 pub(super) struct LocalInbox {
     changes: mpsc::Receiver<LocalEvent>,
     /// Whether the slices of members are needed.
@@ -221,7 +221,7 @@ impl Engine {
         }
     }
 
-    /// From now on this replica writes, probes and watches target clusters.
+    /// Starts to write, to probe gateways, and to watch target clusters.
     fn on_elected(&mut self, fence: Fence) {
         self.writer.fence = fence;
         self.leading = true;
@@ -235,7 +235,7 @@ impl Engine {
         self.enqueue_all(queue::LOCAL, self.state.keys());
     }
 
-    /// Starts work on keys, as many as may be under way.
+    /// Starts to process due keys, up to the limit.
     fn dispatch(&mut self) {
         let now = Instant::now();
         self.try_for_addresses();
@@ -283,7 +283,8 @@ impl Engine {
         }
         if let Some(creating) = Creating::of(&plan) {
             if !creating.is_allowed(&self.state, self.creating.values()) {
-                // Once those that are under way have ended, its plan says whether one more may be created.
+                // The key is planned again when the creations in progress have ended. That plan says whether one more
+                // is allowed.
                 self.queue.failed(&key, started, None);
                 return;
             }
@@ -313,7 +314,7 @@ impl Engine {
                 .into_iter()
                 .flatten()
                 .min(),
-            // Without the lease none is written, and the process is about to end.
+            // Without the lease no status is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),
             turn: self.next_turn(now),

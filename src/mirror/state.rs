@@ -1,7 +1,7 @@
 //! Everything that is known of the local cluster, the Links and the target clusters. Plain data.
 //!
-//! The owner of a [`State`] puts in what it sees; its `keys_of_` methods (`queued.rs`) say which keys that concerns.
-//! Unknown is not absent: what has not been seen yet is told apart from what is not there.
+//! The owner of a [`State`] updates it with what it sees. The `keys_of_` methods (`triggers.rs`) return the keys that a
+//! change concerns. Unknown is not absent: what has not been listed yet is distinguished from what does not exist.
 
 pub(crate) mod limit;
 pub(crate) mod links;
@@ -37,30 +37,31 @@ use crate::api::{
     selector::Selector,
 };
 
-/// What the controller was told at its start.
+/// Settings of the controller.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Namespace of Links, credentials and probe Services. It also names this installation on all that it writes.
     pub namespace: String,
     /// The installation whose mirrors this one takes over, if it moved to another namespace.
     pub take_over_from: Option<String>,
-    /// Missing namespaces that are created for one target cluster, at most; 0 for none.
+    /// Maximum number of namespaces that are created for one target cluster; 0 for none.
     pub max_namespaces: usize,
-    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. That of the Links always is one.
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. The namespace of the Links is always
+    /// protected.
     pub protected_namespaces: BTreeSet<String>,
     /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
     pub local_members: Option<Selector>,
-    /// What is not copied from local members.
+    /// Labels and annotations that are not copied from local members.
     pub local_exclusions: Exclusions,
-    /// How long a preferred cluster must have been back before it takes requests again; `None`: preferences are not heeded,
-    /// and no routes are written.
+    /// How long a preferred cluster must be available again before it receives requests (hold-down). `None`:
+    /// preferences are not applied, and no routes are written.
     pub routes: Option<Duration>,
 }
 
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// What the controller was told.
+    /// Settings of the controller.
     pub config: Config,
     /// Local namespaces; `None` until listed.
     pub namespaces: Option<Namespaces>,
@@ -74,24 +75,25 @@ pub struct State {
     pub probe_slices: Option<Store<EndpointSlice>>,
     /// Members of federated Services in the local cluster; `None` until listed.
     pub members: Option<Store<Service>>,
-    /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
-    /// of slices ([`Links::by_slices`]), unless preferences are heeded.
+    /// Slices of members in the local cluster; `None` until listed. They are used only if a federated Service is made
+    /// of slices ([`Links::by_slices`]), or if preferences are enabled.
     pub member_slices: Option<Store<EndpointSlice>>,
-    /// Routes by kind: ours, and those of others that apply to federated Services. Without an entry: not known yet; `None`:
-    /// the API server has no such kind.
+    /// Routes by kind: ours, and those of others that apply to federated Services. A kind without an entry has not been
+    /// listed yet. `None` means that the API server does not have the kind.
     pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
     /// Links by name; `None` until listed.
     pub links: Option<Links>,
-    /// Networks of this cluster, where no gateway is; `None` until looked up.
+    /// Networks of this cluster in which no gateway may be; `None` until looked up.
     pub networks: Option<ClusterNetworks>,
-    /// Slots, by namespace and name, in which a live look found a Service that is not ours.
+    /// Names that belong to a Service that is not ours, as a live read found: by namespace and name, with a text for
+    /// its owner.
     pub foreign: BTreeMap<(String, String), String>,
-    /// The time of day, as [`State::advance`] was told last. Drains end by it.
+    /// The current time, as last set by [`State::advance`]. Drains and hold-downs end by it.
     pub now: Timestamp,
 }
 
 impl State {
-    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
+    /// A local cluster that has been listed, with these namespaces, without labels, and no objects of ours.
     pub fn listed(
         config: Config,
         namespaces: impl IntoIterator<Item = (String, NamespacePhase)>,
@@ -115,7 +117,7 @@ impl State {
         }
     }
 
-    /// Whether the local cluster has been listed whole. Until then nothing is planned.
+    /// Whether all kinds of the local cluster have been listed. Until then, nothing is planned.
     pub fn is_complete(&self) -> bool {
         self.namespaces.is_some()
             && self.mirrors.is_some()
@@ -142,7 +144,7 @@ impl State {
         self.links.as_ref().is_some_and(Links::by_slices)
     }
 
-    /// Whether slices of ours stand for a federated Service, whatever its form is by now.
+    /// Whether any federated Service has slices of ours, whatever its form is now.
     pub fn has_federated_slices(&self) -> bool {
         let mut slices = self.slices.iter().flat_map(Store::iter);
         slices.any(|slice| {
@@ -153,7 +155,7 @@ impl State {
         })
     }
 
-    /// Whether what stands for this cluster, of which no Link is in charge, may still be a Link's.
+    /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
         let links = self.links.as_ref();
         links.is_some_and(|links| links.may_keep(cluster))
@@ -164,7 +166,7 @@ impl State {
         self.namespaces.as_ref()?.get(name)
     }
 
-    /// Whether another namespace may be created for a target cluster, while so many are being created.
+    /// Whether another namespace may be created for a target cluster, while `under_way` ones are being created.
     pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
         let known = self.namespaces.as_ref();
         let created = known.map_or(0, |known| known.created_for(cluster));
@@ -187,12 +189,13 @@ impl State {
         }
     }
 
-    /// Whether an object is another installation's: it is never written.
+    /// Whether an object belongs to another installation. Such an object is never written.
     pub(crate) fn is_theirs(&self, metadata: &Metadata) -> bool {
         matches!(self.installation_of(metadata), Installation::Theirs(_))
     }
 
-    /// Whether an object is ours to collect once nothing asks for it any more: this installation has written it.
+    /// Whether this installation has written an object, so that it may delete the object once it is not needed any
+    /// more.
     pub(crate) fn is_collected(&self, metadata: &Metadata) -> bool {
         is_managed(metadata) && self.installation_of(metadata) == Installation::Ours
     }
@@ -206,7 +209,7 @@ impl State {
             .map(AsRef::as_ref)
     }
 
-    /// The federated Service of members of this name, if one stands that is ours.
+    /// The existing federated Service for members of this name, if it is ours.
     pub fn federated(&self, namespace: &str, service: &str) -> Option<&Service> {
         let found = self.existing(namespace, &federated_name(service))?;
         self.is_collected(&found.metadata).then_some(found)
@@ -231,7 +234,7 @@ impl State {
         in_group(self.mirrors.as_ref(), namespace, headless)
     }
 
-    /// The Link of this name, if it is in charge of its target cluster: then it may have a probe Service.
+    /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
     pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
         let entry = self.links.as_ref()?.get(link)?;
         let target = entry.target.as_ref().ok()?;

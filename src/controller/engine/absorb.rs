@@ -1,4 +1,4 @@
-//! A change that a watch tells: into the store of its objects.
+//! Puts the event of a watch into the store of its objects.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
 
 /// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
 ///
-/// `ours`: the store also takes what our own writes answered, so a single change may be old news.
+/// `ours`: the store also holds the responses to our own writes, so a single change may be outdated.
 pub(super) fn absorb<T: Grouped>(
     store: &mut Option<Store<T>>,
     change: Event<T>,

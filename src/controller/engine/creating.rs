@@ -1,5 +1,5 @@
-//! Namespaces that are being created: they count before the API server has answered, so that no more are created than
-//! the limit allows.
+//! Namespaces that are being created. They count towards the limit before the API server has responded, so that the
+//! limit is not exceeded.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use crate::{
     mirror::{Plan, State},
 };
 
-/// A namespace that a plan creates, and the target cluster that it is counted for.
+/// A namespace that a plan creates, and the target cluster whose limit it counts towards.
 pub(super) struct Creating {
     namespace: String,
     cluster: String,
 }
 
 impl Creating {
-    /// What a plan creates.
+    /// The namespace that a plan creates, if it creates one.
     pub(super) fn of(plan: &Plan) -> Option<Self> {
         let (namespace, labels) = plan.creates_namespace()?;
         Some(Self {
@@ -23,7 +23,7 @@ impl Creating {
             cluster: labels.get(l::CLUSTER_NAME)?.to_owned(),
         })
     }
-    /// Whether it may be created beside those that are under way.
+    /// Whether it may be created in addition to those in progress.
     pub(super) fn is_allowed<'a>(
         &'a self,
         state: &State,

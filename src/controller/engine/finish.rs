@@ -1,4 +1,4 @@
-//! What becomes of tasks that have ended: into the state, and what people are told of it.
+//! Handles the results of tasks: updates the state, and reports problems.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-/// The API server is left alone for so long at a time, at most.
+/// Maximum time for which the API server can pause all writes.
 const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Takes in the end of a task. `true`: the lease is lost.
+    /// Handles the result of a task. Returns `true` if the lease is lost.
     pub(super) fn on_done(&mut self, done: Done) -> bool {
         match done {
             Done::Plan {
@@ -79,7 +79,7 @@ impl Engine {
                 if let Some(since) = self.changed.remove(key) {
                     self.metrics.propagated(since.elapsed());
                 }
-                // Planning again costs microseconds, and shows that what is now is what should be.
+                // Planning again costs microseconds, and confirms that the desired state is reached.
                 self.queue.enqueue_again(key);
                 self.queue.done(key);
             }
@@ -116,7 +116,7 @@ impl Engine {
                 self.problems.failed(key, &message);
                 self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
-                // It is meant for all that we ask of it, whatever happens meanwhile.
+                // The API server's wish applies to all our writes.
                 if let Some(wait) = wait {
                     self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
                 }
@@ -126,7 +126,7 @@ impl Engine {
         false
     }
 
-    /// Puts the answer to a write where the watch will put it a moment later.
+    /// Puts the response to a write into the same store as the watch's event, which follows a moment later.
     pub(super) fn absorb_written(&mut self, written: Written) {
         let state = &mut self.state;
         match written {
@@ -198,7 +198,7 @@ impl Engine {
                         mirror.or(probe)
                     }
                 };
-                // A name that is free again may be wanted by others, and so may an address.
+                // Others may wait for the name and for the address that are free now.
                 if gone.as_ref().is_some_and(|gone| !gone.is_headless()) {
                     let next = self.addresses.release();
                     self.try_for_address(next);
@@ -209,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// Takes down what a plan says of its Services, and tells people of new problems.
+    /// Records what a plan reports about its Services, and creates Events for new problems.
     pub(super) fn record_outcomes(&mut self, report: &[ServiceOutcome]) {
         for said in report {
             let Some((target, entry)) = self.state.link(&said.remote.cluster) else {
@@ -231,7 +231,7 @@ impl Engine {
                 continue;
             };
             if problem.reason == Reason::Drained {
-                continue; // somebody wants it so
+                continue; // drained on purpose
             }
             let remote = &said.remote;
             let service = entry
@@ -262,7 +262,8 @@ impl Engine {
             if before.is_some_and(|status| is_recorded(status, remote, problem)) {
                 continue;
             }
-            // Rationed anyway: what does not fit is dropped, the status has it.
+            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
+            // problem.
             let _ = self.news.try_send(news);
         }
     }

@@ -1,4 +1,4 @@
-//! Gateways of Links: where they are, whether they live. Their tasks report, the engine decides.
+//! Gateways of Links: their addresses, and whether they are alive. Tasks report both, and the engine decides.
 
 mod tasks;
 
@@ -14,11 +14,11 @@ use crate::{
     mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
 };
 
-/// Time between two looks at DNS.
+/// Time between two DNS lookups.
 const RESOLVE_EVERY: Duration = gateway::PERIOD;
 
 impl Engine {
-    /// What was said of a Link while another replica led is what is known of it.
+    /// Initializes the state of a Link from its status, which another replica wrote while it was the leader.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
         let links = self.state.links.as_mut();
@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// What the Link's status says of the gateway: after a restart that is what is known, until it is probed.
+    /// The state of the gateway in the Link's status. After a restart, this state holds until the gateway is probed.
     pub(super) fn remembered(&self, name: &str) -> GatewayState {
         let status = self
             .links
@@ -58,7 +58,8 @@ impl Engine {
         }
     }
 
-    /// The Link is in charge of its target cluster now: the series of the gateway are its own from here on.
+    /// Called when a Link becomes the active one for its target cluster: it owns the metrics of the gateway from now
+    /// on.
     pub(super) fn take_gateway(&mut self, name: &str) {
         let Some((target, _)) = self.state.probe_link(name) else {
             return;
@@ -74,8 +75,8 @@ impl Engine {
         self.watch_gateway(name);
     }
 
-    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not in charge of its
-    /// target cluster has none, and leaves the series of the gateway alone.
+    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not the active one
+    /// for its target cluster has no such tasks, and does not change the metrics of the gateway.
     pub(super) fn watch_gateway(&mut self, name: &str) {
         if !self.leading {
             return;
@@ -125,7 +126,7 @@ impl Engine {
             });
         }
         if !matches!(wanted.probe, Ok(Some(_))) {
-            entry.gateway.liveness = Liveness::Unknown; // nobody looks any more
+            entry.gateway.liveness = Liveness::Unknown; // not probed any more
         }
         let latency_ms = state
             .facts
@@ -177,7 +178,7 @@ impl Engine {
         self.follow_probe(name);
     }
 
-    /// Tells the probes of these Links where their probe Services are, which may have come, changed or gone.
+    /// Updates the addresses of the probes of these Links after their probe Services were created, changed or deleted.
     pub(super) fn follow_probes(&mut self, keys: &[Key]) {
         for key in keys {
             if let Key::Probe { link } = key {
@@ -215,7 +216,7 @@ impl Engine {
         });
     }
 
-    /// Takes in what a gateway's tasks report.
+    /// Handles an event from a gateway's tasks.
     pub(super) fn on_gateway_event(&mut self, name: &str, id: u64, signal: GatewayEvent) {
         if let GatewayEvent::Ended(cluster) = &signal {
             self.forget_cluster(cluster);
@@ -271,7 +272,7 @@ impl Engine {
     }
 }
 
-/// Where the probe Service of a Link listens: its ClusterIP, so that no answer of DNS is needed to probe.
+/// The address of the probe Service of a Link: its ClusterIP and port, so that probes do not need DNS.
 fn address(state: &State, link: &str, probe: &Probe) -> Option<String> {
     let ip = state.probe_address(link)?;
     Some(SocketAddr::new(ip, probe.port).to_string())

@@ -1,4 +1,4 @@
-//! Links come, change and go; so do their sessions, their probes and all that is known through them.
+//! Changes of Links: starts, replaces and ends their sessions and probes, and updates the state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +27,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes in a change of Links. Links that differ only in status or metadata restart nothing.
+    /// Handles a change of Links. A Link that changed only in status or metadata restarts nothing.
     pub(super) fn on_links_event(&mut self, change: Event<LinkObject>) {
-        // Links that the change may have made, or unmade, a duplicate: those of the clusters that it names.
+        // The change may affect which Links are duplicates: those of the clusters that it names.
         let concerned = match change {
             Event::List { objects, .. } => {
                 self.state.links.get_or_insert_default();
@@ -68,7 +68,7 @@ impl Engine {
         self.check_form();
     }
 
-    /// What is watched follows from whether federated Services are made of slices, which any Link can say.
+    /// Updates the watches if federated Services now have slices, or have none any more. A single Link can change that.
     fn check_form(&mut self) {
         let now = self.state.by_slices();
         if std::mem::replace(&mut self.by_slices, now) != now {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Names of the Links that name the same target cluster as this one does, itself included.
+    /// Names of the Links with the same target cluster as this one, including itself.
     fn rivals(&self, link: &str) -> Vec<String> {
         let links = self.state.links.as_ref();
         let naming = links.and_then(|links| {
@@ -92,7 +92,7 @@ impl Engine {
         naming.into_iter().flatten().map(str::to_owned).collect()
     }
 
-    /// Sees to it that of the Links of one cluster the one in charge, and no other, has a session.
+    /// Makes sure that of several Links with one target cluster, only the active one has a session.
     pub(super) fn check_links(&mut self, links: &[String]) {
         self.check_duplicates(links);
         self.check_sessions(links);
@@ -106,7 +106,7 @@ impl Engine {
             .get(&name)
             .is_some_and(|known| known.link.uid() != link.uid())
         {
-            self.on_link_deleted(&name); // deleted and created again, unseen
+            self.on_link_deleted(&name); // deleted and created again between two events
         }
         let mut entry = LinkEntry::new(object, self.settings.headless);
         let links = self.state.links.get_or_insert_default();
@@ -131,7 +131,7 @@ impl Engine {
         state.status.touch();
         let left = before.and_then(|before| before.left_for(&entry));
         if left.is_some() {
-            // Another cluster: nothing that is known of the old one is true of it.
+            // The Link now names another cluster: the facts about the old one do not apply.
             state.end_sessions();
             state.watched = None;
             state.outcomes = Outcomes::default();
@@ -158,7 +158,7 @@ impl Engine {
         self.enqueue_gradually(&cluster, keys);
     }
 
-    /// Tells people of a Link that cannot be worked with, unless its status tells it already.
+    /// Logs an invalid Link, and creates an Event unless the Link's status reports the problem already.
     pub(super) fn tell_invalid(&mut self, name: &str) {
         let Some(state) = self.links.get(name).filter(|_| self.leading) else {
             return;
@@ -168,11 +168,12 @@ impl Engine {
         };
         tracing::warn!(link = name, "invalid Link: {message}");
         let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
-        // As the status says it.
+        // Shortened as in the status.
         let brief = in_brief(message);
         let told = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
         if !told {
-            // Rationed anyway: what does not fit is dropped, the status has it.
+            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
+            // problem.
             let _ = self.news.try_send(News {
                 link: (self.state.config.namespace.clone(), name.to_owned()),
                 link_uid: state.link.uid(),
@@ -181,13 +182,13 @@ impl Engine {
         }
     }
 
-    /// Drops the series of a Link, and those of a cluster that no Link names any more.
+    /// Removes the metrics of a Link, and those of its cluster if no Link names it any more.
     fn forget_metrics(&self, link: &str, cluster: &str) {
         self.metrics.remove_link(link);
         self.forget_cluster(cluster);
     }
 
-    /// Drops the series of a cluster that no Link names any more.
+    /// Removes the metrics of a cluster, if no Link names it any more.
     pub(super) fn forget_cluster(&self, cluster: &str) {
         if self.state.link(cluster).is_none() {
             self.metrics.remove_cluster(cluster);
@@ -206,7 +207,7 @@ impl Engine {
         self.forget_metrics(name, &cluster);
     }
 
-    /// Where two Links name one cluster, the older has it; the other says so and does nothing.
+    /// If several Links name one cluster, the oldest is active. The others report this in their status and do nothing.
     fn check_duplicates(&mut self, links: &[String]) {
         for name in links {
             let Some(state) = self.links.get(name) else {
@@ -245,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Sees to it that each of these Links that is in charge has the session that its spec and credentials ask for.
+    /// Makes sure that each active Link of these has a session with its current spec and credentials.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
         let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
             return;
@@ -297,7 +298,7 @@ impl Engine {
                 continue;
             }
             if state.current.as_ref().is_some_and(is) {
-                // As it was, or so again: a change was taken back.
+                // The current session matches the spec, perhaps because a change was reverted.
                 state.pending = None;
                 state.rejected = None;
                 state.set_credentials(Some(Ok(())));
@@ -305,7 +306,7 @@ impl Engine {
             }
             self.sessions += 1;
             let services: Vec<_> = spec.services.iter().map(|_| None).collect();
-            // The last one is that of slices which no selector finds.
+            // The last store is for slices that no selector finds.
             let watched = spec.slices.iter().map(|_| None);
             let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
             let first = self.state.services_with_objects(&target.cluster);

@@ -1,4 +1,4 @@
-//! Changes of the local cluster: into the state, and what they concern into the queue.
+//! Changes of the local cluster: updates the state, and enqueues the keys that they concern.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,8 +33,8 @@ use crate::{
     mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Store},
 };
 
-/// Starts the watches of the local cluster. They run until the set is dropped; that one ends means that nobody
-/// listens. That of the slices of members begins when `needed` says so.
+/// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
+/// stopped receiving. The watch of the slices of members starts when `needed` becomes true.
 pub(in crate::controller) fn watch_local(
     client: &Client,
     config: &Config,
@@ -115,7 +115,7 @@ pub(in crate::controller) fn watch_local(
                 Watched::all(Api::<Wire<Service>>::all(all())).labels(&selector),
                 members,
             ));
-            // Kubernetes copies the labels of a Service to the slices that it makes for it.
+            // Kubernetes copies the labels of a Service to the slices that it creates for it.
             let slices = start.handler(
                 "EndpointSlices of federated members",
                 ResourceKind::EndpointSlice,
@@ -125,9 +125,9 @@ pub(in crate::controller) fn watch_local(
             let begins = config.routes.is_some();
             tasks.spawn(async move {
                 if begins {
-                    // Whether local members can take requests decides where those go.
+                    // Requests go to local members only if these are available.
                 } else if needed.wait_for(|needed| *needed).await.is_err() {
-                    // The engine has ended, which is no failure of this watch.
+                    // The engine has ended, which is not a failure of this watch.
                     std::future::pending::<()>().await;
                 }
                 watch(watched, slices).await;
@@ -151,7 +151,7 @@ pub(in crate::controller) fn watch_local(
 }
 
 impl Engine {
-    /// Takes in a change of the local cluster.
+    /// Handles a change of the local cluster.
     pub(super) fn on_local_event(&mut self, local: LocalEvent) {
         let (was_complete, now) = (self.state.is_complete(), Instant::now());
         let state = &mut self.state;
@@ -170,7 +170,7 @@ impl Engine {
                         .flat_map(|service| state.keys_of_local(service)),
                 );
                 if deletes && !touched.is_empty() {
-                    // It had an address.
+                    // The deleted Service had a ClusterIP.
                     keys.extend(self.addresses.release());
                 }
             }
@@ -257,7 +257,8 @@ impl Engine {
             (true, true) => self.enqueue_all(queue::LOCAL, keys),
             (false, true) => {
                 self.enqueue_all(queue::LOCAL, self.state.keys());
-                // They stand for streams that began when the Service was made of them.
+                // Slices of federated Services stay for streams that started with them, so the slices of members are
+                // needed too.
                 if self.state.has_federated_slices() {
                     self.watch_members.send_replace(true);
                 }
@@ -267,7 +268,7 @@ impl Engine {
     }
 }
 
-/// The namespaces that a change names, with what they are now.
+/// The namespaces in a change, with their new state.
 fn namespaces(
     known: &mut Option<Namespaces>,
     change: Event<PartialObjectMeta<Namespace>>,

@@ -1,4 +1,4 @@
-//! Reports of sessions: into the state, and what they concern into the queue.
+//! Events of sessions: updates the state, and enqueues the keys that they concern.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes in a report. Reports of sessions that were replaced are dropped.
+    /// Handles an event. Events of sessions that were replaced are dropped.
     pub(super) fn on_session_event(&mut self, link: &str, id: u64, report: SessionEvent) {
         let Some(state) = self.links.get_mut(link) else {
             return;
@@ -74,10 +74,10 @@ impl Engine {
                 if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
                     note(&mut pending.troubles, source, connection.clone());
                 }
-                // While a new session is tried, what the present one meets counts.
+                // While a new session is pending, the connection status is that of the current one.
                 if !pending || state.current.is_none() {
                     if state.set_connection(source, connection) {
-                        // What waited for the cluster to answer need not wait any longer.
+                        // Keys that waited for the cluster to be reachable do not have to wait any longer.
                         let keys = self.state.keys_of_cluster(&cluster);
                         self.enqueue_all(&cluster, keys);
                     }
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Takes in a list for a session that is not complete; completes it when it was the last one.
+    /// Handles an event of a pending session. The last missing list completes the session.
     fn on_pending_event(&mut self, link: &str, report: SessionEvent) {
         let Some(pending) = self
             .links
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// A session has listed everything: its view becomes the state's.
+    /// Makes the objects of a session that has listed everything the state of the target cluster.
     fn on_synced(&mut self, link: &str, remote: RemoteState) {
         let cluster = self.cluster(link);
         let keys = self
@@ -234,7 +234,7 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    /// Says what the limit leaves out, if that is news.
+    /// Updates which objects the limit leaves out, and logs it if that has changed.
     pub(super) fn note_limit(&mut self, link: &str) {
         let limits = self.settings.limits;
         let now = self
@@ -248,9 +248,9 @@ impl Engine {
         }
     }
 
-    /// A key was worked on: one less that the first sync of its Link waits for.
+    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
     pub(super) fn settle(&mut self, key: &Key) {
-        // A mirror is waited for by the Link of its cluster, and all else by any.
+        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
         let only = match key {
             Key::Mirror { cluster, .. } => self.state.link(cluster).map(|(t, _)| t.link.clone()),
             Key::Federated { .. } | Key::Probe { .. } => None,
@@ -300,7 +300,7 @@ impl Engine {
     }
 }
 
-/// Takes in what a list left out. Returns what was left out before, and now.
+/// Updates which objects a list left out. Returns those left out before, and now.
 fn take_left_out<T>(
     known: &mut [LeftOut],
     index: usize,
@@ -313,7 +313,7 @@ fn take_left_out<T>(
     Some((before, left_out.clone()))
 }
 
-/// What a source of a session watches; `None` for the heartbeat.
+/// The kind of objects that a source of a session watches; `None` for the heartbeat.
 fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     let pending = state.pending.as_ref().map(|pending| &pending.session);
     let selectors = pending.or(state.current.as_ref())?.spec.services.len();
@@ -324,7 +324,7 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     }
 }
 
-/// Runs `change` on a store that is there.
+/// Runs `change` on a store as an `Option` that is always `Some`.
 fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -> R) -> R {
     let mut some = Some(std::mem::take(store));
     let result = change(&mut some);
@@ -333,8 +333,8 @@ fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -
 }
 
 impl Pending {
-    /// Follows the slices of Services that no selector finds: all of them once all Services are listed, then what
-    /// changes.
+    /// Follows slices that no selector finds: those of all such Services once all Services are listed, later those of
+    /// changed Services.
     fn follow_custom(&mut self, target: &Target, by_slices: bool, touched: &[Arc<Service>]) {
         let known = |id: &(String, String)| {
             let stores = self.services.iter().flatten();

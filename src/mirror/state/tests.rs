@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn a_world_is_complete_once_every_kind_has_been_listed() {
+fn state_is_complete_once_every_kind_has_been_listed() {
     assert!(state().is_complete());
     let missing: [fn(&mut State); 7] = [
         |state| state.namespaces = None,
@@ -47,7 +47,7 @@ fn an_object_belongs_to_the_installation_that_it_names() {
             installation_of,
             "{what}"
         );
-        // Only what this installation has written is its to collect.
+        // An installation may delete only what it has written.
         for (managed_by, ours) in [("others", false), (l::MANAGER, true)] {
             let managed = service.clone().annotation(l::MANAGED_BY, managed_by);
             let collected = ours && installation_of == Installation::Ours;

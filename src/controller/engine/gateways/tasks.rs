@@ -1,4 +1,4 @@
-//! The tasks that look after one gateway, and what they report.
+//! The tasks that resolve and probe one gateway, and their events.
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -8,14 +8,14 @@ use crate::{
     mirror::Gateway,
 };
 
-/// Something that a gateway's tasks report.
+/// An event from a gateway's tasks.
 #[derive(Clone, Debug)]
 pub(in crate::controller::engine) enum GatewayEvent {
-    /// Addresses were resolved, or not.
+    /// Addresses were resolved, or the lookup failed.
     Resolved(gateway::Resolution),
-    /// A probe has news.
+    /// The probe worker reported something.
     Probed(probe::ProbeReport),
-    /// The probes of this cluster's gateway have ended: nobody sets its metrics any more.
+    /// The probes of this cluster's gateway have ended: its metrics do not change any more.
     Ended(String),
 }
 
@@ -23,7 +23,7 @@ pub(in crate::controller::engine) enum GatewayEvent {
 pub(in crate::controller::engine) struct GatewayWatch {
     pub(super) id: u64,
     pub(super) gateway: Gateway,
-    /// Where probes go now, `host:port`; `None` while the probe Service has no ClusterIP.
+    /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
     pub(super) address: watch::Sender<Option<String>>,
     pub(super) stop: CancellationToken,
 }

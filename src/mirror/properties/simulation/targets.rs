@@ -1,4 +1,4 @@
-//! What happens to Links, to target clusters and to members of the local cluster.
+//! Changes of Links, of target clusters and of members of the local cluster.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Simulation {
         self.mark(keys);
     }
 
-    /// No target cluster has been listed yet: a controller that has just started.
+    /// Forgets all target clusters, as in a controller that has just started.
     pub(crate) fn unlist(&mut self) {
         for (link, linked) in self.links.clone() {
             let entry = linked.entry(&link, None);
@@ -68,8 +68,8 @@ impl Simulation {
         }
     }
 
-    /// Whether this points a Link to another cluster: a federated Service whose only member was in the one that
-    /// it leaves goes, and another one comes for a member in the new one.
+    /// Whether an operation points a Link to another cluster. Then a federated Service whose only member was in the old
+    /// cluster is deleted, and another one is created for a member in the new cluster.
     pub(crate) fn turns(&self, act: &Operation) -> bool {
         let Operation::Link(link, Some(made)) = act else {
             return false;
@@ -89,7 +89,7 @@ impl Simulation {
         }
     }
 
-    /// Every headless Service gets an endpoint: without any, its mirror keeps the form that it has.
+    /// Gives every headless Service an endpoint: without endpoints, its mirror keeps its present form.
     pub(crate) fn furnish(&mut self) {
         let bare: Vec<(String, Id)> = self
             .far
@@ -127,7 +127,7 @@ impl Simulation {
             service.metadata.resource_version = Some(self.versions.to_string().into());
             if let Some(before) = &before {
                 service.metadata.uid.clone_from(&before.metadata.uid);
-                // Whether a Service is headless is for life.
+                // Whether a Service is headless is immutable.
                 if before.is_headless() != service.is_headless() {
                     service.metadata.uid = Some(format!("far-{}", self.versions).into());
                 }

@@ -1,4 +1,4 @@
-//! Watches: what they say of a change, and what the controller's state and its queued keys make of it.
+//! Watches: the events that they send for a change, and how the events change the controller's state and queue.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Simulation {
         self.lanes.entry(lane).or_default().push_back(event);
     }
 
-    /// What the watches of the local cluster make of changes.
+    /// Sends the events of the local cluster's watches for these changes.
     pub(crate) fn watched(&mut self, changes: Vec<Changed>) {
         for change in changes {
             match change {
@@ -117,7 +117,7 @@ impl Simulation {
                     .collect();
                 self.mark(keys);
             }
-            // The list comes first, and tells as much.
+            // The routes are listed first, and the list has this change.
             Event::Route(..) if self.state.routes.is_empty() => {}
             Event::Route(kind, seen) => {
                 let store = self.state.routes.entry(kind).or_default();
@@ -148,7 +148,7 @@ impl Simulation {
                     self.push("remote", Event::Listed(link)); // only a list tells
                     return;
                 }
-                // Before and after the change: what kept others from a name may be gone.
+                // Enqueue keys of the states before and after the change: others may now get a name.
                 let touched = store(&mut remote.services[0], seen);
                 let keys: Vec<Key> = touched
                     .iter()
@@ -178,7 +178,7 @@ impl Simulation {
         }
     }
 
-    /// The controller has yet to list routes.
+    /// Forgets all routes: the controller has not listed them yet.
     pub(crate) fn unlist_routes(&mut self) {
         if self.state.config.routes.is_some() {
             self.state.routes.clear();
@@ -193,7 +193,7 @@ impl Simulation {
         Some((cluster, remote))
     }
 
-    /// What a controller that starts now would know.
+    /// The state of a controller that starts now and has listed everything.
     pub(crate) fn fresh_world(&self) -> State {
         let mut fresh = state();
         fresh.config = self.state.config.clone();
@@ -250,7 +250,7 @@ pub(crate) fn is_probe(object: &impl Kept) -> bool {
         && object.metadata().namespace.as_deref() == Some(LINKS)
 }
 
-/// What a watch with a label selector says of a change.
+/// The event that a watch with a label selector sends for a change.
 fn seen<T: Kept>(
     before: Option<&T>,
     after: Option<&T>,

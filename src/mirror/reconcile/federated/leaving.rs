@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl State {
-    /// The drain of a Link's cluster, while there is one and the Link is in charge of the cluster.
+    /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
     pub fn drain_of(&self, link: &str) -> Option<Drain> {
         let (target, _) = self.probe_link(link)?;
         let until = target.drained_until.filter(|until| *until > self.now)?;
@@ -32,7 +32,7 @@ impl State {
     }
 }
 
-/// Whether a drained cluster stays in a federated Service; `None` if that does not name it.
+/// Whether a drained cluster stays in a federated Service; `None` if the Service does not name it as a member.
 fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
     let service = member_name(name)?;

@@ -1,4 +1,4 @@
-//! The probe Service of a Link: when it stands, what it is made of, when it goes.
+//! The probe Service of a Link: when it exists, and its contents.
 
 use crate::{
     api::labels as l,
@@ -31,7 +31,7 @@ fn changed(state: State, change: fn(&mut crate::api::link::Link)) -> State {
 }
 
 #[test]
-fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
+fn only_links_with_a_probed_gateway_have_a_probe_service() {
     let create = vec![
         "create Service mc/probe-east".to_owned(),
         format!("create {SLICE}"),
@@ -135,7 +135,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
 }
 
 #[test]
-fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
+fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
     let state = stands();
     let service = state.probe("east").unwrap();
     assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
