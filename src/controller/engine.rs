@@ -1,4 +1,4 @@
-//! The main loop: what is seen goes into the [`State`], keys that it concerns into the queue, plans out to
+//! The main loop: what is seen goes into the [`State`](crate::mirror::State), keys that it concerns into the queue, plans out to
 //! the API server, and what came of them into the status of Links.
 //!
 //! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
@@ -15,6 +15,7 @@ mod drains;
 mod finish;
 mod foreign;
 mod gateways;
+mod initial;
 mod link_state;
 mod links;
 mod local;
@@ -28,8 +29,9 @@ mod state;
 mod status;
 mod wake;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
@@ -40,8 +42,8 @@ use tokio_util::sync::CancellationToken;
 pub use self::settings::Settings;
 use self::{
     addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
-    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
-    state::Engine, wake::Timers,
+    gateways::GatewayEvent, initial::Listed, link_state::LinkState, preferences::Preferences,
+    problems::Problems, state::Engine, wake::Timers,
 };
 pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
@@ -53,8 +55,12 @@ use super::{
     pace::{Allowed, Change, Pace},
     queue::{self, Queue, Share},
     session,
+    watch::Event,
 };
-use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
+use crate::{
+    api::link::LinkObject,
+    mirror::{self, Budget, Key, LeftOut},
+};
 
 /// Messages that wait for the engine, at most. Senders beyond that wait themselves.
 const INBOX: usize = 1024;
@@ -64,6 +70,8 @@ const BATCH: usize = 256;
 const NEWS: usize = 256;
 /// The loop goes round at least so often: it is what the liveness probe sees.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// What is said when nobody tells what the local cluster holds any more.
+const WATCHES_ENDED: &str = "the watches of the local cluster have ended";
 
 /// What the engine listens to.
 struct Inbox {
@@ -88,15 +96,25 @@ pub(super) struct Health {
 /// `local` brings the changes of the local cluster. Returns early only when its sender is gone or the lease is
 /// not held any more; then everything that it had started has been ended.
 ///
-/// Until `elected` brings a fence it stands by: it follows the local cluster, and does nothing else.
+/// Until the local cluster has been listed it does nothing. Until `elected` brings a fence it stands by: it follows the local
+/// cluster, and does nothing else.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
-    local: LocalInbox,
+    mut local: LocalInbox,
     elected: oneshot::Receiver<Fence>,
     health: &Health,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
+    let listed = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        listed = initial::list(&settings.config, &mut local.changes, &health.alive, HEARTBEAT) => listed,
+    };
+    let Listed {
+        state,
+        links,
+        secrets,
+    } = listed.context(WATCHES_ENDED)?;
     let (outbox, remote) = mpsc::channel(INBOX);
     let (signals, signalled) = mpsc::unbounded_channel();
     let (news, told) = mpsc::channel(NEWS);
@@ -109,10 +127,7 @@ pub(super) async fn run(
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
     let mut engine = Engine {
-        state: State {
-            config: settings.config.clone(),
-            ..State::default()
-        },
+        state,
         settings,
         metrics: writer.metrics.clone(),
         writer,
@@ -122,7 +137,7 @@ pub(super) async fn run(
         confirmations: Confirmations::default(),
         creating: BTreeMap::new(),
         links: BTreeMap::new(),
-        secrets: None,
+        secrets,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
@@ -138,6 +153,8 @@ pub(super) async fn run(
         signals,
         news,
     };
+    engine.on_listed(links);
+    health.ready.set(true);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
@@ -176,9 +193,8 @@ impl Engine {
     ) -> anyhow::Result<()> {
         loop {
             health.alive.beat();
-            health.ready.set(self.is_complete());
             self.tell_time(clock::now());
-            if self.works() && self.throttled_until <= Instant::now() {
+            if self.leading && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
                 self.look_up_names();
@@ -200,7 +216,7 @@ impl Engine {
                 }
                 local = inbox.local.recv() => {
                     let Some(local) = local else {
-                        anyhow::bail!("the watches of the local cluster have ended");
+                        anyhow::bail!(WATCHES_ENDED);
                     };
                     self.on_local_event(local);
                     for _ in 0..BATCH {
@@ -218,6 +234,18 @@ impl Engine {
                 Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
                 () = sleep_until(wake) => {}
             }
+        }
+    }
+
+    /// The local cluster has been listed, and has these Links.
+    fn on_listed(&mut self, links: Vec<Arc<LinkObject>>) {
+        self.on_links_event(Event::List {
+            objects: links,
+            left_out: LeftOut::default(),
+        });
+        // They stand for streams that began when the Service was made of them.
+        if self.state.has_federated_slices() {
+            self.watch_members.send_replace(true);
         }
     }
 
@@ -306,7 +334,7 @@ impl Engine {
         let timers = Timers {
             now,
             latest: now + HEARTBEAT,
-            works: self.works(),
+            works: self.leading,
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
             key: [self.queue.next_due(), self.addresses.next_due(), allowed]
@@ -325,13 +353,13 @@ impl Engine {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
-        let services = self.state.mirrors.as_ref().map_or(0, Store::len);
-        let slices = self.state.slices.as_ref().map_or(0, Store::len);
-        let namespaces = self.state.namespaces.as_ref().map_or(0, Namespaces::len);
-        self.metrics.cache_size(Cache::Services, LOCAL, services);
-        self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
-        self.metrics
-            .cache_size(Cache::Namespaces, LOCAL, namespaces);
+        for (kind, size) in [
+            (Cache::Services, self.state.mirrors.len()),
+            (Cache::Endpoints, self.state.slices.len()),
+            (Cache::Namespaces, self.state.namespaces.len()),
+        ] {
+            self.metrics.cache_size(kind, LOCAL, size);
+        }
     }
 }
 

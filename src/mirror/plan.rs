@@ -11,9 +11,6 @@ use super::{
 ///
 /// Planning again in the state that the plan brought about gives a plan without writes.
 pub fn plan(state: &State, key: &Key) -> Plan {
-    if !state.is_complete() {
-        return Plan::default();
-    }
     match key {
         Key::Mirror {
             cluster,

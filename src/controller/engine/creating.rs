@@ -23,14 +23,14 @@ impl Creating {
             cluster: labels.get(l::CLUSTER_NAME)?.to_owned(),
         })
     }
+
     /// Whether it may be created beside those that are under way.
     pub(super) fn is_allowed<'a>(
         &'a self,
         state: &State,
         under_way: impl Iterator<Item = &'a Self>,
     ) -> bool {
-        let known = state.namespaces.as_ref();
-        let is_known = |name: &str| known.is_some_and(|known| known.get(name).is_some());
+        let is_known = |name: &str| state.namespaces.get(name).is_some();
         let others = under_way.filter(|other| {
             other.cluster == self.cluster
                 && other.namespace != self.namespace

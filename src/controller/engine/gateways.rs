@@ -21,16 +21,13 @@ impl Engine {
     /// What was said of a Link while another replica led is what is known of it.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
-        let links = self.state.links.as_mut();
         let listed = self.links.get(name).and_then(|state| {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
         });
-        if let Some(links) = links
-            && let Some(mut entry) = links.remove(name)
-        {
+        if let Some(mut entry) = self.state.links.remove(name) {
             (entry.gateway, entry.listed) = (gateway, listed);
-            links.insert(name.to_owned(), entry);
+            self.state.links.insert(name.to_owned(), entry);
         }
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
@@ -80,17 +77,11 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let links = self.state.links.as_ref();
-        let target = links
-            .and_then(|links| links.get(name))
-            .map(|entry| entry.target.clone());
+        let entry = self.state.links.get(name);
+        let target = entry.map(|entry| entry.target.clone());
         let Some(Ok(target)) = target else { return };
         let in_charge = self.state.probe_link(name).is_some();
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
+        let entry = self.state.links.get_mut(name);
         let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
             return;
         };
@@ -221,11 +212,7 @@ impl Engine {
             self.forget_cluster(cluster);
             return;
         }
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
+        let entry = self.state.links.get_mut(name);
         let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
             return;
         };

@@ -28,7 +28,6 @@ impl Engine {
         // Links that the change may have made, or unmade, a duplicate: those of the clusters that it names.
         let concerned = match change {
             Event::List { objects, .. } => {
-                self.state.links.get_or_insert_default();
                 let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
                 let gone: Vec<_> = self
                     .links
@@ -80,11 +79,9 @@ impl Engine {
 
     /// Names of the Links that name the same target cluster as this one does, itself included.
     fn rivals(&self, link: &str) -> Vec<String> {
-        let links = self.state.links.as_ref();
-        let naming = links.and_then(|links| {
-            let named = links.get(link)?.cluster.as_deref()?;
-            Some(links.naming(named))
-        });
+        let links = &self.state.links;
+        let named = links.get(link).and_then(|entry| entry.cluster.as_deref());
+        let naming = named.map(|named| links.naming(named));
         naming.into_iter().flatten().map(str::to_owned).collect()
     }
 
@@ -105,8 +102,7 @@ impl Engine {
             self.on_link_deleted(&name); // deleted and created again, unseen
         }
         let mut entry = LinkEntry::new(object, self.settings.headless);
-        let links = self.state.links.get_or_insert_default();
-        let before = links.get(&name);
+        let before = self.state.links.get(&name);
         let state = self
             .links
             .entry(name.clone())
@@ -229,7 +225,7 @@ impl Engine {
                 state.watched = None;
                 state.outcomes = Outcomes::default();
                 state.carried = false;
-                if let Some(entry) = self.state.links.as_mut().and_then(|l| l.get_mut(name)) {
+                if let Some(entry) = self.state.links.get_mut(name) {
                     *entry.remote = None;
                 }
             } else {
@@ -243,27 +239,22 @@ impl Engine {
 
     /// Sees to it that each of these Links that is in charge has the session that its spec and credentials ask for.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
-        let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
+        if !self.leading {
             return;
-        };
+        }
         let by_slices = self.state.by_slices();
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;
             };
-            let target = self
-                .state
-                .links
-                .as_ref()
-                .and_then(|l| l.get(name))
-                .map(|e| &e.target);
+            let target = self.state.links.get(name).map(|entry| &entry.target);
             let Some(Ok(target)) = target else { continue };
             if state.facts.duplicate_of.is_some() {
                 continue;
             }
             let secret = &state.link.spec.cluster_credentials_secret;
             let missing = |reason: &'static str, what: String| Some(Err((reason, what)));
-            let kubeconfig = match secrets.get(secret) {
+            let kubeconfig = match self.secrets.get(secret) {
                 Some(Some(kubeconfig)) => kubeconfig.clone(),
                 Some(None) => {
                     let what = format!("Secret {secret} has no key kubeconfig");

@@ -1,6 +1,6 @@
 //! All that the engine knows, and how keys are enqueued.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use kube::Client;
 use tokio::{
@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use super::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
-    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
-    settings::Settings,
+    absorb::Kubeconfigs, addresses::Addresses, confirm::Confirmations, creating::Creating,
+    done::Done, foreign::Lookups, gateways::GatewayEvent, link_state::LinkState,
+    preferences::Preferences, problems::Problems, settings::Settings,
 };
 use crate::{
     controller::{
@@ -26,6 +26,7 @@ pub(super) struct Engine {
     pub(super) settings: Settings,
     pub(super) writer: Writer,
     pub(super) metrics: Metrics,
+    /// Whether this replica works on keys.
     pub(super) leading: bool,
     pub(super) state: State,
     pub(super) queue: Queue,
@@ -34,8 +35,7 @@ pub(super) struct Engine {
     /// Namespaces that are being created, by the key whose plan creates one.
     pub(super) creating: BTreeMap<Key, Creating>,
     pub(super) links: BTreeMap<String, LinkState>,
-    /// Kubeconfigs by name of their Secret; `None` until listed. `Some(None)` inside: without a kubeconfig.
-    pub(super) secrets: Option<BTreeMap<String, Option<Arc<[u8]>>>>,
+    pub(super) secrets: Kubeconfigs,
     pub(super) tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen that has not been worked off yet.
     pub(super) changed: BTreeMap<Key, Instant>,
@@ -57,16 +57,6 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Whether the local cluster was listed whole.
-    pub(super) fn is_complete(&self) -> bool {
-        self.state.is_complete() && self.secrets.is_some()
-    }
-
-    /// Whether this replica works on keys: it leads, and knows its cluster.
-    pub(super) fn works(&self) -> bool {
-        self.leading && self.is_complete()
-    }
-
     /// Enqueues keys that a change in this target cluster concerns, and takes the time.
     pub(super) fn enqueue_changed(&mut self, cluster: &str, keys: Vec<Key>) {
         let now = Instant::now();
