@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::tasks::{GatewayEvent, GatewayWatch};
-use super::{state::Engine, status::StatusState};
+use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
     mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
@@ -25,10 +25,7 @@ impl Engine {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
         });
-        if let Some(mut entry) = self.state.links.remove(name) {
-            (entry.gateway, entry.listed) = (gateway, listed);
-            self.state.links.insert(name.to_owned(), entry);
-        }
+        self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
             state.status.touch();
@@ -77,14 +74,11 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let entry = self.state.links.get(name);
-        let target = entry.map(|entry| entry.target.clone());
-        let Some(Ok(target)) = target else { return };
         let in_charge = self.state.probe_link(name).is_some();
-        let entry = self.state.links.get_mut(name);
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
+        let Ok(target) = entry.target else { return };
         let wanted = target.gateway.as_ref().filter(|_| in_charge);
         if state.watched.as_ref().map(|watched| &watched.gateway) == wanted {
             return;
@@ -212,8 +206,7 @@ impl Engine {
             self.forget_cluster(cluster);
             return;
         }
-        let entry = self.state.links.get_mut(name);
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
         if state

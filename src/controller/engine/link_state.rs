@@ -20,7 +20,7 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, LeftOut, Names, RemoteState, Store,
+        Key, Known, LeftOut, Names, RemoteState, State, Store,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
@@ -48,6 +48,15 @@ pub(super) struct LinkState {
     pub(super) rejected: Option<Spec>,
     /// Resolves and probes the gateway.
     pub(super) watched: Option<GatewayWatch>,
+}
+
+/// All that is known of a Link: what the engine knows, and what the core has to know. There is the one where there is the other.
+pub(super) fn record<'a>(
+    links: &'a mut BTreeMap<String, LinkState>,
+    state: &'a mut State,
+    link: &str,
+) -> Option<(&'a mut LinkState, Known<'a>)> {
+    Some((links.get_mut(link)?, state.links.get_mut(link)?))
 }
 
 /// A session whose lists are not complete.

@@ -8,7 +8,7 @@ use std::{
 use kube::ResourceExt as _;
 
 use super::{
-    link_state::{LinkState, Pending},
+    link_state::{LinkState, Pending, record},
     state::Engine,
 };
 use crate::{
@@ -209,7 +209,7 @@ impl Engine {
                 .state
                 .link(&cluster)
                 .map(|(target, _)| target.link.clone());
-            let Some(state) = self.links.get_mut(name) else {
+            let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
                 continue;
             };
             let duplicate = owner.filter(|owner| owner != name && state.facts.invalid.is_none());
@@ -225,9 +225,7 @@ impl Engine {
                 state.watched = None;
                 state.outcomes = Outcomes::default();
                 state.carried = false;
-                if let Some(entry) = self.state.links.get_mut(name) {
-                    *entry.remote = None;
-                }
+                *entry.remote = None;
             } else {
                 self.take_gateway(name);
             }
