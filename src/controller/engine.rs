@@ -24,6 +24,7 @@ mod preferences;
 mod problems;
 mod remote;
 mod routes;
+mod sessions;
 mod settings;
 mod state;
 mod status;
@@ -41,9 +42,18 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::settings::Settings;
 use self::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
-    gateways::GatewayEvent, initial::Listed, link_state::LinkState, preferences::Preferences,
-    problems::Problems, state::Engine, wake::Timers,
+    addresses::Addresses,
+    confirm::Confirmations,
+    creating::Creating,
+    foreign::Lookups,
+    gateways::{GatewayEvent, GatewayTasks},
+    initial::Listed,
+    link_state::LinkState,
+    preferences::Preferences,
+    problems::Problems,
+    sessions::Sessions,
+    state::Engine,
+    wake::Timers,
 };
 pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
@@ -126,6 +136,7 @@ pub(super) async fn run(
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
+    let gateways = GatewayTasks::new(signals, writer.metrics.clone());
     let mut engine = Engine {
         state,
         settings,
@@ -135,9 +146,8 @@ pub(super) async fn run(
         queue: Queue::default(),
         pace,
         confirmations: Confirmations::default(),
-        creating: BTreeMap::new(),
+        creating: Creating::default(),
         links: BTreeMap::new(),
-        secrets,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
@@ -145,12 +155,10 @@ pub(super) async fn run(
         preferences: Preferences::default(),
         addresses: Addresses::default(),
         throttled_until: Instant::now(),
-        sessions: 0,
-        shared,
+        sessions: Sessions::new(secrets, shared, outbox),
+        gateways,
         by_slices: false,
         watch_members: local.watch_members,
-        outbox,
-        signals,
         news,
     };
     engine.on_listed(links);
@@ -309,13 +317,10 @@ impl Engine {
             self.queue.release(&key);
             return;
         }
-        if let Some(creating) = Creating::of(&plan) {
-            if !creating.is_allowed(&self.state, self.creating.values()) {
-                // Once those that are under way have ended, its plan says whether one more may be created.
-                self.queue.failed(&key, started, None);
-                return;
-            }
-            self.creating.insert(key.clone(), creating);
+        if !self.creating.begin(&key, &plan, &self.state) {
+            // Once those that are under way have ended, its plan says whether one more may be created.
+            self.queue.failed(&key, started, None);
+            return;
         }
         let by = self.queue.lane_of(&key);
         self.pace.wrote(&key, change, plan.cost(), &by, started);

@@ -64,7 +64,7 @@ impl Engine {
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
-        self.creating.remove(key);
+        self.creating.end(key);
         for written in written {
             self.absorb_written(written);
         }

@@ -2,20 +2,14 @@
 
 mod tasks;
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-pub(super) use self::tasks::{GatewayEvent, GatewayWatch};
+pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
 use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
     mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
 };
-
-/// Time between two looks at DNS.
-const RESOLVE_EVERY: Duration = gateway::PERIOD;
 
 impl Engine {
     /// What was said of a Link while another replica led is what is known of it.
@@ -92,22 +86,11 @@ impl Engine {
             }
             return;
         };
-        self.sessions += 1;
-        let (id, stop) = (self.sessions, CancellationToken::new());
         if before.is_some_and(|before| before.gateway.hosts != wanted.hosts) {
             entry.gateway.addresses = None;
         }
         if let Some(addresses) = gateway::fixed(&wanted.hosts) {
             entry.gateway.addresses = Some(addresses); // nothing to wait for
-        } else {
-            let (hosts, stop) = (wanted.hosts.clone(), stop.clone());
-            let (signals, name) = (self.signals.clone(), name.to_owned());
-            tokio::spawn(async move {
-                let sink = |resolution| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Resolved(resolution)));
-                };
-                gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
-            });
         }
         if !matches!(wanted.probe, Ok(Some(_))) {
             entry.gateway.liveness = Liveness::Unknown; // nobody looks any more
@@ -127,38 +110,15 @@ impl Engine {
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
-        let (address, where_to) = watch::channel(None);
-        if let Ok(Some(settings)) = wanted.probe.clone() {
-            let namespace = &self.settings.config.namespace;
-            let to = match &self.settings.probe_address {
-                Some(_) => None,
-                None => Some(format!(
-                    "{}.{namespace}.svc:{}",
-                    probe_name(name),
-                    settings.port
-                )),
-            };
-            let to = probe::ProbeTarget {
-                address: where_to,
-                host: to,
-                path: settings.path.clone(),
-            };
-            let (signals, name, stop) = (self.signals.clone(), name.to_owned(), stop.clone());
-            let (metrics, cluster) = (self.metrics.clone(), target.cluster.clone());
-            tokio::spawn(async move {
-                let sink = |report| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Probed(report)));
-                };
-                probe::run(&cluster, to, &settings, &metrics, sink, stop).await;
-                let _ = signals.send((name, id, GatewayEvent::Ended(cluster)));
-            });
-        }
-        state.watched = Some(GatewayWatch {
-            id,
-            gateway: wanted.clone(),
-            address,
-            stop,
-        });
+        // What listens at the probe Service goes by its name; what is probed instead, by its own.
+        let namespace = &self.settings.config.namespace;
+        let is_elsewhere = self.settings.probe_address.is_some();
+        let host = |probe: &Probe| {
+            let service = probe_name(name);
+            (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
+        };
+        let watch = self.gateways.start(name, &target.cluster, wanted, host);
+        state.watched = Some(watch);
         self.follow_probe(name);
     }
 

@@ -74,6 +74,29 @@ pub(super) struct Pending {
     pub(super) troubles: BTreeMap<usize, String>,
 }
 
+impl Pending {
+    /// A session that was started, and has listed nothing.
+    pub(super) fn new(session: Session) -> Self {
+        let Spec {
+            services, slices, ..
+        } = &session.spec;
+        let services: Vec<_> = services.iter().map(|_| None).collect();
+        // The last one is that of slices which no selector finds.
+        let watched = slices.iter().map(|_| None);
+        let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
+        Self {
+            session,
+            left_out: vec![LeftOut::default(); services.len()],
+            cut: vec![LeftOut::default(); slices.len()],
+            services,
+            slices,
+            follows_custom: false,
+            unlisted: Names::new(),
+            troubles: BTreeMap::new(),
+        }
+    }
+}
+
 impl LinkState {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {

@@ -1,9 +1,6 @@
 //! Links come, change and go; so do their sessions, their probes and all that is known through them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 
@@ -19,7 +16,7 @@ use crate::{
         session::{Session, Spec},
         watch::Event,
     },
-    mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
+    mirror::{Key, LinkEntry, Queries, status::Outcomes},
 };
 
 impl Engine {
@@ -251,21 +248,11 @@ impl Engine {
                 continue;
             }
             let secret = &state.link.spec.cluster_credentials_secret;
-            let missing = |reason: &'static str, what: String| Some(Err((reason, what)));
-            let kubeconfig = match self.secrets.get(secret) {
-                Some(Some(kubeconfig)) => kubeconfig.clone(),
-                Some(None) => {
-                    let what = format!("Secret {secret} has no key kubeconfig");
+            let kubeconfig = match self.sessions.kubeconfig(secret) {
+                Ok(kubeconfig) => kubeconfig,
+                Err(missing) => {
                     state.withdraw(&self.metrics);
-                    state.set_credentials(missing("SecretMalformed", what));
-                    continue;
-                }
-                None => {
-                    let what = format!(
-                        "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
-                    );
-                    state.withdraw(&self.metrics);
-                    state.set_credentials(missing("SecretMissing", what));
+                    state.set_credentials(Some(Err(missing)));
                     continue;
                 }
             };
@@ -288,25 +275,10 @@ impl Engine {
                 state.set_credentials(Some(Ok(())));
                 continue;
             }
-            self.sessions += 1;
-            let services: Vec<_> = spec.services.iter().map(|_| None).collect();
-            // The last one is that of slices which no selector finds.
-            let watched = spec.slices.iter().map(|_| None);
-            let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
             let first = self.state.services_with_objects(&target.cluster);
-            let outbox = self.outbox.clone();
-            let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
+            let session = self.sessions.start(name, spec, first);
             state.rejected = None;
-            state.pending = Some(Pending {
-                session,
-                left_out: vec![LeftOut::default(); services.len()],
-                cut: vec![LeftOut::default(); slices.len()],
-                services,
-                slices,
-                follows_custom: false,
-                unlisted: BTreeSet::new(),
-                troubles: BTreeMap::new(),
-            });
+            state.pending = Some(Pending::new(session));
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    absorb::{absorb, absorb_by_name, absorb_listed, kubeconfig, namespaces},
+    absorb::{absorb, absorb_listed, namespaces},
     link_state::LinkState,
     local_event::{LocalEvent, Start},
     routes::watch_routes,
@@ -241,7 +241,7 @@ impl Engine {
                     Event::List { .. } => None,
                     Event::Apply(secret) | Event::Delete(secret) => Some(secret.name_any()),
                 };
-                absorb_by_name(&mut self.secrets, change, |secret| kubeconfig(&secret));
+                self.sessions.on_secrets_event(change);
                 let uses = |state: &LinkState| {
                     let own = &state.link.spec.cluster_credentials_secret;
                     changed.as_ref().is_none_or(|changed| changed == own)

@@ -10,14 +10,12 @@ use tokio::{
 };
 
 use super::{
-    absorb::Kubeconfigs, addresses::Addresses, confirm::Confirmations, creating::Creating,
-    done::Done, foreign::Lookups, gateways::GatewayEvent, link_state::LinkState,
-    preferences::Preferences, problems::Problems, settings::Settings,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
+    gateways::GatewayTasks, link_state::LinkState, preferences::Preferences, problems::Problems,
+    sessions::Sessions, settings::Settings,
 };
 use crate::{
-    controller::{
-        apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, session,
-    },
+    controller::{apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue},
     mirror::{Key, State},
 };
 
@@ -32,10 +30,8 @@ pub(super) struct Engine {
     pub(super) queue: Queue,
     pub(super) pace: Pace,
     pub(super) confirmations: Confirmations,
-    /// Namespaces that are being created, by the key whose plan creates one.
-    pub(super) creating: BTreeMap<Key, Creating>,
+    pub(super) creating: Creating,
     pub(super) links: BTreeMap<String, LinkState>,
-    pub(super) secrets: Kubeconfigs,
     pub(super) tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen that has not been worked off yet.
     pub(super) changed: BTreeMap<Key, Instant>,
@@ -45,14 +41,12 @@ pub(super) struct Engine {
     pub(super) addresses: Addresses,
     /// Until then the API server wants to be left alone: nothing is written.
     pub(super) throttled_until: Instant,
-    pub(super) sessions: u64,
-    pub(super) shared: session::Shared,
+    pub(super) sessions: Sessions,
+    pub(super) gateways: GatewayTasks,
     /// Whether federated Services are made of slices, as sessions know it.
     pub(super) by_slices: bool,
     /// Has the slices of local members watched, from now on.
     pub(super) watch_members: latest::Sender<bool>,
-    pub(super) outbox: session::Outbox,
-    pub(super) signals: mpsc::UnboundedSender<(String, u64, GatewayEvent)>,
     pub(super) news: mpsc::Sender<News>,
 }
 
