@@ -32,6 +32,19 @@ hostile minutes="5":
 modules:
     LINKERD_MC_DRAW=1 cargo test --test layering drawing
 
+# Make the files of the Helm chart from the templates and values of `install`
+chart:
+    LINKERD_MC_CHART=1 cargo test --lib manifests::chart
+
+# Write docs/reference anew: commands, values, labels, conditions and metrics, from the code
+reference:
+    LINKERD_MC_DRAW=1 cargo test --lib reference
+    LINKERD_MC_DRAW=1 cargo test --test docs reference
+
+# Build the documents as a site, into target/site
+site:
+    cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
+
 # Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
@@ -74,6 +87,90 @@ completions:
     target/debug/linkerd-mc completions bash > completions/linkerd-mc.bash
     target/debug/linkerd-mc completions zsh > completions/_linkerd-mc
     target/debug/linkerd-mc completions fish > completions/linkerd-mc.fish
+
+# Check licences, versions, sources and known weaknesses of all crates; the last are asked of the RustSec database on GitHub
+deny *checks="advisories bans licenses sources":
+    "$(packaging/tools)/cargo-deny" --config deny.toml --locked check {{checks}}
+
+# Check all that a release is made of and made by, except for known weaknesses: crates, SBOM, notices, workflows
+supply-chain:
+    packaging/check
+
+# Lint the workflows of GitHub Actions: their syntax and scripts, and what would make them unsafe
+workflows:
+    "$(packaging/tools)/actionlint" .github/workflows/*.yml
+    "$(packaging/tools)/zizmor" --offline --quiet .github/workflows
+
+# Where packages are put
+packages := "target/packages"
+
+# Build the program as it is shipped, for this machine, with the names of its crates in it: minutes
+dist:
+    PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --bin linkerd-mc
+    packaging/audited target/dist/linkerd-mc
+
+# Write the software bill of materials (CycloneDX)
+sbom:
+    mkdir -p {{packages}}
+    "$(packaging/tools)/python" packaging/sbom.py > {{packages}}/linkerd-mc.cdx.json
+
+# Write the licences of all crates that the program is made with
+notices:
+    mkdir -p {{packages}}
+    python3 packaging/notices.py > {{packages}}/THIRD-PARTY-NOTICES
+
+# Pack an archive for a platform such as linux-amd64; `runnable` is a build for this machine, if `binary` is not
+archive platform binary="target/dist/linkerd-mc" runnable=binary:
+    packaging/archive {{binary}} {{platform}} {{packages}} {{runnable}}
+
+# Pack an archive for each binary-PLATFORM in a folder, as the jobs of a release leave them
+archives binaries:
+    packaging/archives {{binaries}} {{packages}}
+
+# Pack a Debian package for this machine's architecture; $MAINTAINER names who answers for it
+deb binary="target/dist/linkerd-mc":
+    packaging/deb {{binary}} {{packages}}
+
+# Pack the Helm chart; needs Helm
+pack-chart:
+    helm package charts/linkerd-mc --destination target/chart
+
+# Write the checksums of all packages, and the Homebrew formula and the krew manifest with them
+checksums version repository:
+    cd {{packages}} && sha256sum -- *.tar.gz *.deb linkerd-mc.cdx.json THIRD-PARTY-NOTICES > SHA256SUMS
+    packaging/fill packaging/homebrew.rb.in {{version}} {{repository}} {{packages}}/SHA256SUMS > {{packages}}/linkerd-mc.rb
+    packaging/fill packaging/krew.yaml.in {{version}} {{repository}} {{packages}}/SHA256SUMS > {{packages}}/krew.yaml
+
+# What only a release can do: it needs the forge, and its identity.
+
+# See that this commit is the one to release as a version, and print the changes
+changes version:
+    @packaging/changes {{version}}
+
+# Log in to a registry, with the password in $PASSWORD
+login registry user:
+    @printenv PASSWORD | docker login --username {{user}} --password-stdin {{registry}}
+
+# Push images of several architectures, each a folder that `just image` wrote, under one name; print the digest of that
+publish-image reference +layouts:
+    @packaging/publish-image {{reference}} {{layouts}}
+
+# Push the chart that `just pack-chart` packed
+publish-chart repository version:
+    helm push target/chart/linkerd-mc-{{version}}.tgz {{repository}}
+
+# Sign an image by its digest, with the identity of the workflow that runs this
+sign-image reference:
+    cosign sign --yes {{reference}}
+
+# Sign the checksums, and so all packages
+sign-packages:
+    cosign sign-blob --yes --bundle {{packages}}/SHA256SUMS.sigstore.json {{packages}}/SHA256SUMS
+
+# Publish all packages as a release of GitHub
+publish version:
+    packaging/changes {{version}} > target/changes.md
+    gh release create v{{version}} --verify-tag --title v{{version}} --notes-file target/changes.md {{packages}}/*
 
 # All that a change has to pass
 ci:

@@ -57,7 +57,7 @@ pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 /// Annotation of the control plane's copy of the credentials Secret.
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
-/// Label of token Secrets in a target cluster: the only link that uses the token.
+/// Label of token Secrets in a target cluster (ours): the only link that uses the token.
 pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
 /// Argo CD: objects with a lower wave are applied earlier, and pruned later. Objects without it have 0.
 pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";

@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+pub use super::conditions::CLUSTER_IPS_EXHAUSTED;
 use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time},
@@ -171,8 +172,7 @@ pub struct LinkStatus {
     /// Memberships in federated Services; beyond a limit only those that are not joined.
     #[serde(default)]
     pub federated_services: Vec<ServiceStatus>,
-    /// `Ready`, `Connected`, `CredentialsValid`, `GatewayAlive`; while there is a problem also `CredentialsExpiring`
-    /// and `LimitExceeded`.
+    /// Types and reasons are in [`super::conditions`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// State of the gateway; absent without one.
@@ -234,8 +234,6 @@ pub struct ServiceStatus {
 pub const CONTROLLER: &str = "linkerd.io/service-mirror";
 /// The one condition type of a [`ServiceStatus`].
 pub const MIRRORED: &str = "Mirrored";
-/// Type of the condition of a Link some of whose Services wait for a `ClusterIP`.
-pub const CLUSTER_IPS_EXHAUSTED: &str = "ClusterIPsExhausted";
 
 /// A reference to a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

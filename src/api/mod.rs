@@ -1,5 +1,6 @@
 //! Types of API objects, and parsers of their text forms. No behaviour, no client.
 
+pub mod conditions;
 pub mod duration;
 pub mod foreign;
 pub mod k8s;

@@ -8,6 +8,8 @@ mod cluster;
 mod complete;
 mod completions;
 mod contexts;
+#[cfg(test)]
+mod documents;
 mod drain;
 mod gateways;
 mod graph;
@@ -21,6 +23,7 @@ mod log_format;
 mod mirroring;
 mod output;
 mod plan;
+mod plugin;
 mod progress;
 mod rotate;
 mod run_controller;
@@ -33,7 +36,7 @@ mod values;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Links Kubernetes clusters and mirrors Services between them for Linkerd
 #[derive(Debug, Parser)]
@@ -83,10 +86,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ) {
         (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
         (None, Ok(true)) => Ok(ExitCode::SUCCESS),
-        (None, Ok(false)) => run(&Cli::parse_from(service_mirror::with_two_dashes(
-            args,
-            Cli::command,
-        ))),
+        (None, Ok(false)) => run(&parse(args)),
         (None, Err(error)) => Err(error),
     };
     match result {
@@ -97,6 +97,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends the process on wrong usage, `--help` and `--version`.
+fn parse(args: Vec<OsString>) -> Cli {
+    let mut command = plugin::named(Cli::command(), &args);
+    let args = service_mirror::with_two_dashes(args, Cli::command);
+    command
+        .try_get_matches_from_mut(args)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 /// The arguments of a container that runs the controller, as its own process parses them. Fails on wrong usage, and

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anstyle::{AnsiColor, Style};
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
-use super::log_format;
+use super::{log_format, plugin};
 use crate::{
     api::text::{in_brief, one_line},
     hint::hint_of,
@@ -88,7 +88,7 @@ pub(crate) fn error(error: &anyhow::Error) {
         labelled("cause", AnsiColor::Red, &steps[1..].join(": "));
     }
     if let Some(hint) = hint_of(error) {
-        labelled("hint", AnsiColor::Cyan, hint);
+        labelled("hint", AnsiColor::Cyan, &plugin::as_typed(hint));
     }
 }
 

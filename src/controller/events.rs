@@ -12,7 +12,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::clock;
 use crate::{
-    api::{labels as l, link::LinkStatus, text::in_brief},
+    api::{conditions::ready::INVALID_LINK, labels as l, link::LinkStatus, text::in_brief},
     client::requests::request,
     mirror::{Problem, Reason, RemoteRef},
 };
@@ -52,8 +52,6 @@ const BURST: u32 = 50;
 const REMEMBERED: usize = 10_000;
 /// Linkerd's reason for Services that are not mirrored.
 const SKIPPED: &str = "ServiceMirroringSkipped";
-/// As in the Link's condition.
-pub(super) const INVALID_LINK: &str = "InvalidLink";
 
 /// Whether a Link's status says it already: a restart is no news.
 pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Problem) -> bool {

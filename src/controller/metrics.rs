@@ -9,6 +9,8 @@
 mod dashboards;
 mod families;
 mod labels;
+#[cfg(test)]
+mod reference;
 
 use std::{fmt, sync::Arc, time::Duration};
 

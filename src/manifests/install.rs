@@ -57,8 +57,26 @@ const CONTROLLER: Template = (
     "controller.yaml",
     include_str!("../../templates/controller.yaml.hbs"),
 );
+/// Templates of the Helm chart, with the path in the context without which a template renders nothing. Without the
+/// Namespace: Helm needs it before it installs the chart.
+#[cfg(test)]
+pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 10] = [
+    (LINK_CRD, None),
+    (GATEWAY, Some("values.gateway.enabled")),
+    (GATEWAY_SERVICE, Some("values.gateway.enabled")),
+    (GATEWAY_POLICY, Some("values.gateway.enabled")),
+    (REMOTE_ACCESS, Some("values.remoteMirrorServiceAccount")),
+    (ADMIN_POLICY, None),
+    (ADMISSION_POLICY, Some("hasAdmissionPolicy")),
+    (CONTROLLER_ACCESS, None),
+    (
+        NETWORK_POLICY,
+        Some("values.controller.networkPolicy.enabled"),
+    ),
+    (CONTROLLER, None),
+];
 /// Parts of the Link CRD that are used more than once.
-const CRD_PARTS: [Template; 6] = [
+pub(super) const CRD_PARTS: [Template; 6] = [
     (
         "link-spec",
         include_str!("../../templates/link-spec.yaml.hbs"),

@@ -1,5 +1,7 @@
 //! Values → YAML and JSON documents. No client: facts about clusters are arguments.
 
+#[cfg(test)]
+mod chart;
 pub mod gateway;
 pub mod identity;
 pub mod install;

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
-pub use self::facts::{
-    ALL_REFUSED, Exceeded, Expiry, GATEWAY_REFUSED, GatewayInputs, StatusInputs,
-};
+pub use self::facts::{Exceeded, Expiry, GatewayInputs, StatusInputs};
 use super::{
     key::Key,
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,
+};
+pub use crate::api::conditions::{
+    GATEWAY_ADDRESS_REFUSED as GATEWAY_REFUSED, gateway_address_refused::ALL_REFUSED,
 };
 use crate::api::{
     link::{

@@ -1,4 +1,5 @@
-//! Every example of every help text, run by a shell as it is written, against two clusters.
+//! Every example of every help text, and every shell block of the pages for users, run by a shell as it is written, against
+//! two clusters.
 
 use std::{
     fs,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use control_plane::ControlPlane;
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use crate::support::{
     controller::Controller, gateways::Gateways, installation::install, program::help,
@@ -47,6 +49,27 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
     ),
 ];
 
+/// Pages in the order in which they are run, each with a script that runs before. The clusters are installed and not linked
+/// at the beginning, and each page leaves what the next one needs. Blocks with the mark `no-run` are left out, and
+/// `tests/docs` holds that each page is here or has only such blocks.
+#[rustfmt::skip]
+const PAGES: [(&str, &str); 14] = [
+    ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
+    ("docs/quick-start.md", ""),
+    ("docs/link.md", ""),
+    ("docs/export.md", "linkerd-mc link --from east --to west"),
+    ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
+    ("docs/headless.md", ""),
+    ("docs/high-availability.md", ""),
+    ("docs/upgrade.md", ""),
+    ("docs/failover.md", "kubectl --context west create service clusterip web --tcp=80"),
+    ("docs/drain.md", ""),
+    ("docs/rotate.md", "kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
+    ("docs/metrics.md", ""),
+    ("docs/security.md", ""),
+    ("docs/troubleshooting.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+];
+
 /// How long a script may take, in seconds.
 const LIMIT: &str = "300";
 
@@ -77,6 +100,28 @@ fn examples(command: &str) -> Vec<String> {
         assert!(example.contains("linkerd-mc "), "{example}");
     }
     examples
+}
+
+/// The shell blocks of a page that are to be run.
+fn blocks(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(path).unwrap();
+    let mut blocks = Vec::new();
+    for event in Parser::new(&text) {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if &*info == "sh" => {
+                blocks.push(Some(String::new()));
+            }
+            Event::End(TagEnd::CodeBlock) => blocks.push(None),
+            Event::Text(text) => {
+                if let Some(Some(block)) = blocks.last_mut() {
+                    block.push_str(&text);
+                }
+            }
+            _ => {}
+        }
+    }
+    blocks.into_iter().flatten().collect()
 }
 
 fn commands() -> Vec<String> {
@@ -179,8 +224,27 @@ fn file(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
+/// Runs the blocks of each page in one shell, which prints each line before it runs it.
+fn run_pages(desk: &Desk) {
+    let mut count = 0;
+    for (page, before) in PAGES {
+        let blocks = blocks(page);
+        let script = format!(
+            "kubectl config use-context west\n{before}\nset -v\n{}",
+            blocks.join("\n")
+        );
+        eprintln!("# {page}\n{script}");
+        let output = desk.run(&script);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{page} failed:\n{said}");
+        count += blocks.len();
+    }
+    assert!(count >= 30, "{count}");
+}
+
+/// One test, because the control planes take longer to start than most examples to run.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_example_of_every_help_works_as_it_is_written() {
+async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
     let (east, west) =
         tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
     tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
@@ -188,6 +252,7 @@ async fn every_example_of_every_help_works_as_it_is_written() {
     let desk = Desk::new(&[&west, &east], gateways.address());
     let probes = ["--probe-address", &gateways.address()];
     let _controllers = [&east, &west].map(|plane| Controller::start(plane, &probes));
+    run_pages(&desk);
     let mut count = 0;
     for command in commands() {
         let before = BEFORE.iter().find(|(of, _)| *of == command);

@@ -1,7 +1,9 @@
 //! Target clusters whose API servers mean harm, beside three that behave well: what they do to the controller, to its
 //! cluster and to their neighbours.
 //!
-//! `just hostile MINUTES` runs the long one. `LINKERD_MC_HOSTILE_CONDUCTS` names some of the ways to misbehave, and
+//! `just hostile MINUTES` runs the long one: without hostile targets, with them in the hands of another controller, and with
+//! them in the same. The second shows what they cost the machine and the API server, whoever has them; what the third has
+//! beyond that is the cost of sharing a process. `LINKERD_MC_HOSTILE_CONDUCTS` names some of the ways to misbehave, and
 //! `LINKERD_MC_HOSTILE_SEED` takes the choices of an earlier run.
 
 mod conduct;
@@ -22,8 +24,9 @@ use crate::support::{
     controller::Controller,
     gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, install},
-    links::{links, own_link},
+    links::{apply, links, objects, own_link},
     objects::namespace,
+    other,
 };
 
 /// What is held of the short run.
@@ -35,12 +38,19 @@ const BRIEF: Bounds = Bounds {
     latency: None,
 };
 /// What is held of the long run.
-const LONG: Bounds = Bounds { ..BRIEF };
+const LONG: Bounds = Bounds {
+    latency: Some(20.0),
+    ..BRIEF
+};
+/// Namespace of the controller that has the hostile Links to itself.
+const APART: &str = "hostile-apart";
 
 /// The source cluster with its controller, and the cluster that the well-behaved Links lead to.
 struct Scene {
     // Those who ask before those who answer: fields are dropped in this order.
     controller: Controller,
+    /// The one that has the hostile Links, if not the same.
+    apart: Option<Controller>,
     hostile: Vec<HostileTarget>,
     source: ControlPlane,
     far: Arc<ControlPlane>,
@@ -74,6 +84,7 @@ impl Scene {
             source,
             far: Arc::new(far),
             controller,
+            apart: None,
             hostile: Vec::new(),
         }
     }
@@ -81,15 +92,31 @@ impl Scene {
     /// Links hostile targets.
     async fn let_in(&mut self, conducts: &[Conduct], seed: u64) {
         for conduct in conducts {
-            let (target, name) = (
-                HostileTarget::start(&self.far, *conduct, seed),
-                conduct.name(),
-            );
-            namespace(name, &[&self.source]).await;
-            let address = format!("--api-server-address={}", target.url());
+            let (name, address) = self.start(*conduct, seed).await;
             own_link(&self.source, &self.far, name, &[&address]).await;
-            self.hostile.push(target);
         }
+    }
+
+    /// Links hostile targets in an installation of their own, whose controller is another process: they share the
+    /// machine and the API server with the well-behaved ones, and nothing else.
+    async fn let_in_apart(&mut self, conducts: &[Conduct], seed: u64) {
+        namespace(APART, &[&self.source]).await;
+        other::install(&self.source, APART, &[]).await;
+        self.apart = Some(other::controller(&self.source, APART, &[]));
+        for conduct in conducts {
+            let (name, address) = self.start(*conduct, seed).await;
+            let made = objects(&self.far, name, &[&address]);
+            apply(&self.source, &other::moved(made, APART)).await;
+        }
+    }
+
+    /// Starts a hostile target. Returns its name, and the flag that links to it.
+    async fn start(&mut self, conduct: Conduct, seed: u64) -> (&'static str, String) {
+        let target = HostileTarget::start(&self.far, conduct, seed);
+        let address = format!("--api-server-address={}", target.url());
+        self.hostile.push(target);
+        namespace(conduct.name(), &[&self.source]).await;
+        (conduct.name(), address)
     }
 
     /// Lets things happen for so long.
@@ -140,12 +167,17 @@ async fn hostile_targets_stay_within_their_budgets_for_minutes() {
     eprintln!("{seconds} seconds without and with {conducts:?}, LINKERD_MC_HOSTILE_SEED={seed}");
     let time = Duration::from_secs(seconds);
     let mut scene = Scene::set().await;
-    let before = scene.phase("without", &scene.mark(), time).await;
+    let without = scene.phase("without", &scene.mark(), time).await;
+    let mark = scene.mark();
+    scene.let_in_apart(&conducts, seed).await;
+    let apart = scene.phase("apart", &mark, time).await;
+    drop(scene);
+    let mut scene = Scene::set().await;
     let mark = scene.mark();
     scene.let_in(&conducts, seed).await;
-    let after = scene.phase("with", &mark, time).await;
-    let mut wrong = after.beyond(&LONG, &conducts, Some(&before));
-    eprintln!("{}", table(&[before, after], &conducts));
+    let with = scene.phase("with", &mark, time).await;
+    let mut wrong = with.beyond(&LONG, &conducts, Some(&apart));
+    eprintln!("{}", table(&[without, apart, with], &conducts));
     wrong.extend(scene.untruths().await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     neighbours::are_in_step(&scene.source).await;

@@ -4,64 +4,20 @@ use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
     SOON,
     controller::Controller,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, account, confined},
+    installation::{CONTROLLER, NAMESPACE, account},
     links::{apply, objects, own_link, said, status_that, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, hosts, join, namespace, patch,
         service, services, slices_that, stateful, web,
     },
+    other,
     planes::alone,
-    program::run,
 };
-
-/// Makes a second installation, in another namespace: what `install` prints for its controller's account. The names of
-/// objects without a namespace are changed, so that those of the first one stay.
-async fn install(plane: &ControlPlane, namespace: &str, flags: &[&str]) {
-    let args = ["install", "-o", "json", "--namespace", namespace];
-    let printed = run(plane.kubeconfig(), &[&args, flags].concat()).data();
-    let objects = printed
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    let of_account = |object: &Value| {
-        object["metadata"]["labels"]["component"] == "controller" && object["kind"] != "Deployment"
-    };
-    let mut objects: Vec<Value> = objects.filter(of_account).collect();
-    for object in &mut objects {
-        if object["metadata"]["namespace"].is_null() {
-            for name in ["/metadata/name", "/spec/policyName", "/roleRef/name"] {
-                if let Some(name) = object.pointer_mut(name) {
-                    *name = json!(format!("{}.{namespace}", name.as_str().unwrap()));
-                }
-            }
-        }
-    }
-    apply(plane, &objects).await;
-    confined(plane, namespace).await;
-}
-
-/// Starts a controller of the installation in another namespace.
-fn other(plane: &ControlPlane, namespace: &str, flags: &[&str]) -> Controller {
-    let kubeconfig = plane
-        .kubeconfig_through(plane.url(), &account(namespace), &CONTROLLER_GROUPS)
-        .unwrap();
-    let own = ["--leader-elect=false", "--namespace", namespace];
-    Controller::start_as(&kubeconfig, &[&own, flags].concat())
-}
-
-/// The Link and Secrets of `link-gen`, for an installation in another namespace.
-fn moved(objects: Vec<Value>, namespace: &str) -> Vec<Value> {
-    let here = |object: &Value| object["metadata"]["namespace"] == NAMESPACE;
-    let mut objects: Vec<Value> = objects.into_iter().filter(here).collect();
-    for object in &mut objects {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    objects
-}
 
 /// What an installation makes: a mirror with a slice, a headless one with a host, a federated Service.
 const MADE: [&str; 4] = ["web-first", "db-first", "db-0-first", "member-federated"];
@@ -105,16 +61,16 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     namespace("two-shared", &[source, far]).await;
     namespace("two-theirs", &[source, far]).await;
     namespace("two-mc", &[source]).await;
-    install(source, "two-mc", &[]).await;
+    other::install(source, "two-mc", &[]).await;
     furnish(source, far, "two-shared").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     let before = identities(source, "two-shared").await;
     let since = source.audit_mark().unwrap();
 
     // Its own Link is worked on, and then all that it would have collected at its start is decided too.
-    apply(source, &moved(objects(far, "second", &[]), "two-mc")).await;
+    apply(source, &other::moved(objects(far, "second", &[]), "two-mc")).await;
     export(far, "two-theirs", &web("web", "second")).await;
-    let second = other(source, "two-mc", &["--federated-service-selector=no=one"]);
+    let second = other::controller(source, "two-mc", &["--federated-service-selector=no=one"]);
     second.in_step_within(SOON).await;
     service(source, "two-theirs", "web-second", |_| true).await;
     assert_eq!(
@@ -150,13 +106,13 @@ async fn two_links_to_one_name_from_two_installations_do_not_fight() {
     let (source, far) = (&alone.source, &alone.far);
     namespace("same-shared", &[source, far]).await;
     namespace("same-mc", &[source]).await;
-    install(source, "same-mc", &[]).await;
+    other::install(source, "same-mc", &[]).await;
     furnish(source, far, "same-shared").await;
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     let before = identities(source, "same-shared").await;
     let since = source.audit_mark().unwrap();
-    apply(source, &moved(objects(far, "first", &[]), "same-mc")).await;
-    let second = other(source, "same-mc", &["--federated-service-selector=no=one"]);
+    apply(source, &other::moved(objects(far, "first", &[]), "same-mc")).await;
+    let second = other::controller(source, "same-mc", &["--federated-service-selector=no=one"]);
     second.in_step_within(SOON).await;
     let said = eventually("the Link to report the conflict", SOON, async || {
         let get = ["get", "link", "first", "-n", "same-mc", "-o", "json"];
@@ -192,7 +148,7 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
     let (source, far) = (&alone.source, &alone.far);
     namespace("unnamed", &[source, far]).await;
     namespace("unnamed-mc", &[source]).await;
-    install(source, "unnamed-mc", &[]).await;
+    other::install(source, "unnamed-mc", &[]).await;
     namespace("unnamed-theirs", &[source, far]).await;
     furnish(source, far, "unnamed").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
@@ -202,10 +158,14 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
         forget_installation(source, "unnamed", name).await;
     }
     // No Link of this one names their cluster: it does not collect them.
-    apply(source, &moved(objects(far, "second", &[]), "unnamed-mc")).await;
+    apply(
+        source,
+        &other::moved(objects(far, "second", &[]), "unnamed-mc"),
+    )
+    .await;
     export(far, "unnamed-theirs", &web("web", "second")).await;
     let since = source.audit_mark().unwrap();
-    let second = other(
+    let second = other::controller(
         source,
         "unnamed-mc",
         &["--federated-service-selector=no=one"],
@@ -235,7 +195,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     namespace("moves", &[source, far]).await;
     namespace("moves-mc", &[source]).await;
     let take_over = format!("controller.takeOverFrom={NAMESPACE}");
-    install(source, "moves-mc", &["--set", &take_over]).await;
+    other::install(source, "moves-mc", &["--set", &take_over]).await;
     furnish(source, far, "moves").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     // Other tests export to a Link of this name, too.
@@ -255,11 +215,11 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
         "--take-over-from",
         NAMESPACE,
     ];
-    let second = other(source, "moves-mc", &flags);
+    let second = other::controller(source, "moves-mc", &flags);
     second.ready_within(SOON).await;
     apply(
         source,
-        &moved(
+        &other::moved(
             objects(far, "first", &["--enable-headless-services"]),
             "moves-mc",
         ),

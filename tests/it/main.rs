@@ -107,6 +107,8 @@ mod secrets;
 mod allow;
 // `check`, `status`, `gateways` and `graph` of two linked clusters.
 mod check;
+// The Helm chart.
+mod chart;
 // Each example of each help text works.
 mod examples;
 // `hand-back`.
@@ -119,6 +121,8 @@ mod install;
 mod link;
 // `link-gen`.
 mod link_gen;
+// The program as a plugin of kubectl.
+mod names;
 // `plan`.
 mod plan;
 // `rotate`.

@@ -168,15 +168,17 @@ fn without_tests(tokens: TokenStream) -> TokenStream {
             && matches!(tokens.peek(), Some(TokenTree::Group(group)) if is_cfg_test(group));
         if is_test {
             drop_attributes(&mut kept);
-            for token in tokens.by_ref().skip(1) {
-                let ends = match &token {
-                    TokenTree::Punct(punct) => punct.as_char() == ';',
-                    TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-                    _ => false,
-                };
-                if ends {
-                    break;
-                }
+            let end = tokens.by_ref().skip(1).find(|token| match token {
+                TokenTree::Punct(punct) => punct.as_char() == ';',
+                TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+                _ => false,
+            });
+            // A `use a::{b};` ends after its braces.
+            let braces = matches!(end, Some(TokenTree::Group(_)));
+            if braces
+                && matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == ';')
+            {
+                tokens.next();
             }
             continue;
         }
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn what_only_tests_have_is_told_apart() {
         let text = "mod a; #[cfg(test)] mod b; /// d::d\n #[cfg(test)] #[allow(x)] fn c(d: [u8; 2]) { { e::e } } mod f { use g::g; } \
-                    mod h; fn i() { #[cfg(test)] j::j(); }";
+                    mod h; fn i() { #[cfg(test)] j::j(); } #[cfg(test)] use k::{l, m};";
         let modules = modules_of(text).unwrap();
         let modules: Vec<(&str, bool)> =
             modules.iter().map(|m| (m.name.as_str(), m.test)).collect();

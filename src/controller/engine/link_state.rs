@@ -10,6 +10,7 @@ use kube::{Client, ResourceExt as _};
 use super::{gateways::GatewayWatch, status::StatusState};
 use crate::{
     api::{
+        conditions::credentials_valid,
         k8s::{EndpointSlice, Service},
         link::Link,
     },
@@ -165,7 +166,7 @@ impl LinkState {
         if new != self.current.as_ref().map(kubeconfig) {
             let what =
                 format!("the new credentials do not work, still using the old ones: {message}");
-            self.set_credentials(Some(Err(("CredentialsFail", what))));
+            self.set_credentials(Some(Err((credentials_valid::CREDENTIALS_FAIL, what))));
         }
     }
 

@@ -9,9 +9,9 @@ use super::{
     state::Engine,
 };
 use crate::{
-    api::{link::LinkObject, text::in_brief},
+    api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{
-        events::{INVALID_LINK, News, What},
+        events::{News, What},
         queue,
         session::{Session, Spec},
         watch::Event,

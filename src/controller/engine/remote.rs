@@ -12,7 +12,7 @@ use super::{
     state::Engine,
 };
 use crate::{
-    api::k8s::Service,
+    api::{conditions::credentials_valid, k8s::Service},
     client::fingerprint,
     controller::{
         clock,
@@ -48,7 +48,10 @@ impl Engine {
                 state.note_credentials(&self.metrics);
             }
             SessionEvent::Unusable(message) => {
-                state.set_credentials(Some(Err(("CredentialsUnusable", message))));
+                state.set_credentials(Some(Err((
+                    credentials_valid::CREDENTIALS_UNUSABLE,
+                    message,
+                ))));
                 state.rejected = state
                     .pending
                     .take()

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::absorb::{Kubeconfigs, absorb_by_name, kubeconfig};
 use crate::{
+    api::conditions::credentials_valid,
     controller::{
         session::{Outbox, Session, Shared, Spec},
         watch::Event,
@@ -41,13 +42,13 @@ impl Sessions {
             Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
             Some(None) => {
                 let what = format!("Secret {secret} has no key kubeconfig");
-                Err(("SecretMalformed", what))
+                Err((credentials_valid::SECRET_MALFORMED, what))
             }
             None => {
                 let what = format!(
                     "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
                 );
-                Err(("SecretMissing", what))
+                Err((credentials_valid::SECRET_MISSING, what))
             }
         }
     }

@@ -11,11 +11,11 @@ use crate::api::{
 };
 
 /// Labels that our selectors use.
-const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
+pub(in crate::manifests) const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(in crate::manifests) enum Kind {
     /// `true` or `false`.
     Bool,
     /// A whole number, from at least the one given.

@@ -12,6 +12,12 @@ mod schema;
 mod set;
 mod types;
 
+#[cfg(test)]
+pub(in crate::manifests) use self::{
+    kind::{Kind, OUR_LABELS},
+    obsolete::{Fate, KEYS as OBSOLETE},
+    schema::{GROUPS, KEYS, Key, documented},
+};
 pub use self::{
     layers::UserValues,
     set::Typing,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::set::{Path, Segment, assign};
 
 /// The replacement of a key.
-enum Fate {
+pub(in crate::manifests) enum Fate {
     /// It was renamed.
     Moved(&'static str),
     /// It has no effect; the text has the reason or the replacement.
@@ -18,7 +18,7 @@ use Fate::{Gone, Moved};
 
 /// Keys come before their groups.
 #[rustfmt::skip] // a table: one key a line
-const KEYS: [(&str, Fate); 32] = [
+pub(in crate::manifests) const KEYS: [(&str, Fate); 32] = [
     ("controllerDefaults.replicas", Moved("controller.replicas")),
     ("controllerDefaults.logLevel", Moved("controller.logLevel")),
     ("controllerDefaults.logFormat", Moved("controller.logFormat")),

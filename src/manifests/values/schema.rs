@@ -15,13 +15,13 @@ use crate::manifests::yaml;
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
+pub(in crate::manifests) struct Key {
     /// Dotted path.
-    pub(super) path: &'static str,
+    pub(in crate::manifests) path: &'static str,
     /// Its type.
-    pub(super) kind: Kind,
+    pub(in crate::manifests) kind: Kind,
     /// Its description: a sentence without a period.
-    pub(super) doc: &'static str,
+    pub(in crate::manifests) doc: &'static str,
 }
 
 const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
@@ -29,7 +29,7 @@ const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
 }
 
 /// Groups of keys.
-const GROUPS: [(&str, &str); 6] = [
+pub(in crate::manifests) const GROUPS: [(&str, &str); 6] = [
     ("gateway", "The gateway that other clusters send traffic to"),
     ("gateway.probe", "How other clusters probe it"),
     (
@@ -48,7 +48,7 @@ const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<T
 
 /// All keys in the order of the output. Keys of a group are together.
 #[rustfmt::skip] // a table: one key a line
-pub(super) const KEYS: &[Key] = &[
+pub(in crate::manifests) const KEYS: &[Key] = &[
     key("gateway.enabled", Kind::Bool, "Whether to install it"),
     key("gateway.replicas", Kind::Number(0), "Number of pods"),
     key("gateway.name", Kind::Name, "Name of its Deployment, Service and ServiceAccount"),
@@ -180,20 +180,27 @@ fn distance(a: &str, b: &str) -> usize {
 /// Commented out in the output, because a values file with it would override the cluster's own value.
 const ASKED: &str = "identityTrustDomain";
 
+const HEADER: &str = "\
+# All values of `linkerd-mc install`, with the defaults as set by the other flags.
+# Override them with --values FILE, or with --set key=value.
+";
+
 impl Values {
     /// All values as a commented values file.
     pub fn documented(&self) -> anyhow::Result<String> {
-        documented(self)
+        documented(self, HEADER, |key| key.doc, &[ASKED])
     }
 }
 
-/// All keys as a values file, with description, type and value.
-fn documented(values: &Values) -> anyhow::Result<String> {
+/// All keys as a values file, with description, type and value. The keys in `unset` are commented out.
+pub(in crate::manifests) fn documented(
+    values: &Values,
+    header: &str,
+    doc: impl Fn(&Key) -> &'static str,
+    unset: &[&str],
+) -> anyhow::Result<String> {
     let values = serde_json::to_value(values)?;
-    let mut text = String::from(
-        "# All values of `linkerd-mc install`, with the defaults as set by the other flags.\n\
-         # Override them with --values FILE, or with --set key=value.\n",
-    );
+    let mut text = header.to_owned();
     let mut open: Vec<&str> = Vec::new();
     for key in KEYS {
         let segments: Vec<&str> = key.path.split('.').collect();
@@ -222,12 +229,12 @@ fn documented(values: &Values) -> anyhow::Result<String> {
         text.extend([
             &indent,
             "# ",
-            key.doc,
+            doc(key),
             ". Value: ",
             &key.kind.expected(),
             ".\n",
         ]);
-        let comment = if key.path == ASKED { "# " } else { "" };
+        let comment = if unset.contains(&key.path) { "# " } else { "" };
         for line in yaml::to_yaml(&one)?.lines() {
             text.extend([&indent, comment, line, "\n"]);
         }
@@ -281,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_documented_values_are_the_defaults() {
-        let text = documented(&Values::default()).unwrap();
+        let text = Values::default().documented().unwrap();
         let mut given = super::super::UserValues::default();
         given.add_file("values.yaml", &text).unwrap();
         let base = Values {

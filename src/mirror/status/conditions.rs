@@ -5,13 +5,13 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::facts::{ALL_REFUSED, Exceeded, Expiry, GATEWAY_REFUSED, StatusInputs};
+use super::facts::{Exceeded, Expiry, StatusInputs};
 use crate::{
-    api::{link::CLUSTER_IPS_EXHAUSTED, text::in_brief},
+    api::{conditions as c, text::in_brief},
     mirror::{
-        Liveness, Reason,
+        Liveness,
         status::expiry::{self, Stage},
-        target::{drain::DRAINED, networks::refused_message, tls::INSECURE_TLS},
+        target::networks::refused_message,
     },
 };
 
@@ -22,27 +22,56 @@ pub(crate) fn conditions(
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
+    // For GitOps tools: nothing but a change of the Links ends this (kstatus, `Stalled`).
+    if facts.invalid.is_some() || facts.duplicate_of.is_some() {
+        let (_, _, reason, message) = ready(facts);
+        said.push((c::STALLED, "True", reason, message));
+    }
     match &facts.credentials {
         None => {}
-        Some(Ok(())) => said.push(("CredentialsValid", "True", "Valid", String::new())),
+        Some(Ok(())) => said.push((
+            c::CREDENTIALS_VALID,
+            "True",
+            c::credentials_valid::VALID,
+            String::new(),
+        )),
         Some(Err((reason, message))) => {
-            said.push(("CredentialsValid", "False", reason, message.clone()));
+            said.push((c::CREDENTIALS_VALID, "False", reason, message.clone()));
         }
     }
     if let Some(Expiry { at, cluster }) = &facts.expiry
         && let Some(problem) = expiry::problem(*at, now, cluster)
     {
         let expired = Stage::of(*at, now) == Stage::Expired;
-        let reason = if expired { "Expired" } else { "ExpiresSoon" };
-        said.push(("CredentialsExpiring", "True", reason, problem));
+        let reason = if expired {
+            c::credentials_expiring::EXPIRED
+        } else {
+            c::credentials_expiring::EXPIRES_SOON
+        };
+        said.push((c::CREDENTIALS_EXPIRING, "True", reason, problem));
     }
     if let Some(insecure) = facts.insecure {
-        said.push((INSECURE_TLS, "True", insecure.reason(), insecure.problem()));
+        said.push((
+            c::INSECURE_TLS,
+            "True",
+            insecure.reason(),
+            insecure.problem(),
+        ));
     }
     match &facts.connected {
-        None => said.push(("Connected", "Unknown", "NotTried", String::new())),
-        Some(Ok(())) => said.push(("Connected", "True", "Connected", String::new())),
-        Some(Err(message)) => said.push(("Connected", "False", "Unreachable", message.clone())),
+        None => said.push((
+            c::CONNECTED,
+            "Unknown",
+            c::connected::NOT_TRIED,
+            String::new(),
+        )),
+        Some(Ok(())) => said.push((c::CONNECTED, "True", c::connected::CONNECTED, String::new())),
+        Some(Err(message)) => said.push((
+            c::CONNECTED,
+            "False",
+            c::connected::UNREACHABLE,
+            message.clone(),
+        )),
     }
     if let Some(gateway) = &facts.gateway {
         let unknown = gateway
@@ -51,21 +80,21 @@ pub(crate) fn conditions(
             .or_else(|| gateway.unprobed.clone());
         said.push(match gateway.state.liveness {
             Liveness::Alive => (
-                "GatewayAlive",
+                c::GATEWAY_ALIVE,
                 "True",
-                "ProbeSucceeded",
+                c::gateway_alive::PROBE_SUCCEEDED,
                 gateway.unresolved.clone().unwrap_or_default(),
             ),
             Liveness::Dead => (
-                "GatewayAlive",
+                c::GATEWAY_ALIVE,
                 "False",
-                "ProbeFailed",
+                c::gateway_alive::PROBE_FAILED,
                 unknown.unwrap_or_default(),
             ),
             Liveness::Unknown => (
-                "GatewayAlive",
+                c::GATEWAY_ALIVE,
                 "Unknown",
-                "NotProbed",
+                c::gateway_alive::NOT_PROBED,
                 unknown.unwrap_or_default(),
             ),
         });
@@ -73,26 +102,31 @@ pub(crate) fn conditions(
     if let Some(gateway) = facts.gateway.as_ref().filter(|g| !g.refused.is_empty()) {
         let known = gateway.state.addresses.iter().flatten().count();
         let reason = if gateway.refused.len() < known {
-            "SomeRefused"
+            c::gateway_address_refused::SOME_REFUSED
         } else {
-            ALL_REFUSED
+            c::gateway_address_refused::ALL_REFUSED
         };
         let message = refused_message(&gateway.refused);
-        said.push((GATEWAY_REFUSED, "True", reason, message));
+        said.push((c::GATEWAY_ADDRESS_REFUSED, "True", reason, message));
     }
     if let Some(exceeded) = facts.exceeded {
         let message = exceeded_message(exceeded);
-        said.push(("LimitExceeded", "True", "LimitExceeded", message));
+        said.push((
+            c::LIMIT_EXCEEDED,
+            "True",
+            c::limit_exceeded::LIMIT_EXCEEDED,
+            message,
+        ));
     }
     if let Some(drain) = facts.drain {
-        said.push((DRAINED, "True", drain.reason(), drain.to_string()));
+        said.push((c::DRAINED, "True", drain.reason(), drain.to_string()));
     }
     if without_cluster_ip > 0 {
         let message = format!(
             "Services waiting for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full: delete unused Services, or add a ServiceCIDR"
         );
-        let reason = Reason::NoClusterIp.as_str();
-        said.push((CLUSTER_IPS_EXHAUSTED, "True", reason, message));
+        let reason = c::cluster_ips_exhausted::NO_CLUSTER_IP;
+        said.push((c::CLUSTER_IPS_EXHAUSTED, "True", reason, message));
     }
     said.into_iter()
         .map(|(type_, status, reason, message)| Condition {
@@ -141,20 +175,22 @@ fn exceeded_message(exceeded: Exceeded) -> String {
 }
 
 pub(crate) fn ready(facts: &StatusInputs) -> (&'static str, &'static str, &'static str, String) {
-    let not = |reason, message: &str| ("Ready", "False", reason, message.to_owned());
+    let not = |reason, message: &str| (c::READY, "False", reason, message.to_owned());
     if let Some(message) = &facts.invalid {
-        return not("InvalidLink", message);
+        return not(c::ready::INVALID_LINK, message);
     }
     if let Some(older) = &facts.duplicate_of {
         return not(
-            "DuplicateCluster",
+            c::ready::DUPLICATE_CLUSTER,
             &format!("Link {older} is older and has the same target cluster"),
         );
     }
     match (&facts.credentials, &facts.connected) {
-        (Some(Err((_, message))), _) => not("CredentialsInvalid", message),
-        (_, Some(Err(message))) => not("Disconnected", message),
-        (_, Some(Ok(()))) if facts.settled => ("Ready", "True", "Mirroring", String::new()),
-        _ => not("Syncing", ""),
+        (Some(Err((_, message))), _) => not(c::ready::CREDENTIALS_INVALID, message),
+        (_, Some(Err(message))) => not(c::ready::DISCONNECTED, message),
+        (_, Some(Ok(()))) if facts.settled => {
+            (c::READY, "True", c::ready::MIRRORING, String::new())
+        }
+        _ => not(c::ready::SYNCING, ""),
     }
 }

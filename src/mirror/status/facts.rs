@@ -9,11 +9,6 @@ use crate::mirror::{
     target::{drain::Drain, tls::InsecureTls},
 };
 
-/// Type of the condition of a Link whose gateway has addresses that are not used.
-pub const GATEWAY_REFUSED: &str = "GatewayAddressRefused";
-/// Reason of that condition where no address is left.
-pub const ALL_REFUSED: &str = "AllRefused";
-
 /// What is known of a Link itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusInputs {

@@ -479,3 +479,34 @@ fn readiness_names_the_first_thing_in_its_way() {
         assert_eq!(reason(&facts), ("False", expected));
     }
 }
+
+#[test]
+fn link_that_only_a_change_of_links_can_mend_is_stalled() {
+    let stalled = |facts: &StatusInputs| {
+        let after = status(&LinkStatus::default(), facts, &Outcomes::default(), at(1));
+        let mut found = after.conditions.into_iter();
+        found
+            .find(|c| c.type_ == "Stalled")
+            .map(|c| (c.status, c.reason, c.message))
+    };
+    let said = |reason: &str, message: &str| {
+        Some(("True".to_owned(), reason.to_owned(), message.to_owned()))
+    };
+    let invalid = StatusInputs {
+        invalid: Some("no port".into()),
+        ..StatusInputs::default()
+    };
+    assert_eq!(stalled(&invalid), said("InvalidLink", "no port"));
+    let duplicate = StatusInputs {
+        duplicate_of: Some("older".into()),
+        ..StatusInputs::default()
+    };
+    let older = "Link older is older and has the same target cluster";
+    assert_eq!(stalled(&duplicate), said("DuplicateCluster", older));
+    let unusable = StatusInputs {
+        credentials: Some(Err(("SecretMissing", "not found".into()))),
+        connected: Some(Err("refused".into())),
+        ..StatusInputs::default()
+    };
+    assert_eq!(stalled(&unusable), None, "the Secret may come");
+}

@@ -6,14 +6,11 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use crate::api::{text::short, time::rfc3339};
-
-/// Type of the condition of a Link whose cluster is drained.
-pub const DRAINED: &str = "Drained";
-/// Its reason while the cluster has federated Services to leave.
-pub const LEAVING: &str = "Leaving";
-/// Its reason where the cluster stays in federated Services that have no other member.
-pub const LAST_MEMBER: &str = "LastMember";
+pub use crate::api::conditions::{
+    DRAINED,
+    drained::{LAST_MEMBER, LEAVING},
+};
+use crate::api::{conditions::drained, text::short, time::rfc3339};
 
 /// What is wrong with the end of a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -35,7 +32,7 @@ impl Drain {
     /// One word.
     pub fn reason(&self) -> &'static str {
         match (self.leaving, self.last) {
-            (0, 0) => DRAINED,
+            (0, 0) => drained::DRAINED,
             (0, _) => LAST_MEMBER,
             _ => LEAVING,
         }

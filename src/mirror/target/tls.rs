@@ -1,8 +1,8 @@
 //! Whether the connection to a target cluster is safe from whoever is on the way. One rule for the controller and the
 //! commands.
 
-/// Type of the condition of a Link whose connection is not safe.
-pub const INSECURE_TLS: &str = "InsecureTLS";
+pub use crate::api::conditions::INSECURE_TLS;
+use crate::api::conditions::insecure_tls;
 
 /// Why a connection to an API server is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ impl InsecureTls {
     /// One word.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Plain => "NotEncrypted",
-            Self::Unverified => "CertificateNotVerified",
+            Self::Plain => insecure_tls::NOT_ENCRYPTED,
+            Self::Unverified => insecure_tls::CERTIFICATE_NOT_VERIFIED,
         }
     }
 

@@ -45,15 +45,8 @@ impl Assets {
         {
             return Self::given(folder.into());
         }
-        let cache = match env::var_os("LINKERD_MC_CACHE").filter(|folder| !folder.is_empty()) {
-            Some(folder) => folder.into(),
-            None => Path::new(WORKSPACE)
-                .canonicalize()
-                .context("the workspace has moved")?
-                .join(".cache"),
-        };
         Self::kept(
-            &cache.join("control-plane"),
+            &cache()?.join("control-plane"),
             &format!("{VERSION}-{:016x}", fingerprint()),
             build,
         )
@@ -81,7 +74,7 @@ impl Assets {
 
     /// `cache/key`, filled by `build` if it is not there. A folder by that name is always complete: it is filled under
     /// another name first.
-    fn kept(
+    pub(crate) fn kept(
         cache: &Path,
         key: &str,
         build: impl FnOnce(&Path) -> anyhow::Result<()>,
@@ -95,9 +88,9 @@ impl Assets {
         let lock = File::create(cache.join("lock"))
             .context("failed to create the lock file of the build")?;
         if lock.try_lock().is_err() {
-            tell("waiting for another process that builds Kubernetes");
+            tell("waiting for another process that builds the same");
             lock.lock()
-                .context("failed to wait for another process that builds Kubernetes")?;
+                .context("failed to wait for another process that builds the same")?;
         }
         if !folder.is_dir() {
             remove_partial(cache);
@@ -107,6 +100,15 @@ impl Assets {
         }
         Ok(Self { folder })
     }
+}
+
+/// Where builds are kept: `$LINKERD_MC_CACHE`, or `.cache` of the workspace.
+pub(crate) fn cache() -> anyhow::Result<PathBuf> {
+    if let Some(folder) = env::var_os("LINKERD_MC_CACHE").filter(|folder| !folder.is_empty()) {
+        return Ok(folder.into());
+    }
+    let workspace = Path::new(WORKSPACE).canonicalize();
+    Ok(workspace.context("the workspace has moved")?.join(".cache"))
 }
 
 fn build(folder: &Path) -> anyhow::Result<()> {
@@ -189,7 +191,7 @@ fn fingerprint() -> u64 {
 
 /// A line for the person who waits. Written to the stream itself, because what goes through `eprintln!` is held back
 /// until a test has ended.
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "control-plane: {line}");
 }
 

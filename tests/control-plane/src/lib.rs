@@ -10,6 +10,7 @@
 //! # }
 //! ```
 //!
+//! - [`Helm`] is built and kept in the same way.
 //! - The binaries come from the folder that `KUBEBUILDER_ASSETS` names, or are built once with Go and kept ([`Assets`]).
 //! - Every server has a supervisor that ends it when this process is gone, however that came about; nothing relies on
 //!   [`Drop`]. See `process.rs`.
@@ -28,6 +29,7 @@ mod fault;
 mod folder;
 mod gateway_api;
 mod go;
+mod helm;
 mod intercept;
 mod kubeconfig;
 mod kubectl;
@@ -44,6 +46,7 @@ pub use certificates::trust_anchor;
 pub use events::Passing;
 pub use fault::{Fault, FaultProxy};
 pub use gateway_api::ROUTES;
+pub use helm::Helm;
 pub use intercept::{Asked, Interceptor, Verdict};
 pub use linkerd::LinkerdOptions;
 pub use pieces::Pieces;

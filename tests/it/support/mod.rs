@@ -21,6 +21,8 @@ pub(crate) mod installation;
 pub(crate) mod links;
 // Namespaces, Services and endpoints: made, changed, waited for.
 pub(crate) mod objects;
+// A second installation.
+pub(crate) mod other;
 // The control planes that tests share, and those that one test has at a time.
 pub(crate) mod planes;
 // One run of the program.

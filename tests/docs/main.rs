@@ -1,15 +1,19 @@
 //! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of the original and
-//! names only tests that exist, that the README lists all commands, that links between documents are valid, and that
-//! pictures are small and private. It reads files and the help of the binary; it needs no cluster.
+//! names only tests that exist, that the README lists all commands, and that pictures are small and private. It reads files
+//! and the help of the binary; it needs no cluster.
+//!
+//! [`book`] holds the documents together, [`spelling`] reads their words, [`reference`] writes and compares the reference,
+//! and [`gitops`] holds what is said of GitOps tools.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+mod book;
+mod gitops;
+mod markdown;
+mod reference;
+mod spelling;
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 /// What happens in each situation, and which tests hold it.
 const BEHAVIOUR: &str = "tests/it/README.md";
@@ -76,37 +80,6 @@ fn the_readme_lists_the_commands_that_there_are() {
         .collect();
     assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), commands);
     assert_eq!(listed.len(), commands.len(), "a command is listed twice");
-}
-
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let mut documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", BEHAVIOUR]
-        .map(PathBuf::from)
-        .to_vec();
-    for entry in fs::read_dir(root().join("docs"))
-        .expect("there are documents")
-        .flatten()
-    {
-        let document = Path::new("docs").join(entry.file_name());
-        if document.extension().is_some_and(|kind| kind == "md") {
-            documents.push(document);
-        }
-    }
-    let mut broken = Vec::new();
-    for document in &documents {
-        let text = read(document);
-        let folder = document.parent().unwrap_or_else(|| Path::new(""));
-        for target in text.split("](").skip(1) {
-            let target = target.split([')', '#']).next().unwrap_or_default();
-            if !target.is_empty()
-                && !target.starts_with("https://")
-                && !root().join(folder).join(target).exists()
-            {
-                broken.push(format!("{}: {target}", document.display()));
-            }
-        }
-    }
-    assert_eq!(broken, [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,246 @@
+{{- /*
+The input of the templates, as src/manifests/install.rs computes it. The other templates are made from those of
+`linkerd-mc install`; a test compares what both render.
+*/}}
+
+{{- /* The values without obsolete keys and other ways to write them, and warnings about obsolete keys; as JSON. */}}
+{{- define "linkerd-mc.values" -}}
+{{- $values := toJson .Values | fromJson }}
+{{- $warnings := list }}
+{{- range include "linkerd-mc.obsolete" . | fromYamlArray }}
+  {{- $value := include "linkerd-mc.get" (list $values .key) | fromJson | dig "value" nil }}
+  {{- include "linkerd-mc.set" (list $values .key nil) }}
+  {{- if not (include "linkerd-mc.isEmpty" $value) }}
+    {{- if .why }}
+      {{- $warnings = append $warnings (printf "%s has no effect: %s" .key .why) }}
+    {{- else if eq (include "linkerd-mc.get" (list $values .to)) (dict "value" .default | toJson) }}
+      {{- include "linkerd-mc.set" (list $values .to $value) }}
+      {{- $warnings = append $warnings (printf "%s is deprecated: use %s" .key .to) }}
+    {{- else }}
+      {{- $warnings = append $warnings (printf "%s has no effect: %s is also set" .key .to) }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- range include "linkerd-mc.lists" . | fromYamlArray }}
+  {{- $value := include "linkerd-mc.get" (list $values .) | fromJson | dig "value" nil }}
+  {{- if kindIs "string" $value }}
+    {{- $value = splitList "," $value }}
+  {{- end }}
+  {{- if not (kindIs "invalid" $value) }}
+    {{- $items := list }}
+    {{- range $value }}
+      {{- if trim . }}
+        {{- $items = append $items (trim .) }}
+      {{- end }}
+    {{- end }}
+    {{- include "linkerd-mc.set" (list $values . $items) }}
+  {{- end }}
+{{- end }}
+{{- range include "linkerd-mc.maps" . | fromYamlArray }}
+  {{- $entries := dict }}
+  {{- range $key, $value := include "linkerd-mc.get" (list $values .) | fromJson | dig "value" nil }}
+    {{- if not (kindIs "invalid" $value) }}
+      {{- $_ := set $entries $key $value }}
+    {{- end }}
+  {{- end }}
+  {{- include "linkerd-mc.set" (list $values . $entries) }}
+{{- end }}
+{{- $seconds := $values.gateway.terminationGracePeriodSeconds }}
+{{- if kindIs "string" $seconds }}
+  {{- $_ := set $values.gateway "terminationGracePeriodSeconds" (atoi (default "0" $seconds)) }}
+{{- end }}
+{{- toJson (dict "values" $values "warnings" $warnings) }}
+{{- end }}
+
+{{- /* The value at a path, as JSON: {"value": …}. */}}
+{{- define "linkerd-mc.get" -}}
+{{- $at := index . 0 }}
+{{- range splitList "." (index . 1) }}
+  {{- if kindIs "map" $at }}
+    {{- $at = index $at . }}
+  {{- else }}
+    {{- $at = dict }}
+  {{- end }}
+{{- end }}
+{{- toJson (dict "value" $at) }}
+{{- end }}
+
+{{- /* Sets the value at a path, or removes it if it is nil. */}}
+{{- define "linkerd-mc.set" -}}
+{{- $at := index . 0 }}
+{{- $path := splitList "." (index . 1) }}
+{{- range initial $path }}
+  {{- if kindIs "map" $at }}
+    {{- $at = index $at . }}
+  {{- end }}
+{{- end }}
+{{- if kindIs "map" $at }}
+  {{- if kindIs "invalid" (index . 2) }}
+    {{- $_ := unset $at (last $path) }}
+  {{- else }}
+    {{- $_ := set $at (last $path) (index . 2) }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" for null, an empty text or list, and a map of these. */}}
+{{- define "linkerd-mc.isEmpty" -}}
+{{- $withoutKeys := regexReplaceAll "\"[^\"]*\":" (toJson .) "" }}
+{{- if regexMatch "^([{},]|\\[\\]|null|\"\")*$" $withoutKeys }}true{{ end }}
+{{- end }}
+
+{{- /* The input of the templates, as JSON. */}}
+{{- define "linkerd-mc.context" -}}
+{{- $values := (include "linkerd-mc.values" . | fromJson).values }}
+{{- $namespace := .Release.Namespace }}
+{{- $name := "linkerd-multicluster-controller" }}
+{{- $gateway := $values.gateway }}
+{{- $controller := $values.controller }}
+{{- $ctx := dict
+  "namespace" $namespace
+  "values" $values
+  "createdBy" (print "linkerd-mc/helm " .Chart.AppVersion)
+  "version" .Chart.AppVersion
+  "accounts" $values.remoteMirrorServiceAccountName
+  "fullAccess" true
+  "gatewayIdentity" (printf "%s.%s.serviceaccount.identity.%s.%s"
+    $gateway.name $namespace $values.linkerdNamespace $values.identityTrustDomain)
+  "gatewayAffinity" (include "linkerd-mc.affinity" (list $values $gateway.name) | fromJson)
+  "controllerAffinity" (include "linkerd-mc.affinity" (list $values $name) | fromJson)
+  "pullPolicy" ($controller.image.pullPolicy | default $values.imagePullPolicy)
+  "admissionPolicyDisabled" (not $controller.admissionPolicy)
+}}
+
+{{- /* The API server rejects node ports for Services of other types. */}}
+{{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
+{{- if has $gateway.serviceType (list "NodePort" "LoadBalancer") }}
+  {{- $nodePorts = dict
+    "gateway" $gateway.nodePort
+    "probe" $gateway.probe.nodePort
+    "healthCheck" $gateway.healthCheckNodePort }}
+{{- end }}
+{{- $_ := set $ctx "nodePorts" $nodePorts }}
+
+{{- /* Older API servers do not know the policies; only RBAC restricts the controller there. */}}
+{{- $hasPolicies := semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
+{{- $_ := set $ctx "hasAdmissionPolicy" (and $controller.admissionPolicy $hasPolicies) }}
+
+{{- if kindIs "invalid" $values.protectedNamespaces }}
+  {{- $kubernetes := list "kube-system" "kube-public" "kube-node-lease" }}
+  {{- $_ := set $values "protectedNamespaces" (append $kubernetes $values.linkerdNamespace) }}
+{{- end }}
+{{- $installations := list $namespace }}
+{{- if $controller.takeOverFrom }}
+  {{- $installations = append $installations $controller.takeOverFrom }}
+{{- end }}
+{{- $account := printf "system:serviceaccount:%s:%s" $namespace $name }}
+{{- $_ := set $ctx "confinement" (dict
+  "isTheController" (print "request.userInfo.username == " (toRawJson $account))
+  "home" (toRawJson $namespace)
+  "protectedNamespaces" (append $values.protectedNamespaces $namespace | toRawJson)
+  "installations" (toRawJson $installations)
+  "createsNamespaces" (toString $values.enableNamespaceCreation)
+) }}
+
+{{- $_ := set $ctx "controllerResources" (include "linkerd-mc.resources" $controller | fromJson) }}
+{{- $_ := set $ctx "controllerArgs" (include "linkerd-mc.args" $ctx | fromYamlArray) }}
+{{- toJson $ctx }}
+{{- end }}
+
+{{- /* Pods with a label `app` prefer different nodes, then different zones. */}}
+{{- define "linkerd-mc.affinity" -}}
+{{- $values := index . 0 }}
+{{- $app := index . 1 }}
+{{- $affinity := dict }}
+{{- if not (kindIs "invalid" $values.nodeAffinity) }}
+  {{- $_ := set $affinity "nodeAffinity" $values.nodeAffinity }}
+{{- end }}
+{{- if $values.enablePodAntiAffinity }}
+  {{- $terms := list }}
+  {{- range $topology, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
+    {{- $labels := dict "key" "app" "operator" "In" "values" (list $app) }}
+    {{- $selector := dict "matchExpressions" (list $labels) }}
+    {{- $term := dict "labelSelector" $selector "topologyKey" $topology }}
+    {{- $terms = append $terms (dict "weight" $weight "podAffinityTerm" $term) }}
+  {{- end }}
+  {{- $_ := set $affinity "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $terms) }}
+{{- end }}
+{{- toJson $affinity }}
+{{- end }}
+
+{{- /* The controller's resources. Unless set, its memory limit is computed from `maxMiB`. */}}
+{{- define "linkerd-mc.resources" -}}
+{{- $resources := dict }}
+{{- range $kind, $quantities := .resources }}
+  {{- $texts := dict }}
+  {{- range $name, $quantity := $quantities }}
+    {{- $_ := set $texts $name (kindIs "string" $quantity | ternary $quantity (toJson $quantity)) }}
+  {{- end }}
+  {{- if $texts }}
+    {{- $_ := set $resources $kind $texts }}
+  {{- end }}
+{{- end }}
+{{- $limits := $resources.limits | default dict }}
+{{- $requests := $resources.requests | default dict }}
+{{- if not (or (hasKey $limits "memory") (hasKey $requests "memory")) }}
+  {{- $most := printf "%dMi" (add 128 (mul 3 (int64 .maxMiB))) }}
+  {{- $_ := set $resources "limits" (set $limits "memory" $most) }}
+  {{- $_ := set $resources "requests" (set $requests "memory" "64Mi") }}
+{{- end }}
+{{- toJson $resources }}
+{{- end }}
+
+{{- /* The controller's arguments, as YAML. */}}
+{{- define "linkerd-mc.args" -}}
+{{- $controller := .values.controller }}
+{{- $federation := .values.federation }}
+- run-controller
+- {{ print "--namespace=" .namespace | toJson }}
+- --admin-addr=0.0.0.0:{{ toJson $controller.metricsPort }}
+- --max-in-flight-writes={{ toJson $controller.maxInFlightWrites }}
+- --max-services-per-link={{ toJson $controller.maxServicesPerLink }}
+- --max-metadata-kib-per-service={{ toJson $controller.maxMetadataKiBPerService }}
+- --max-mib-per-link={{ toJson $controller.maxMiBPerLink }}
+- --max-mib={{ toJson $controller.maxMiB }}
+- --max-writes-per-link={{ toJson $controller.maxWritesPerLink }}
+- --log-level={{ $controller.logLevel }}
+- --log-format={{ $controller.logFormat }}
+- {{ print "--protected-namespaces=" (join "," .values.protectedNamespaces) | toJson }}
+{{- if .values.enableNamespaceCreation }}
+- --enable-namespace-creation
+- --max-namespaces-per-link={{ toJson $controller.maxNamespacesPerLink }}
+{{- end }}
+{{- if $controller.enableHeadlessServices }}
+- --enable-headless-services
+{{- end }}
+{{- if $controller.takeOverFrom }}
+- {{ print "--take-over-from=" $controller.takeOverFrom | toJson }}
+{{- end }}
+{{- if $federation.enabled }}
+- {{ print "--federated-service-selector=" $federation.selector | toJson }}
+{{- if $federation.excludedLabels }}
+- {{ print "--excluded-labels=" (join "," $federation.excludedLabels) | toJson }}
+{{- end }}
+{{- if $federation.excludedAnnotations }}
+- {{ print "--excluded-annotations=" (join "," $federation.excludedAnnotations) | toJson }}
+{{- end }}
+{{- else }}
+- --no-local-federation
+{{- end }}
+{{- if $federation.routes }}
+- --enable-routes
+- {{ print "--hold-down=" $federation.holdDown | toJson }}
+{{- end }}
+- --leader-elect
+{{- end }}
+
+{{- /* Listed pairs of texts, and those of a map, which override listed ones; as YAML. */}}
+{{- define "linkerd-mc.entries" -}}
+{{- $entries := dict }}
+{{- range $pairs := list (index . 1) (index . 0) }}
+  {{- range $key, $value := $pairs }}
+    {{- $_ := set $entries $key (kindIs "string" $value | ternary $value (toJson $value)) }}
+  {{- end }}
+{{- end }}
+{{- toYaml $entries }}
+{{- end }}

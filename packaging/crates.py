@@ -1,0 +1,104 @@
+"""The crates of which the program is made, as cargo resolves them for the platforms of releases."""
+
+import json
+import os
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = "linkerd-mc"
+
+
+@dataclass
+class Crate:
+    """A crate, with what its manifest and the lock file say of it."""
+
+    id: str
+    name: str
+    version: str
+    license: str
+    repository: str | None
+    authors: list[str]
+    description: str
+    folder: Path
+    checksum: str | None
+    # Whether only the build runs it: build scripts, macros, and what these use.
+    build_only: bool
+    uses: list[str] = field(default_factory=list)
+
+
+def platforms() -> list[str]:
+    """Those of releases, which deny.toml lists for its own check."""
+    return tomllib.loads((ROOT / "deny.toml").read_text())["graph"]["targets"]
+
+
+def crates() -> tuple[Crate, list[Crate]]:
+    """The program, and the crates that it needs, sorted; tests and benchmarks need more."""
+    command = ["cargo", "metadata", "--format-version=1", "--locked"]
+    for platform in platforms():
+        command.append(f"--filter-platform={platform}")
+    metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+    packages = {package["id"]: package for package in metadata["packages"]}
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    root = next(id for id in metadata["workspace_members"] if packages[id]["name"] == PROGRAM)
+
+    def is_macro(id: str) -> bool:
+        return any("proc-macro" in target["kind"] for target in packages[id]["targets"])
+
+    def uses(id: str) -> dict[str, bool]:
+        """What a crate uses, and whether only its build does."""
+        found = {}
+        for dependency in nodes[id]["deps"]:
+            kinds = {kind["kind"] for kind in dependency["dep_kinds"]} - {"dev"}
+            if kinds:
+                used = dependency["pkg"]
+                found[used] = None not in kinds or is_macro(used)
+        return found
+
+    # A crate that is reached by one way without a build is part of the program.
+    build_only: dict[str, bool] = {}
+    waiting = [(root, False)]
+    while waiting:
+        id, building = waiting.pop()
+        if build_only.get(id, True) and (id not in build_only or not building):
+            build_only[id] = building
+            waiting += [(used, building or only) for used, only in uses(id).items()]
+
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock}
+
+    def crate(id: str) -> Crate:
+        package = packages[id]
+        name, version = package["name"], package["version"]
+        if not package["license"]:
+            raise SystemExit(f"error: {name} {version} names no licence\nhint: read its source, and add what it says here")
+        return Crate(
+            id=id,
+            name=name,
+            version=version,
+            license=package["license"].replace(" / ", " OR ").replace("/", " OR "),
+            repository=package["repository"],
+            authors=package["authors"],
+            description=" ".join((package["description"] or "").split()),
+            folder=Path(package["manifest_path"]).parent,
+            checksum=checksums[name, version],
+            build_only=build_only[id],
+            uses=sorted(uses(id)),
+        )
+
+    found = sorted((crate(id) for id in build_only), key=lambda crate: (crate.name, crate.version))
+    program = next(crate for crate in found if crate.id == root)
+    return program, [crate for crate in found if crate.id != root]
+
+
+def build_time() -> int:
+    """SOURCE_DATE_EPOCH if it is set, else the time of the commit, so that the same source gives the same files."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    commit = subprocess.run(command, capture_output=True, text=True)
+    if commit.returncode:
+        raise SystemExit("error: the time of the source is unknown\nhint: set SOURCE_DATE_EPOCH, where there is no git")
+    return int(commit.stdout)

@@ -1,0 +1,135 @@
+//! Builds the documents as a site into `target/site`. The pages are those of `docs/SUMMARY.md`, and the settings are in
+//! `book.toml`.
+//!
+//! Pages link to sources and to other files of the repository. `SOURCES` is where these are in the web, such as
+//! `https://forge.example.com/owner/linkerd-mc/blob/main`. Without it, only the text of such links stays.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    path::{Component, Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use mdbook_driver::MDBook;
+use mdbook_preprocessor::{
+    Preprocessor, PreprocessorContext,
+    book::{Book, BookItem},
+    errors::Result,
+};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut book = MDBook::load(&root).context("failed to read the book")?;
+    let sources = env::var("SOURCES").ok().filter(|text| !text.is_empty());
+    book.with_preprocessor(Outward { sources });
+    book.build().context("failed to build the site")?;
+    println!("{}", book.build_dir_for("html").join("index.html").display());
+    Ok(())
+}
+
+/// Sees to links that leave the book.
+struct Outward {
+    sources: Option<String>,
+}
+
+impl Preprocessor for Outward {
+    fn name(&self) -> &'static str {
+        "outward"
+    }
+
+    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        let mut pages = BTreeSet::new();
+        book.for_each_mut(|item| {
+            if let BookItem::Chapter(chapter) = item {
+                pages.extend(chapter.source_path.clone());
+            }
+        });
+        book.for_each_mut(|item| {
+            if let BookItem::Chapter(chapter) = item
+                && let Some(path) = &chapter.source_path
+            {
+                chapter.content = self.rewrite(&chapter.content, path, &pages);
+            }
+        });
+        Ok(book)
+    }
+}
+
+impl Outward {
+    /// The text of a page, with links to files that are no pages leading to the sources, or without them.
+    fn rewrite(&self, text: &str, page: &Path, pages: &BTreeSet<PathBuf>) -> String {
+        let mut changes = Vec::new();
+        let (mut link, mut inside) = (None, 0..0);
+        for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+            match event {
+                Event::Start(Tag::Link { dest_url, .. }) => {
+                    let file = dest_url.split('#').next().unwrap_or_default();
+                    let target = resolve(page, file);
+                    let stays = file.is_empty() || file.contains("://") || pages.contains(&target);
+                    link = (!stays).then(|| (range.clone(), dest_url.to_string(), target));
+                    inside = range.end..range.start;
+                }
+                Event::End(TagEnd::Link) => {
+                    let Some((range, written, target)) = link.take() else { continue };
+                    let shown = &text[inside.clone()];
+                    let new = match &self.sources {
+                        Some(sources) => {
+                            let anchor = written.find('#').map_or("", |at| &written[at..]);
+                            let target = resolve(Path::new("docs/x"), &target.to_string_lossy());
+                            format!("[{shown}]({}/{}{anchor})", sources.trim_end_matches('/'), target.display())
+                        }
+                        None => shown.to_owned(),
+                    };
+                    changes.push((range, new));
+                }
+                _ => inside = inside.start.min(range.start)..inside.end.max(range.end),
+            }
+        }
+        let mut text = text.to_owned();
+        for (range, new) in changes.into_iter().rev() {
+            text.replace_range(range, &new);
+        }
+        text
+    }
+}
+
+/// Where a link of a page leads to; `..` above the book stays.
+fn resolve(page: &Path, link: &str) -> PathBuf {
+    let mut found = PathBuf::new();
+    for component in page.parent().unwrap_or(Path::new("")).join(link).components() {
+        match component {
+            Component::ParentDir if found.file_name().is_some() => {
+                found.pop();
+            }
+            component => found.push(component),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_leave_the_book_lead_to_the_sources() {
+        let pages = ["a.md", "in/b.md"].map(PathBuf::from).into();
+        let text = "[b](in/b.md#x) [`lib`](../src/lib.rs#L1) [web](https://example.com) [here](#y)\n\n| [t](../README.md) |\n| --- |\n";
+        let rewrite = |sources: Option<&str>| {
+            let outward = Outward { sources: sources.map(str::to_owned) };
+            outward.rewrite(text, Path::new("a.md"), &pages)
+        };
+        assert_eq!(
+            rewrite(Some("https://forge.example.com/blob/main/")),
+            "[b](in/b.md#x) [`lib`](https://forge.example.com/blob/main/src/lib.rs#L1) [web](https://example.com) [here](#y)\n\n\
+             | [t](https://forge.example.com/blob/main/README.md) |\n| --- |\n"
+        );
+        assert_eq!(
+            rewrite(None),
+            "[b](in/b.md#x) `lib` [web](https://example.com) [here](#y)\n\n| t |\n| --- |\n"
+        );
+        assert_eq!(resolve(Path::new("in/b.md"), "../../src"), Path::new("../src"));
+    }
+}

@@ -1,0 +1,54 @@
+//! What the chart's templates have to know about keys: which are obsolete, and which have more than one syntax.
+
+use serde_json::json;
+
+use super::templates::GENERATED;
+use crate::manifests::values::{Fate, KEYS, Kind, OBSOLETE, Values};
+
+/// A template file that defines this as YAML.
+pub(super) fn template() -> String {
+    let defaults = json!(Values::default());
+    let pointer = |path: &str| format!("/{}", path.replace('.', "/"));
+    let obsolete = OBSOLETE.iter().map(|(key, fate)| {
+        let fate = match fate {
+            Fate::Moved(to) => json!({
+                "key": key, "to": to, "default": defaults.pointer(&pointer(to)),
+            }),
+            Fate::Gone(why) => json!({ "key": key, "why": why }),
+        };
+        format!("- {fate}\n")
+    });
+    let of = |wanted: fn(Kind) -> bool| {
+        KEYS.iter()
+            .filter(move |key| wanted(key.kind))
+            .map(|key| format!("- {}\n", key.path))
+    };
+    let mut text = format!("{{{{- /* {GENERATED} */}}}}\n");
+    define(
+        &mut text,
+        "obsolete",
+        "Keys of Linkerd's chart: their replacement and its default, or why they have no effect",
+        obsolete,
+    );
+    define(
+        &mut text,
+        "lists",
+        "Lists that may be given as text with commas",
+        of(|kind| matches!(kind, Kind::TextOrList | Kind::Namespaces)),
+    );
+    define(
+        &mut text,
+        "maps",
+        "Maps of text",
+        of(|kind| matches!(kind, Kind::Labels | Kind::NodeLabels | Kind::Annotations)),
+    );
+    text
+}
+
+fn define(text: &mut String, name: &str, doc: &str, lines: impl Iterator<Item = String>) {
+    text.push_str(&format!(
+        "\n{{{{- /* {doc}. */}}}}\n{{{{- define \"linkerd-mc.{name}\" }}}}\n"
+    ));
+    text.extend(lines);
+    text.push_str("{{- end }}\n");
+}

@@ -1,0 +1,147 @@
+//! The documents as a book: `docs/SUMMARY.md` names each page once, links and their anchors lead somewhere, and each
+//! shell block is run by a test or is marked.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::{
+    BEHAVIOUR,
+    markdown::{Block, Document},
+    read, root,
+};
+
+/// Lists the pages whose blocks it runs, as `("docs/page.md", `.
+const RUNS_PAGES: &str = "tests/it/examples.rs";
+/// The page whose blocks the suite in `tests/mesh` runs.
+const RUN_BY_MESH: &str = "docs/migrate.md";
+
+/// All documents that people read, relative to the root.
+pub(crate) fn documents() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        BEHAVIOUR,
+        "examples/gitops/README.md",
+    ]
+    .map(PathBuf::from)
+    .into();
+    found.extend(pages_in("docs"));
+    found
+}
+
+fn pages_in(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).expect("there are documents") {
+        let name = entry.expect("it can be read").file_name();
+        let path = Path::new(folder).join(&name);
+        if root().join(&path).is_dir() {
+            found.extend(pages_in(&path.to_string_lossy()));
+        } else if path.extension().is_some_and(|kind| kind == "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn summary_names_each_page_once() {
+    let summary = Document::parse(&read("docs/SUMMARY.md"));
+    let named: Vec<PathBuf> = summary
+        .links
+        .iter()
+        .map(|link| Path::new("docs").join(link))
+        .collect();
+    let set: BTreeSet<PathBuf> = named.iter().cloned().collect();
+    assert_eq!(set.len(), named.len(), "a page is named twice");
+    let pages = pages_in("docs").into_iter();
+    let pages: BTreeSet<PathBuf> = pages.filter(|page| !page.ends_with("SUMMARY.md")).collect();
+    assert_eq!(set, pages);
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let (mut broken, mut followed) = (Vec::new(), 0);
+    for path in documents() {
+        let document = Document::parse(&read(&path));
+        for link in &document.links {
+            if link.starts_with("https://") {
+                continue;
+            }
+            followed += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() {
+                path.clone()
+            } else {
+                resolve(path.parent().unwrap_or(Path::new("")), file)
+            };
+            let is_there = root().join(&target).exists();
+            let known = || Document::parse(&read(&target)).anchors.contains(anchor);
+            if !is_there || (!anchor.is_empty() && !known()) {
+                broken.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(followed > 300, "only {followed} links found");
+    assert_eq!(broken, [""; 0]);
+}
+
+/// A path without `..`.
+fn resolve(folder: &Path, link: &str) -> PathBuf {
+    let mut found = PathBuf::new();
+    for component in folder.join(link).components() {
+        match component {
+            Component::ParentDir => {
+                found.pop();
+            }
+            component => found.push(component),
+        }
+    }
+    found
+}
+
+#[test]
+fn shell_blocks_are_run_or_marked() {
+    let (mut loose, mut run) = (Vec::new(), 0);
+    let listed = read(RUNS_PAGES);
+    let ran = |path: &Path| {
+        let entry = format!("(\"{}\", ", path.display());
+        path == Path::new(RUN_BY_MESH) || listed.contains(&entry)
+    };
+    for path in documents() {
+        let blocks = Document::parse(&read(&path)).blocks.into_iter();
+        let unmarked = blocks
+            .filter(|block| block.is_shell() && !block.is_marked())
+            .count();
+        if ran(&path) {
+            assert!(unmarked > 0, "{}: nothing to run", path.display());
+            run += unmarked;
+        } else if unmarked > 0 {
+            loose.push(path);
+        }
+    }
+    assert!(run > 40, "only {run} blocks are run");
+    assert_eq!(
+        loose,
+        [PathBuf::new(); 0],
+        "have blocks that nothing runs, without `no-run`"
+    );
+}
+
+#[test]
+fn console_blocks_and_marks_are_for_shells_only() {
+    for path in documents() {
+        for Block { info, .. } in Document::parse(&read(&path)).blocks {
+            let known = ["", "sh", "sh no-run", "console", "yaml", "text", "mermaid"];
+            assert!(
+                known.contains(&info.as_str()),
+                "{}: ```{info}",
+                path.display()
+            );
+        }
+    }
+}

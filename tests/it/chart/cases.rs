@@ -1,0 +1,168 @@
+//! Values for the chart: good ones, as the flags of `install`, bad ones, and those of Linkerd's chart.
+
+/// Values besides the variants of `install`: those of its unit tests, and what Helm could read in another way.
+pub(super) const VALUES: [&[&str]; 14] = [
+    &[],
+    &["--ha"],
+    &[
+        "--set",
+        "gateway.serviceType=ClusterIP,gateway.nodePort=30143,gateway.healthCheckNodePort=30000",
+    ],
+    &["--set", "controller.networkPolicy.enabled=true"],
+    &[
+        "--set",
+        "controller.networkPolicy.enabled=true,linkerdNamespace=l5d,controller.metricsPort=9000",
+        "--set",
+        "controller.networkPolicy.metricsNamespaces=,controller.networkPolicy.egressPorts={443}",
+        "--set",
+        "controller.networkPolicy.egressNetworks={192.0.2.0/24,2001:db8::/32}",
+    ],
+    &[
+        "--set",
+        "remoteMirrorServiceAccountName=one\\, two\\,,federation.excludedLabels={a,b/*},federation.excludedAnnotations=c",
+    ],
+    &[
+        "--set-string",
+        "gateway.terminationGracePeriodSeconds=60,podAnnotations.note=a: b <c>",
+        "--set-string",
+        "gateway.deploymentAnnotations.linkerd\\.io/inject=ingress,podAnnotations.linkerd\\.io/inject=",
+    ],
+    // Helm must not write them as 1e+09.
+    &[
+        "--set",
+        "gateway.UID=1000650000,gateway.GID=1000650000,controller.UID=1000650000,controller.GID=1000650000",
+        "--set",
+        "controller.maxServicesPerLink=10000000,controller.maxMiB=65535,gateway.probe.seconds=1000000",
+    ],
+    &[
+        "--set",
+        "protectedNamespaces={a,b},linkerdNamespace=l5d,controller.takeOverFrom=old,enableNamespaceCreation=true",
+    ],
+    &["--set", "protectedNamespaces="],
+    &[
+        "--set",
+        "protectedNamespaces=null,federation.routes=true,federation.enabled=false",
+    ],
+    &[
+        "--set",
+        "controller.admissionPolicy=false,controller.image.pullPolicy=Always,controller.image.name=registry.example.com/mc",
+    ],
+    &[
+        "--set",
+        "federation.selector=a in (b\\,c)\\,!d,identityTrustDomain=x.example,imagePullPolicy=Always,cniEnabled=true",
+    ],
+    &[
+        "--set",
+        "controllerDefaults.logLevel=debug,controller.logLevel=warn,controllerDefaults.resources.limits.cpu=1",
+    ],
+];
+
+/// Values that the schema refuses, and what the message says.
+pub(super) const BAD: [(&str, &str); 24] = [
+    ("gateway.prot=1", "prot"),
+    ("whatever=1", "whatever"),
+    ("gateway=off", "gateway"),
+    ("gateway.enabled=maybe", "enabled"),
+    ("gateway.replicas=-1", "replicas"),
+    ("gateway.probe.seconds=0", "seconds"),
+    ("gateway.probe.path=ready", "path"),
+    ("gateway.port=65536", "port"),
+    ("gateway.nodePort=a", "nodePort"),
+    ("gateway.name=GW", "name"),
+    ("gateway.serviceType=ExternalName", "serviceType"),
+    (
+        "gateway.terminationGracePeriodSeconds=soon",
+        "terminationGracePeriodSeconds",
+    ),
+    (
+        "gateway.loadBalancerSourceRanges=10.0.0.0/8",
+        "loadBalancerSourceRanges",
+    ),
+    ("gateway.nodeSelector.a=true", "nodeSelector"),
+    ("controller.maxInFlightWrites=1001", "maxInFlightWrites"),
+    ("controller.image.version=2026", "version"),
+    ("controller.networkPolicy.egressPorts={0}", "egressPorts"),
+    ("controller.resources.cpu.limit=1", "resources"),
+    ("controllerDefaults.logLevel=loud", "logLevel"),
+    ("federation.holdDown=30", "holdDown"),
+    ("federation.selector=a>1", "selector"),
+    ("protectedNamespaces=a\\,B", "protectedNamespaces"),
+    ("commonLabels.component=a", "commonLabels"),
+    ("podLabels.team=a b", "podLabels"),
+];
+
+/// All values of Linkerd's chart. Most are its defaults; some are set as people do.
+pub(super) const LINKERDS: &str = r#"
+gateway:
+  enabled: true
+  replicas: 2
+  name: linkerd-gateway
+  port: 4143
+  serviceType: LoadBalancer
+  probe: { path: /ready, port: 4191, seconds: 3 }
+  serviceAnnotations: { "example.com/balancer": internal }
+  serviceExternalTrafficPolicy: ""
+  deploymentAnnotations: {}
+  loadBalancerClass: ""
+  loadBalancerIP: ""
+  loadBalancerSourceRanges: []
+  terminationGracePeriodSeconds: ""
+  nodeSelector: {}
+  tolerations: []
+  pauseImage: registry.k8s.io/pause:3.2
+  UID: 2103
+  GID: 2103
+linkerdVersion: edge-26.1.1
+podAnnotations: {}
+podLabels: {}
+commonLabels: {}
+imagePullPolicy: IfNotPresent
+imagePullSecrets: []
+proxyOutboundPort: 4140
+remoteMirrorServiceAccount: true
+remoteMirrorServiceAccountName: linkerd-service-mirror-remote-access-default
+linkerdNamespace: linkerd
+identityTrustDomain: cluster.local
+namespaceMetadata:
+  image: { registry: cr.l5d.io/linkerd, name: extension-init, tag: v0.1.12, pullPolicy: "" }
+  nodeSelector: {}
+  tolerations: []
+enablePSP: false
+enableNamespaceCreation: false
+enablePodAntiAffinity: false
+createNamespaceMetadataJob: true
+revisionHistoryLimit: 10
+localServiceMirror:
+  serviceMirrorRetryLimit: 3
+  federatedServiceSelector: mirror.linkerd.io/federated=member
+  excludedLabels: "team"
+  excludedAnnotations: ""
+  replicas: 1
+  image: { name: cr.l5d.io/linkerd/controller, pullPolicy: "", version: edge-26.1.1 }
+  logLevel: info
+  logFormat: plain
+  enablePprof: false
+  UID: 2103
+  GID: 2103
+  resources: {}
+controllers:
+- link: { ref: { name: east } }
+- link: { ref: { name: north } }
+  logLevel: debug
+controllerDefaults:
+  replicas: 1
+  image: { name: cr.l5d.io/linkerd/controller, pullPolicy: "", version: edge-26.1.1 }
+  gateway: { enabled: true, probe: { port: 4191 } }
+  logLevel: debug
+  logFormat: plain
+  enableHeadlessServices: true
+  enablePprof: false
+  UID: 2103
+  GID: 2103
+  retryLimit: 3
+  resources: {}
+  nodeSelector: { disk: ssd }
+  tolerations: {}
+  enablePodAntiAffinity: false
+  nodeAffinity: {}
+"#;

@@ -1,0 +1,131 @@
+//! A release of the chart on a real API server: installed, upgraded, rolled back, uninstalled, and taken over from what
+//! `install` printed.
+
+use std::{fs, path::Path};
+
+use control_plane::{ControlPlane, Helm, LinkerdOptions};
+use kube::{ResourceExt as _, api::PostParams};
+use linkerd_mc::{
+    api::link::{Link, LinkSpec},
+    manifests::values::VERSION,
+};
+
+use super::{CHART, cases::LINKERDS, helm};
+use crate::support::{installation::NAMESPACE, links::links, program::run};
+
+/// A version before this one.
+const OLDER: &str = "0.0.9";
+/// A column of Links that the older version does not have.
+const COLUMN: &str = "Unhealthy";
+const CRD: &str = "links.multicluster.linkerd.io";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
+    let helm = helm().await;
+    let plane = ControlPlane::start("chart").await.unwrap();
+    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
+    plane
+        .kubectl(&["create", "namespace", NAMESPACE])
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let older = folder.path().join("older");
+    write_older(&older);
+
+    let said = release(&helm, &plane, &["install", "mc", older.to_str().unwrap()]).unwrap();
+    let label = format!("kubectl label namespace {NAMESPACE} linkerd.io/extension=multicluster");
+    assert!(said.contains(&label), "{said}");
+    assert_eq!(state(&plane).await, (false, OLDER.to_owned()));
+    let link = Link::new("east", LinkSpec::default());
+    let link = links(&plane)
+        .create(&PostParams::default(), &link)
+        .await
+        .unwrap();
+
+    // As the notes say.
+    let label: Vec<&str> = label.split(' ').skip(1).collect();
+    plane.kubectl(&label).await.unwrap();
+    let values = folder.path().join("values.yaml");
+    fs::write(&values, LINKERDS).unwrap();
+    let upgrade = ["upgrade", "mc", CHART, "--values", values.to_str().unwrap()];
+    let said = release(&helm, &plane, &upgrade).unwrap();
+    assert!(!said.contains("kubectl label"), "{said}");
+    for warning in [
+        "warning: controllerDefaults.logLevel is deprecated: use controller.logLevel\n",
+        "warning: controllers has no effect: one controller serves all Links\n",
+    ] {
+        assert!(said.contains(warning), "{said}");
+    }
+    assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
+
+    release(&helm, &plane, &["rollback", "mc", "1"]).unwrap();
+    assert_eq!(state(&plane).await, (false, OLDER.to_owned()));
+
+    let said = release(&helm, &plane, &["uninstall", "mc"]).unwrap();
+    assert!(said.contains(CRD), "{said}");
+    let left = links(&plane).get("east").await.unwrap();
+    assert_eq!((left.uid(), &left.spec), (link.uid(), &link.spec));
+    assert_eq!(deployments(&plane).await, "");
+
+    // Helm takes over what `install` printed, on request only.
+    plane
+        .apply(&run(plane.kubeconfig(), &["install"]).data())
+        .await
+        .unwrap();
+    let install = ["install", "mc", CHART];
+    let refused = release(&helm, &plane, &install).unwrap_err().to_string();
+    assert!(refused.contains("invalid ownership metadata"), "{refused}");
+    release(
+        &helm,
+        &plane,
+        &[&install[..], &["--take-ownership"]].concat(),
+    )
+    .unwrap();
+    assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
+    assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
+}
+
+/// The chart as an older version could have been, with a CRD that has a column less.
+fn write_older(folder: &Path) {
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    for part in ["", "templates"] {
+        for entry in fs::read_dir(Path::new(CHART).join(part)).unwrap().flatten() {
+            if entry.path().is_file() {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                let [new, old] = [VERSION, OLDER].map(|version| format!("\"{version}\""));
+                let text = text.replace(&new, &old);
+                fs::write(folder.join(part).join(entry.file_name()), text).unwrap();
+            }
+        }
+    }
+    let crd = folder.join("templates/link-crd.yaml");
+    let text = fs::read_to_string(&crd).unwrap();
+    let (before, column) = text.split_once(&format!("    - name: {COLUMN}\n")).unwrap();
+    let (_, after) = column.split_once("    - name: ").unwrap();
+    fs::write(&crd, format!("{before}    - name: {after}")).unwrap();
+}
+
+fn release(helm: &Helm, plane: &ControlPlane, args: &[&str]) -> anyhow::Result<String> {
+    helm.run_in(plane, &[args, &["--namespace", NAMESPACE]].concat())
+}
+
+/// Whether the CRD has the new column, and the tag of the controller's image.
+async fn state(plane: &ControlPlane) -> (bool, String) {
+    let columns = "jsonpath={.spec.versions[*].additionalPrinterColumns[*].name}";
+    let columns = plane
+        .kubectl(&["get", "crd", CRD, "-o", columns])
+        .await
+        .unwrap();
+    let images = deployments(plane).await;
+    let tag = images
+        .split_whitespace()
+        .find_map(|image| image.strip_prefix("linkerd-mc:"));
+    (columns.contains(COLUMN), tag.unwrap().to_owned())
+}
+
+/// The images of all Deployments of the extension.
+async fn deployments(plane: &ControlPlane) -> String {
+    let images = "jsonpath={.items[*].spec.template.spec.containers[*].image}";
+    let get = ["get", "deployments", "--namespace", NAMESPACE, "-o", images];
+    plane.kubectl(&get).await.unwrap()
+}

@@ -1,0 +1,72 @@
+//! Holds what is shipped: packages that install and run, templates that a release fills in, workflows that call what there
+//! is, and the exit codes that pipelines rely on. No cluster is needed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "a test says what it did not do")]
+
+// The exit codes in docs/ci.md are those of the program.
+mod exit_codes;
+// The program under other names, as a plugin and as an extension.
+mod names;
+// The archive and the Debian package: the same each time, and what is in them runs.
+mod packages;
+// The Homebrew formula and the krew manifest, with the values of a release.
+mod templates;
+// Steps of workflows are recipes that exist.
+mod workflows;
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// A kubeconfig of an API server that is not there: nobody listens on this port, so each request is refused at once.
+const NOBODY: &str = "\
+apiVersion: v1
+kind: Config
+current-context: x
+clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]
+contexts: [{name: x, context: {cluster: x, user: x}}]
+users: [{name: x, user: {}}]
+";
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap()
+}
+
+/// Whether programs are installed that a test runs. CI has them all; elsewhere their absence is told.
+fn installed(programs: &[&str]) -> bool {
+    let missing: Vec<_> = programs
+        .iter()
+        .filter(|program| {
+            let found = Command::new("sh")
+                .args(["-c", &format!("command -v {program}")])
+                .output();
+            !found.unwrap().status.success()
+        })
+        .collect();
+    assert!(
+        missing.is_empty() || std::env::var_os("CI").is_none(),
+        "not installed: {missing:?}"
+    );
+    if !missing.is_empty() {
+        eprintln!("not run: {missing:?} are not installed");
+    }
+    missing.is_empty()
+}
+
+/// The output of a command that must succeed.
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
