@@ -182,7 +182,7 @@ impl Simulation {
             other => self.watched(other?),
         }
         for store in [&mut self.state.slices, &mut self.state.probe_slices] {
-            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
+            store.forget(&id.0, &id.1);
         }
         Ok(())
     }
@@ -241,8 +241,7 @@ impl Simulation {
 
     /// Forgets the mirror and the probe Service of this name, and returns them.
     fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
-        [&mut self.state.mirrors, &mut self.state.probes]
-            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
+        [&mut self.state.mirrors, &mut self.state.probes].map(|store| store.forget(&id.0, &id.1))
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
@@ -291,8 +290,7 @@ impl Simulation {
                 Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
                 Some(_) => {}
                 None => {
-                    let store = self.state.slices.as_mut();
-                    store.and_then(|s| s.forget(&id.0, &id.1));
+                    self.state.slices.forget(&id.0, &id.1);
                 }
             }
         } else if kind == "Service" {
@@ -333,8 +331,7 @@ impl Simulation {
             _ => &mut self.state.mirrors,
         };
         let service = Arc::new(service);
-        let taken = store.as_mut().map(|store| store.insert(service.clone()));
-        if let Some(Inserted::Taken(before)) = taken {
+        if let Inserted::Taken(before) = store.insert(service.clone()) {
             let states = before.into_iter().chain([service]);
             let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
             let keys: Vec<Key> = keys.collect();
@@ -346,9 +343,7 @@ impl Simulation {
     fn look_at(&mut self, live: Service) {
         let mut keys = self.state.keys_of_local(&live);
         let (namespace, name) = id(&live.metadata);
-        let stores = [&self.state.mirrors, &self.state.probes]
-            .into_iter()
-            .flatten();
+        let stores = [&self.state.mirrors, &self.state.probes].into_iter();
         for known in stores.filter_map(|store| store.get(&namespace, &name)) {
             keys.extend(self.state.keys_of_local(known));
         }
@@ -363,7 +358,7 @@ impl Simulation {
         } else {
             &mut self.state.slices
         };
-        store.as_mut().map(|store| store.insert(Arc::new(slice)));
+        store.insert(Arc::new(slice));
     }
 }
 

@@ -20,8 +20,7 @@ impl State {
             until,
             ..Drain::default()
         };
-        let services = self.mirrors.iter();
-        for service in services.flat_map(|store| store.of_cluster(&target.cluster)) {
+        for service in self.mirrors.of_cluster(&target.cluster) {
             match stays(self, service, &target.cluster) {
                 None => {}
                 Some(true) => drain.last += 1,
