@@ -1,10 +1,10 @@
-# What people who work on linkerd-mc type. `.ci/run` runs fmt, lint, test and playground, and does not need just.
+# Recipes for developers. `.ci/run` runs fmt, lint, test and playground, and does not need just.
 
 # Show the recipes
 default:
     @just --list
 
-# Check the format (`cargo fmt --all` mends it)
+# Check the format (`cargo fmt --all` fixes it)
 fmt:
     cargo fmt --all --check
 
@@ -12,23 +12,23 @@ fmt:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Run all tests, those against real control planes included; arguments go to `cargo test`
+# Run all tests, including those against real control planes; arguments go to `cargo test`
 test *args:
     cargo test {{args}}
 
-# Kill the controller at every write, and have every event go wrong, of every scenario: most of an hour
+# Kill the controller at every write, and delay or lose every event, in every scenario: 15 minutes or more
 sweep:
     LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture
 
-# Let everything happen at once for so many minutes, and see that nothing is lost and nothing grows
+# Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":
     LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
 
-# Let target clusters that mean harm do so for so many minutes, after as many without, and see what that does to others
+# Run without and then with hostile target clusters, for some minutes each, and compare the effect on other clusters
 hostile minutes="5":
     LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --test it hostile_target:: -- --ignored --nocapture
 
-# Draw docs/modules.md: the modules of src and which uses which
+# Draw docs/modules.md: the modules of src, and which module uses which
 modules:
     LINKERD_MC_DRAW=1 cargo test --test layering drawing
 
@@ -62,7 +62,7 @@ image-binary target:
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source" \
         cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --bin linkerd-mc
 
-# Change the core in each way that cargo-mutants knows, one at a time, and see that its tests notice
+# Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
 mutants files="src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
     cargo test --profile mutants --package mirror-core --lib mirror::
@@ -73,7 +73,7 @@ mutants files="src/mirror/**" *args:
 mesh *args:
     cargo test --test mesh -- {{args}}
 
-# Do so many things at random to the mesh of `just mesh`, and see that no request fails; LINKERD_MC_MESH_SEED repeats a run
+# Run random operations on the mesh of `just mesh`, and check that no request fails; LINKERD_MC_MESH_SEED repeats a run
 mesh-soak operations="100":
     LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test --test mesh -- soak
 
@@ -81,24 +81,24 @@ mesh-soak operations="100":
 playground *args:
     cargo run --release --example playground {{args}}
 
-# Record the pictures of the README anew: real runs, so look at them before you commit them
+# Record the pictures of the README again; they show real runs, so look at them before you commit them
 picture:
     cargo build --release --example playground
     cargo run --release --example picture
 
-# Measure the controller against real control planes; `-- --help` tells what can be asked for
+# Measure the controller against real control planes; `-- --help` shows the options
 bench *args:
     cargo bench --bench mirror {{args}}
 
-# Measure the commands that people wait for, against real control planes
+# Measure how long commands take, against real control planes
 bench-cli *args:
     cargo bench --bench cli {{args}}
 
-# Fuzz a target (kubeconfig, link, exclusions, names, selector, values) for so many seconds
+# Fuzz a target (kubeconfig, link, exclusions, names, networks, selector, values) for some seconds
 fuzz target seconds="60" *args:
     fuzz/run {{target}} {{seconds}} {{args}}
 
-# Write the completion scripts anew
+# Generate the completion scripts again
 completions:
     cargo build
     target/debug/linkerd-mc completions bash > completions/linkerd-mc.bash
@@ -189,6 +189,6 @@ publish version:
     packaging/changes {{version}} > target/changes.md
     gh release create v{{version}} --verify-tag --title v{{version}} --notes-file target/changes.md {{packages}}/*
 
-# All that a change has to pass
+# Run everything that a change has to pass
 ci:
     .ci/run

@@ -1,4 +1,4 @@
-//! The properties of `tests/hostile_input`, for the targets.
+//! Makes the properties of `tests/hostile_input` available to the fuzz targets.
 
 #[path = "../tests/hostile_input/properties/mod.rs"]
 pub mod properties;

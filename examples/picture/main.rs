@@ -1,15 +1,15 @@
-//! Records the pictures of the README: real runs of the real program, under pseudo terminals, written as SVG.
+//! Records the pictures of the README: runs the real program in pseudo terminals, and writes the screens as SVG.
 //!
 //! ```text
 //!   just picture
 //! ```
 //!
-//! The first picture is the playground from its start to its end. The playground stays up, and the second picture is
-//! made against its clusters, with the programs and the kubeconfig that it offers to explore them: a second cluster is
-//! linked while `status --watch` runs above, a Service is exported, and a federated Service fails over.
+//! The first picture shows the playground from its start to its last step. The playground keeps running, and the second
+//! picture is recorded with its clusters, programs and kubeconfig: a second cluster is linked while `status --watch`
+//! runs above, a Service is exported, and a federated Service fails over.
 //!
-//! Three things are left out: what cargo says when it builds the playground, the playground's last lines, which name
-//! folders of this machine, and the warning of `link` that a loopback address is no address for other clusters. Pauses
+//! Three things are left out: the output of cargo when it builds the playground, the playground's last lines, which
+//! name folders of this machine, and the warning of `link` that other clusters cannot reach a loopback address. Pauses
 //! are shortened.
 
 mod pane;
@@ -25,9 +25,9 @@ use control_plane::Assets;
 use crate::{pane::Surroundings, recording::Recording};
 
 const PLAYGROUND: &str = "cargo run --release --example playground";
-/// The last of its lines that is shown.
+/// The end of the last line of the playground that is shown.
 const LAST: &str = " s in all.";
-/// What the lines after it end with.
+/// The last line of the guide after it.
 const GUIDE_END: &str = "The controller's log:";
 
 const STATUS: &str = "linkerd-mc status --services --watch";
@@ -36,27 +36,27 @@ const EXPORT: &str =
     "kubectl --context east -n shop label service api mirror.linkerd.io/exported=true";
 const LOSE: &str = "kubectl -n shop delete pod cart-0 --wait=false";
 
-/// What is taken back of what the playground did, before the second picture: east is not linked, and less is exported.
+/// Undoes some work of the playground before the second picture: east is not linked, and fewer Services are exported.
 const BEFORE: [&str; 3] = [
     "linkerd-mc --context west unlink --cluster-name east --apply --yes",
     "kubectl --context east -n shop label service db mirror.linkerd.io/exported-",
     "kubectl --context north -n shop label service cart mirror.linkerd.io/federated-",
 ];
-/// What would happen by itself in a cluster that has kubelets: another Pod runs in the place of one that was deleted.
+/// Does what kubelets would do: another Pod runs in place of one that was deleted.
 const ANOTHER_POD: [&str; 2] = [
     r#"kubectl -n shop run cart-1 --image=shop/cart --labels=app=cart --overrides='{"spec":{"nodeName":"node"}}'"#,
     r#"kubectl -n shop patch pod cart-1 --subresource=status -p '{"status":{"phase":"Running","podIP":"10.42.1.9","podIPs":[{"ip":"10.42.1.9"}],"conditions":[{"type":"Ready","status":"True"}]}}'"#,
 ];
 
-/// How long the clusters may take for anything.
+/// Timeout for anything that the clusters do.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Long enough to read a line or two.
+/// Time to read a line or two.
 const READ: Duration = Duration::from_millis(1500);
-/// A code forge shows pictures of this size without delay.
+/// Code hosting sites show pictures of up to this size without delay.
 const MAX_SIZE: usize = 150_000;
 
 fn main() -> anyhow::Result<()> {
-    // Building Kubernetes, the first time, is not for a picture.
+    // Kubernetes is built before the recording, because it takes minutes the first time.
     Assets::locate()?;
     let (playground, surroundings) = record_playground()?;
     write("playground.svg", &playground, &surroundings)?;
@@ -65,7 +65,7 @@ fn main() -> anyhow::Result<()> {
     // `playground` ends its clusters when it is dropped.
 }
 
-/// The playground, from its command to its last line but the guide. It stays up.
+/// Records the playground, from its command to the last line before the guide. It keeps running.
 fn record_playground() -> anyhow::Result<(Recording, Surroundings)> {
     let mut recording = Recording::new(80, &[("playground", 21)])?;
     recording.type_in(0, PLAYGROUND);
@@ -79,7 +79,7 @@ fn record_playground() -> anyhow::Result<(Recording, Surroundings)> {
     Ok((recording, surroundings))
 }
 
-/// The status of west above, and below it commands that change it.
+/// Records `status` of west, and below it commands that change the status.
 fn record_status(surroundings: &Surroundings) -> anyhow::Result<Recording> {
     let (above, below) = (0, 1);
     let mut recording = Recording::new(107, &[(STATUS, 9), ("another terminal", 13)])?;
@@ -113,7 +113,7 @@ fn record_status(surroundings: &Surroundings) -> anyhow::Result<Recording> {
     Ok(recording)
 }
 
-/// Runs commands that are not shown.
+/// Runs commands that are not recorded.
 fn aside(surroundings: &Surroundings, commands: &[&str]) -> anyhow::Result<()> {
     for command in commands {
         let done = surroundings.shell(command).output()?;
@@ -123,7 +123,7 @@ fn aside(surroundings: &Surroundings, commands: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a picture, unless it shows what is this machine's business.
+/// Writes a picture. Fails if it shows folders or addresses of this machine.
 fn write(name: &str, recording: &Recording, surroundings: &Surroundings) -> anyhow::Result<()> {
     let picture = svg::draw(recording);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! A terminal: a program under a pseudo terminal, what it has written, and what its screen shows.
+//! A terminal: a program in a pseudo terminal, its output, and the text on its screen.
 
 use std::{
     fs::File,
@@ -21,9 +21,9 @@ use rustix::{
 
 use crate::screen::{Row, rows};
 
-/// How long a program that is asked to end may take.
+/// How long a program may take to end after it was asked to.
 const LAST_WORDS: Duration = Duration::from_secs(20);
-/// What would change colours, and proxies, which do not reach loopback.
+/// Environment variables that are removed: those that change colours, and proxies, which cannot reach loopback.
 const OTHER: [&str; 7] = [
     "NO_COLOR",
     "CLICOLOR",
@@ -35,7 +35,7 @@ const OTHER: [&str; 7] = [
 ];
 const PROMPT: &[u8] = b"\x1b[1;32m$\x1b[m ";
 
-/// What a program needs besides its arguments.
+/// The environment of a program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
     /// The kubeconfig; empty for none.
@@ -45,7 +45,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those that the playground tells its user to set.
+    /// The environment that the guide of the playground tells its user to set.
     pub(crate) fn of_guide(guide: &str) -> anyhow::Result<Self> {
         let export = |name: &str| {
             let mut lines = guide.lines().map(str::trim);
@@ -59,10 +59,10 @@ impl Surroundings {
         })
     }
 
-    /// A shell with a command as a reader would type it.
+    /// A shell that runs a command as a reader would type it.
     pub(crate) fn shell(&self, command: &str) -> Command {
         let mut shell = self.program("sh".into());
-        // Each command is a simple one: it takes the place of the shell, and gets its signals.
+        // `exec` replaces the shell by the command, so the command gets its signals.
         shell.args(["-c", &format!("exec {command}")]);
         shell
     }
@@ -89,12 +89,12 @@ impl Surroundings {
 pub(crate) struct Pane {
     screen: vt100::Parser,
     size: Winsize,
-    /// Whether somebody types.
+    /// Whether the cursor is shown.
     cursor: bool,
-    /// All that the program has written, and how much of it the screen has got.
+    /// The output of the program, and how much of it is on the screen.
     heard: Vec<u8>,
     passed: usize,
-    /// The screen gets nothing that comes after this.
+    /// Output after this text is not shown.
     last: Option<&'static str>,
     program: Option<(Child, Receiver<Vec<u8>>)>,
 }
@@ -121,7 +121,7 @@ impl Pane {
         })
     }
 
-    /// What the screen shows.
+    /// The rows of the screen.
     pub(crate) fn rows(&self) -> Vec<Row> {
         rows(self.screen.screen(), self.cursor)
     }
@@ -131,23 +131,23 @@ impl Pane {
         self.screen.screen().contents()
     }
 
-    /// All that the program has written.
+    /// The output of the program so far.
     pub(crate) fn heard(&self) -> String {
         String::from_utf8_lossy(&self.heard).replace('\r', "")
     }
 
-    /// Somebody types.
+    /// Shows text as if somebody typed it.
     pub(crate) fn type_in(&mut self, text: &str) {
         self.screen.process(text.as_bytes());
     }
 
-    /// The end of a typed line that starts nothing.
+    /// Ends a typed line without running it.
     pub(crate) fn end_line(&mut self) {
         self.screen.process(b"\r\n");
         self.screen.process(PROMPT);
     }
 
-    /// Runs what has been typed. The screen gets what comes up to `last`.
+    /// Runs the typed command. Output after `last` is not shown.
     pub(crate) fn start(
         &mut self,
         mut command: Command,
@@ -160,7 +160,7 @@ impl Pane {
         command
             .stdin(theirs.try_clone()?)
             .stdout(theirs.try_clone()?);
-        // With an end to wait for, all output is of interest; else the errors are filtered.
+        // If `last` is set, everything on stdout and stderr is shown. Otherwise stderr is filtered.
         if last.is_some() {
             command.stderr(theirs);
         } else {
@@ -178,7 +178,7 @@ impl Pane {
         Ok(())
     }
 
-    /// Shows what has been written by now.
+    /// Updates the screen with the output so far.
     pub(crate) fn listen(&mut self) {
         while let Some((_, output)) = &self.program
             && let Ok(bytes) = output.try_recv()
@@ -187,7 +187,7 @@ impl Pane {
         }
     }
 
-    /// Whether the program has ended: then its exit is looked at, and the prompt comes back.
+    /// Whether the program has ended. If so, checks its exit code, and shows the prompt again.
     pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
         let Some((child, output)) = &mut self.program else {
             return Ok(true);
@@ -259,7 +259,7 @@ fn pseudo_terminal(size: Winsize) -> anyhow::Result<(File, File)> {
     Ok((ours.into(), theirs.into()))
 }
 
-/// Passes on all that is written to a terminal, until nobody has it open any more.
+/// Forwards the output of a terminal until no program has it open any more.
 fn pass(mut terminal: File, to: &Sender<Vec<u8>>) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = terminal.read(&mut buffer) {
@@ -269,7 +269,7 @@ fn pass(mut terminal: File, to: &Sender<Vec<u8>>) {
     }
 }
 
-/// Passes on lines, as a terminal would, but for those with addresses of this machine.
+/// Forwards lines, as a terminal would, except for lines with addresses of this machine.
 fn pass_lines(lines: impl std::io::BufRead, to: &Sender<Vec<u8>>) {
     for line in lines.lines().map_while(Result::ok) {
         if !line.contains("//127.0.0.1:") && to.send(format!("{line}\r\n").into_bytes()).is_err() {

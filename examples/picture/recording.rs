@@ -1,4 +1,4 @@
-//! What the screens of one or more terminals show over time.
+//! Records the screens of one or more terminals over time.
 
 use std::{
     process::Command,
@@ -13,13 +13,13 @@ use crate::{
     screen::Row,
 };
 
-/// Time between two looks at the screens.
+/// Interval at which the screens are read.
 const TICK: Duration = Duration::from_millis(80);
-/// Characters that are typed in that time.
+/// Characters that are typed in one interval.
 const TYPED: usize = 3;
-/// A pause that is longer is shown as one of this length.
+/// A longer pause is shortened to this.
 const PAUSE: Duration = Duration::from_millis(1500);
-/// How long the clusters may take for what is waited for.
+/// How long the clusters may take until an expected text is shown.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Terminals one above the other.
@@ -28,11 +28,11 @@ pub(crate) struct Recording {
     titles: Vec<(&'static str, u16)>,
     panes: Vec<Pane>,
     frames: Vec<Frame>,
-    /// When the last frame was made, and the time that it has in the picture.
+    /// When the last frame was recorded, and its time in the picture.
     last: (Instant, Duration),
 }
 
-/// What the screens show from a moment on.
+/// The contents of the screens from a certain time on.
 pub(crate) struct Frame {
     pub(crate) at: Duration,
     /// The rows of all terminals, from top to bottom.
@@ -81,14 +81,14 @@ impl Recording {
         self.look(4 * TICK);
     }
 
-    /// Types a line that starts nothing.
+    /// Types a line that is not run.
     pub(crate) fn comment(&mut self, pane: usize, text: &str) {
         self.type_in(pane, text);
         self.panes[pane].end_line();
         self.look(TICK);
     }
 
-    /// Runs what has been typed. Nothing is shown that comes after `last`.
+    /// Runs the typed command. Output after `last` is not shown.
     pub(crate) fn start(
         &mut self,
         pane: usize,
@@ -139,7 +139,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Looks at the screens for this long.
+    /// Records the screens for this long.
     pub(crate) fn look(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -152,7 +152,7 @@ impl Recording {
         }
     }
 
-    /// Keeps what the screens show, if it is new.
+    /// Adds a frame if the screens have changed.
     fn keep(&mut self) {
         let rows: Vec<Row> = self.panes.iter().flat_map(Pane::rows).collect();
         if self.frames.last().is_some_and(|last| last.rows == rows) {

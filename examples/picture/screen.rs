@@ -1,4 +1,4 @@
-//! What a screen shows, as runs of text in one style.
+//! The contents of a screen, as runs of text in one style.
 
 use vt100::{Color, Screen};
 
@@ -6,24 +6,24 @@ use vt100::{Color, Screen};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) runs: Vec<Run>,
-    /// The column of the cursor, if it is shown in this row.
+    /// The column of the cursor, if it is in this row.
     pub(crate) cursor: Option<u16>,
 }
 
-/// Text in one style, without two blanks in a row: where these are, a new run begins.
+/// Text in one style. A new run begins after two blanks in a row, which no run contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) column: u16,
-    /// Columns that it takes.
+    /// Width in columns.
     pub(crate) width: u16,
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
-/// How text looks.
+/// The style of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// One of the sixteen colours; `None` for that of plain text.
+    /// One of the sixteen colours; `None` for the default colour.
     pub(crate) colour: Option<u8>,
     pub(crate) bold: bool,
     pub(crate) dim: bool,

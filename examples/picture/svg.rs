@@ -1,7 +1,7 @@
-//! A recording as SVG that moves by CSS alone: no scripts, no fonts, nothing from elsewhere.
+//! Draws a recording as an SVG that is animated with CSS only: without scripts, fonts or external resources.
 //!
 //! Each frame is a group with the rows that have changed, drawn over those of the frames before it. A group is hidden
-//! until its time. So a reader without animations, or who does not want them, sees all groups: the last frame.
+//! until its time. So a viewer without animations shows all groups, which is the last frame.
 
 use std::fmt::Write as _;
 
@@ -13,9 +13,9 @@ use crate::{
 /// Width and height of a character, in pixels, at the size of the text.
 const CELL: (f64, f64) = (8.0, 18.0);
 const SIZE: f64 = 13.3;
-/// From a cell's top to the line that its text stands on.
+/// Distance from the top of a cell to the baseline of its text.
 const BASE: f64 = 13.0;
-/// Around the terminals, and the height of the bar with the title of each.
+/// Margin around the terminals, and height of the title bars.
 const EDGE: f64 = 16.0;
 const BAR: f64 = 30.0;
 /// How long the last frame is shown.
@@ -60,7 +60,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
             groups.push_str("<g>");
         } else {
             let percent = frame.at.as_secs_f64() / total * 100.0;
-            // After its time a group is as without the animation: visible.
+            // After its time, a group is visible.
             let _ = write!(
                 style,
                 "@keyframes f{number}{{0%{{visibility:hidden}}{percent:.2}%{{visibility:visible}}}}"
@@ -121,7 +121,7 @@ fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
     );
 }
 
-/// A row over what was there before.
+/// Draws a row over the former content.
 fn draw_row(out: &mut String, row: &Row, top: f64, cover: bool) {
     if cover {
         let _ = write!(out, r##"<use href="#r" x="{}" y="{top}"/>"##, EDGE - 4.0);
@@ -134,7 +134,7 @@ fn draw_row(out: &mut String, row: &Row, top: f64, cover: bool) {
         let (x, y, width) = (x(run.column), top + BASE, f64::from(run.width) * CELL.0);
         let class = class(run.style);
         let text = escaped(&run.text);
-        // With its width, so that columns stand in line in whatever font there is.
+        // With a fixed width, so that columns are aligned in any font.
         let _ = write!(
             out,
             r#"<text{class} x="{x}" y="{y}" textLength="{width}" lengthAdjust="spacingAndGlyphs">{text}</text>"#

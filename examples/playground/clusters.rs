@@ -1,4 +1,4 @@
-//! The three clusters: started, prepared as clusters with Linkerd are, and linked.
+//! The three clusters: starts them, prepares them like clusters with Linkerd, and links them.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::{progress::Progress, tools::Tools};
 /// Namespace of the sample application.
 pub(crate) const SHOP: &str = "shop";
 const SAMPLES: &str = include_str!("shop.yaml");
-/// How long anything may take that the clusters do by themselves.
+/// Timeout for anything that the clusters do by themselves.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Started at the same time, ended with this process, however it ends.
+/// The clusters start at the same time, and end with this process, also if it is killed.
 pub(crate) struct Clusters {
     east: ControlPlane,
     north: ControlPlane,
@@ -32,9 +32,9 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Starts them. The first time on a machine this builds Kubernetes.
+    /// Starts the clusters. The first time on a machine, this builds Kubernetes.
     pub(crate) async fn start(progress: &Progress) -> anyhow::Result<Self> {
-        // Says itself what goes on, so there is no spinner yet.
+        // This prints its own progress, so there is no spinner yet.
         spawn_blocking(Assets::locate).await??;
         let start = async {
             let (east, north, west) = try_join!(
@@ -52,7 +52,7 @@ impl Clusters {
             .await
     }
 
-    /// The one that mirrors.
+    /// The cluster that gets the mirrors.
     pub(crate) fn west(&self) -> &ControlPlane {
         &self.west
     }
@@ -68,7 +68,7 @@ impl Clusters {
         found.with_context(|| format!("there is no cluster {name}"))
     }
 
-    /// Puts into each what Linkerd would, our installation and the sample application.
+    /// Adds to each cluster the objects of Linkerd, our installation and the sample application.
     pub(crate) async fn prepare(&self, progress: &Progress, tools: &Tools) -> anyhow::Result<()> {
         let install = async |number, plane: &ControlPlane| {
             plane.linkerd(&LinkerdOptions::default()).await?;
@@ -145,7 +145,7 @@ impl Clusters {
     }
 }
 
-/// What a cloud's load balancer does.
+/// Sets the gateway's address, as the load balancer of a cloud does.
 async fn give_gateway_address(plane: &ControlPlane, number: u8) -> anyhow::Result<()> {
     let address = format!("192.0.2.{number}");
     let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": address }] } } });
@@ -160,7 +160,7 @@ async fn give_gateway_address(plane: &ControlPlane, number: u8) -> anyhow::Resul
     Ok(())
 }
 
-/// What link-gen needs, and Kubernetes fills in a moment after install.
+/// Waits for the token that link-gen needs. Kubernetes creates it shortly after install.
 async fn await_token(plane: &ControlPlane) -> anyhow::Result<()> {
     let secrets = Api::<Secret>::namespaced(plane.client(), labels::MULTICLUSTER_NAMESPACE);
     eventually(
@@ -177,7 +177,7 @@ async fn await_token(plane: &ControlPlane) -> anyhow::Result<()> {
     .await
 }
 
-/// What the kubelet does: says that the Pods run, and where.
+/// Writes the status of Pods, as the kubelet does: they run, and have addresses.
 async fn run_pods(plane: &ControlPlane, number: u8) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(plane.client(), SHOP);
     for (index, pod) in pods.list(&ListParams::default()).await?.iter().enumerate() {
@@ -197,7 +197,7 @@ async fn run_pods(plane: &ControlPlane, number: u8) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until each Pod is an endpoint, so that times measured later are those of mirroring alone.
+/// Waits until each Pod is an endpoint, so that times measured later include only the mirroring.
 async fn await_endpoints(plane: &ControlPlane) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(plane.client(), SHOP);
     let slices = Api::<EndpointSlice>::namespaced(plane.client(), SHOP);

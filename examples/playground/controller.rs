@@ -1,4 +1,4 @@
-//! The controller: a process of its own, which ends with this one even when this one is killed.
+//! The controller: a separate process, which ends with this one, even if this one is killed.
 
 use std::{env, fs, io, path::PathBuf, process::Stdio, thread};
 
@@ -7,21 +7,21 @@ use tokio::process::{Child, ChildStdin};
 
 use crate::{failover::HOLD_DOWN, tools::Tools};
 
-/// Where this is set, the process ends when its stdin does: its writing end is in the parent alone.
+/// If this variable is set, the process ends when its stdin is closed. Only the parent has the writing end.
 const TIED: &str = "LINKERD_MC_PLAYGROUND_CONTROLLER";
-/// Lines of the log that an error tells.
+/// Number of log lines in an error.
 const TAIL: usize = 10;
 
 /// A running controller of `west`.
 pub(crate) struct Controller {
     child: Child,
-    // Apart from the child: waiting for that would close it.
+    // Not in the child, because waiting for the child would close it.
     _tie: Option<ChildStdin>,
     log: PathBuf,
 }
 
 impl Controller {
-    /// Starts it. `gateway` is what its probes of gateways reach.
+    /// Starts it. It probes gateways at the address `gateway`.
     pub(crate) fn start(tools: &Tools, gateway: &str) -> anyhow::Result<Self> {
         let log = tools.controller_log();
         let file = fs::File::create(&log).context("failed to create the controller's log")?;
@@ -48,7 +48,7 @@ impl Controller {
         })
     }
 
-    /// Waits for an end that nobody has asked for.
+    /// Waits until the controller ends unexpectedly.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         let error = match self.child.wait().await {
             Ok(status) => anyhow!("the controller ended with {status}"),
@@ -66,13 +66,13 @@ impl Controller {
     }
 }
 
-/// For linkerd-mc as a child: ends it when the parent is gone, if it is tied to it.
+/// For linkerd-mc as a child process: ends it when the parent has ended, if [`TIED`] is set.
 pub(crate) fn end_with_parent() {
     if env::var_os(TIED).is_none() {
         return;
     }
     thread::spawn(|| {
-        // An error is an end too.
+        // An error ends the process, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         #[expect(clippy::exit, reason = "nobody is left to end it politely")]
         std::process::exit(1);

@@ -1,4 +1,4 @@
-//! What is exported, what that must bring about in `west`, and how long it takes.
+//! The exported Services, the mirrors that must appear in `west`, and how long each one takes.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::{
     view::View,
 };
 
-/// One label on a Service of one or more clusters, and the mirrors that follow.
+/// One label on a Service of one or more clusters, and the mirrors that it causes.
 struct Export {
     service: &'static str,
     label: (&'static str, &'static str),
@@ -26,24 +26,24 @@ struct Export {
     mirrors: &'static [Mirror],
 }
 
-/// A Service that is to appear in `west`.
+/// A Service that must appear in `west`.
 struct Mirror {
     name: &'static str,
     mode: Mode,
 }
 
-/// How a mirror's endpoints come about.
+/// How a mirror gets its endpoints.
 #[derive(Clone, Copy)]
 enum Mode {
     /// Traffic goes through the gateway of the other cluster.
     Gateway,
     /// Linkerd asks the other cluster for the Pods.
     RemoteDiscovery,
-    /// Each of so many Pods is reached by its name.
+    /// Each of this number of Pods is reached by its name.
     Headless { hosts: usize },
     /// One Pod of a headless Service, through the gateway.
     Host,
-    /// Linkerd balances over so many clusters, this one included.
+    /// Linkerd balances over this number of clusters, including this one.
     Federated { clusters: usize },
 }
 
@@ -96,21 +96,21 @@ const EXPORTS: [Export; 4] = [
     },
 ];
 
-/// One mirror, as the table shows it.
+/// One mirror, as a row of the table.
 pub(crate) struct Row {
     pub(crate) mirror: &'static str,
     pub(crate) mode: &'static str,
-    /// What stands, and how long that took; `None` if it does not stand.
+    /// The mirror, and how long it took; `None` if it is missing.
     pub(crate) standing: Option<(Standing, Duration)>,
 }
 
-/// A mirror that is as it should be.
+/// A mirror that is complete.
 pub(crate) struct Standing {
     pub(crate) ports: String,
     pub(crate) endpoints: String,
 }
 
-/// Makes the exports, one after the other, and watches for what follows from each.
+/// Exports the Services, one after the other, and waits for the mirrors of each.
 pub(crate) async fn run(
     clusters: &Clusters,
     view: watch::Receiver<View>,
@@ -137,7 +137,7 @@ pub(crate) async fn run(
     Ok(rows)
 }
 
-/// Fails if a mirror is missing, and names all that are.
+/// Fails if mirrors are missing, and names them.
 pub(crate) fn require_all(rows: &[Row], limit: Duration) -> anyhow::Result<()> {
     let missing: Vec<&str> = rows
         .iter()
@@ -187,7 +187,7 @@ impl Mirror {
         }
     }
 
-    /// What stands, if it is all that is waited for.
+    /// The mirror, if it is complete.
     fn standing(&self, view: &View) -> Option<Standing> {
         let service = view.service(self.name)?;
         let endpoints = match self.mode {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{clusters::SHOP, progress::Progress};
 
-/// The hold-down of the controller, as its flag has it.
+/// The controller's hold-down, as the value of its flag.
 pub(crate) const HOLD_DOWN: &str = "5s";
 /// The Service of `west` that is a member.
 const MEMBER: &str = "cart";
@@ -49,8 +49,8 @@ pub(crate) async fn show(progress: &Progress, west: &ControlPlane) -> anyhow::Re
     progress.step(&text, back).await
 }
 
-/// Waits until the route of the federated Service sends requests to these Services: the preferred ones, then itself for
-/// where none of them answers.
+/// Waits until the route of the federated Service sends requests to these Services: first the preferred ones, then the
+/// federated Service itself, in case none of them answers.
 async fn goes_to(west: &ControlPlane, services: &[&str]) -> anyhow::Result<()> {
     let (group, version, kind) = ROUTES[0];
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -69,7 +69,7 @@ async fn goes_to(west: &ControlPlane, services: &[&str]) -> anyhow::Result<()> {
     .await
 }
 
-/// What the kubelet says of the member's Pods.
+/// Sets whether the member's Pods are ready, as the kubelet does.
 async fn ready(west: &ControlPlane, ready: bool) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(west.client(), SHOP);
     let status: Value = if ready { "True" } else { "False" }.into();

@@ -1,5 +1,5 @@
-//! What the probes of the gateways reach: nothing runs in the clusters, so a server on loopback says that
-//! they are alive.
+//! The server that answers the probes of gateways. Nothing runs in the clusters, so this server on loopback reports
+//! that the gateways are alive.
 
 use anyhow::Context as _;
 use tokio::{
@@ -8,10 +8,10 @@ use tokio::{
 };
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-/// Bytes of a request that are read at most; a probe has far fewer.
+/// Maximum number of bytes that are read of a request. A probe is much shorter.
 const REQUEST: usize = 4096;
 
-/// Starts the server, which lives as long as the runtime. Returns its `host:port`.
+/// Starts the server, which runs until the runtime ends. Returns its `host:port`.
 pub(crate) async fn serve() -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -25,7 +25,7 @@ pub(crate) async fn serve() -> anyhow::Result<String> {
     Ok(address)
 }
 
-/// Answers one request. Whoever asks badly or leaves early gets nothing, and that is all.
+/// Answers one request. An invalid or interrupted request gets no answer.
 async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") && request.len() < REQUEST {

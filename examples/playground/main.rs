@@ -1,12 +1,12 @@
-//! Three real Kubernetes control planes on this machine, linked and mirroring, on one command:
+//! Starts three real Kubernetes control planes on this machine, links them, and mirrors Services, with one command:
 //!
 //! ```text
 //!   cargo run --release --example playground            stays up, to be explored, until Ctrl-C
 //!   cargo run --release --example playground -- --once  ends after the table; fails if anything is missing
 //! ```
 //!
-//! `east` and `north` are linked into `west`, which mirrors what they export. Everything that linkerd-mc does
-//! here is done by its own command line: called as `linkerd-mc`, this program is that command line.
+//! `east` and `north` are linked to `west`, which mirrors their exported Services. All actions of linkerd-mc use its
+//! own command line. Called as `linkerd-mc`, this program is that command line.
 
 mod clusters;
 mod controller;
@@ -39,7 +39,7 @@ use crate::{
     view::View,
 };
 
-/// How long the mirrors may take, from the first export on.
+/// Time limit for all mirrors, from the first export on.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Start three linked Kubernetes control planes and mirror Services between them
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             _ = ctrl_c() => ExitCode::from(130),
         }
     });
-    // A build of Kubernetes that Ctrl-C has interrupted is not waited for.
+    // Does not wait for a build of Kubernetes that Ctrl-C interrupted.
     runtime.shutdown_background();
     code
 }

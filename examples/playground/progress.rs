@@ -1,4 +1,4 @@
-//! What is going on, on stderr: a spinner on a terminal, and a line for each step that is done.
+//! Shows progress on stderr: a spinner on a terminal, and a line for each finished step.
 
 use std::{
     future::Future,
@@ -9,7 +9,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Where the seconds stand: at the right edge of 80 columns.
+/// Width of the text, so that the seconds are at the right edge of 80 columns.
 const TEXT_WIDTH: usize = 68;
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 
@@ -19,20 +19,20 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Looks at what stderr is.
+    /// Checks whether stderr is a terminal.
     pub(crate) fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
         }
     }
 
-    /// Does the work of one step. The text says what will then be the case.
+    /// Runs a step. The text describes the result of the step.
     pub(crate) fn step<'a, T: 'a>(
         &'a self,
         text: &'a str,
         work: impl Future<Output = anyhow::Result<T>> + 'a,
     ) -> impl Future<Output = anyhow::Result<T>> + 'a {
-        // On the heap, because that of three clusters at once is large.
+        // On the heap, because the future for three clusters is large.
         let work = Box::pin(work);
         async move {
             let started = Instant::now();
@@ -62,8 +62,8 @@ fn spinner(text: &str) -> ProgressBar {
     spinner
 }
 
-/// Writes to stderr, coloured where that is wanted.
+/// Writes to stderr, in colour if that is enabled.
 pub(crate) fn say(text: &str) {
-    // Nothing can be done, and nobody told, when stderr is gone.
+    // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What the reader sees at the end: the table on stdout, and what to try next.
+//! The final output: the table on stdout, and what to try next.
 
 use std::io::Write as _;
 
@@ -43,7 +43,7 @@ pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
     writeln!(out, "\n{}", lines.join("\n")).context("failed to write to stdout")
 }
 
-/// How to explore what stands.
+/// How to explore the clusters.
 pub(crate) fn guide(tools: &Tools) -> String {
     let (kubeconfig, programs) = (tools.kubeconfig(), tools.programs());
     let (kubeconfig, programs, log) = (

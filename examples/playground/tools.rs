@@ -1,5 +1,5 @@
-//! The two programs that everything here is done with: the real kubectl, and linkerd-mc, which is this
-//! program under another name.
+//! The two programs that the playground uses: the real kubectl, and linkerd-mc, which is this program under another
+//! name.
 
 use std::{
     env, fs,
@@ -92,7 +92,7 @@ impl Tools {
         )
     }
 
-    /// linkerd-mc, with what is the same for each of its commands.
+    /// linkerd-mc, with the flags and the environment that all its commands need.
     pub(crate) fn linkerd_mc(&self, context: &str) -> Command {
         self.command(LINKERD_MC, context)
     }
@@ -112,10 +112,10 @@ impl Tools {
         command
             .args(["--context", context])
             .env("KUBECONFIG", self.kubeconfig())
-            // What kubectl learns of clusters that are gone in a minute is not for the user's own cache.
+            // A separate cache, because the clusters exist only for minutes.
             .env("KUBECACHEDIR", self.folder.join("cache"))
             .kill_on_drop(true);
-        // The clusters are on loopback, which no proxy reaches.
+        // The clusters are on loopback, which proxies cannot reach.
         for proxy in [
             "HTTPS_PROXY",
             "https_proxy",

@@ -1,4 +1,4 @@
-//! What stands in `west`: its Services and EndpointSlices, as watches report them.
+//! The Services and EndpointSlices in `west`, as watches report them.
 
 use std::{collections::BTreeMap, pin::pin};
 
@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use crate::clusters::SHOP;
 
-/// Services and slices of the sample application's namespace, by name. Nothing is taken out: all that is
-/// waited for here comes and stays.
+/// Services and slices of the sample application's namespace, by name. Nothing is removed, because the playground waits
+/// only for new objects.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     services: BTreeMap<String, Service>,
@@ -36,7 +36,7 @@ impl View {
         tokio::spawn(async move {
             let mut services = pin!(services.default_backoff().applied_objects());
             let mut slices = pin!(slices.default_backoff().applied_objects());
-            // An error of a watch is followed by another try, so it is passed over.
+            // After an error, the watch retries by itself.
             loop {
                 tokio::select! {
                     Some(service) = services.next() => if let Ok(service) = service {

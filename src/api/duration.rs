@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The maximum in Go, which counts nanoseconds in an `int64`.
 const MAX_NANOS: u128 = i64::MAX as u128;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
-/// Digits after the point that are used. Further ones are below a nanosecond for every unit.
+/// Number of digits after the decimal point that are read. Further digits are below a nanosecond in every unit.
 const FRACTION_DIGITS: usize = 18;
 
 /// Why a duration is invalid.
@@ -131,7 +131,7 @@ fn nanos_of(unit: &str) -> Option<u128> {
     })
 }
 
-/// Nanoseconds of `whole.fraction` units; `None` when they do not fit.
+/// Nanoseconds of `whole.fraction` units; `None` on overflow.
 fn term(whole: &str, fraction: &str, unit_nanos: u128) -> Option<u128> {
     let fraction = &fraction[..fraction.len().min(FRACTION_DIGITS)];
     let number = |digits: &str| match digits {
@@ -143,7 +143,7 @@ fn term(whole: &str, fraction: &str, unit_nanos: u128) -> Option<u128> {
     number(whole)?.checked_mul(unit_nanos)?.checked_add(below)
 }
 
-/// `nanos / unit` with the fraction that it has, and no more.
+/// `nanos / unit` as a decimal number, without trailing zeros.
 fn decimal(nanos: u128, unit: u128) -> String {
     let (whole, mut below) = (nanos / unit, nanos % unit);
     if below == 0 {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn durations_that_go_rejects_are_rejected() {
         type E = DurationError;
         let unit = |text: &str, unit: &str| E::UnknownUnit {
             text: text.into(),
@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(nanos in 0..=i64::MAX.unsigned_abs()) {
+        fn written_duration_reads_back(nanos in 0..=i64::MAX.unsigned_abs()) {
             let duration = Duration::from_nanos(nanos);
             prop_assert_eq!(parse_go_duration(&format_go_duration(duration)), Ok(duration));
         }

@@ -26,7 +26,7 @@ const fn mark(key: &'static str, tool: &'static str, page: &'static str) -> Mark
     Mark { key, tool, page }
 }
 
-/// All marks, sorted by key; none begins with another one that is a prefix.
+/// All marks, sorted by key. No key begins with a prefix from this list.
 ///
 /// `retry.linkerd.io/`, `timeout.linkerd.io/` and `balancer.linkerd.io/` are left out on purpose: they tell Linkerd how
 /// clients call this mirror.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mark_is_found_and_its_neighbours_are_not() {
+    fn each_mark_is_found_and_similar_keys_are_not() {
         for mark in &MARKS {
             let more = format!("{}x", mark.key);
             assert_eq!(find(mark.key), Some(mark));

@@ -99,7 +99,7 @@ pub struct Endpoint {
     pub conditions: EndpointConditions,
     /// Host name, a DNS label.
     pub hostname: Option<Box<str>>,
-    /// The Pod of this cluster behind it.
+    /// The Pod behind it, if it is a Pod of this cluster.
     pub place: Option<Box<Place>>,
 }
 
@@ -260,7 +260,7 @@ impl Kept for EndpointSlice {
     }
 }
 
-/// Bytes for the entries of an object in a store, and for the overhead of the allocator.
+/// Bytes that an object needs for its entries in a store, with the overhead of the allocator.
 const FILED: usize = 192;
 
 impl From<Wire<Self>> for Service {
@@ -276,9 +276,9 @@ impl From<Wire<Self>> for EndpointSlice {
 }
 
 impl Service {
-    /// If labels and annotations together have more than `most` bytes, they are not copied, so annotations are dropped.
-    /// Labels stay, because selectors match them. The annotation for opaque ports stays too, because traffic depends on
-    /// it.
+    /// Drops the annotations if labels and annotations together have more than `most` bytes. Neither are then copied to
+    /// the mirror. Labels stay, because selectors match them. The annotation for opaque ports stays too, because
+    /// traffic depends on it.
     #[must_use]
     pub fn trimmed(mut self, most: usize) -> Self {
         let Metadata {

@@ -1,4 +1,4 @@
-//! Every label, annotation and well-known name that Linkerd's multicluster extension uses on the wire.
+//! Every label, annotation and well-known name that Linkerd's multicluster extension uses in API objects.
 //!
 //! Source: Linkerd's `pkg/k8s/labels.go` and its multicluster chart. Ours are marked as such.
 
@@ -13,7 +13,7 @@ pub const EXTENSION: &str = "linkerd.io/extension";
 pub const EXTENSION_NAME: &str = "multicluster";
 /// Value of [`EXTENSION`] before Linkerd 2.10.
 pub const EXTENSION_NAME_LEGACY: &str = "linkerd-multicluster";
-/// Annotation on printed objects: `<tool> <version>`.
+/// Annotation on objects in generated manifests: `<tool> <version>`.
 pub const CREATED_BY: &str = "linkerd.io/created-by";
 /// Label of the extension's workloads: `gateway`, `controller`, `service-mirror`, …
 pub const COMPONENT: &str = "component";
@@ -42,7 +42,7 @@ pub const REMOTE_SERVICE: &str = "multicluster.linkerd.io/remote-service";
 /// Annotation on a federated Service: its member in the local cluster, a Service name.
 pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
 /// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`].
-/// With that one, Linkerd would ignore the slices.
+/// On a Service with [`REMOTE_DISCOVERY`] Linkerd would ignore the slices.
 pub const MEMBERS: &str = "multicluster.linkerd.io/members";
 /// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
 pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
@@ -67,15 +67,15 @@ pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
 pub const COPIED_LABELS: &str = "multicluster.linkerd.io/copied-labels";
 /// Annotation on a Link (ours): annotations that are copied although they control other tools, as rules joined by commas.
 pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations";
-/// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into; without it,
-/// all that are not protected.
+/// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into. Without the
+/// annotation, these are all namespaces that are not protected.
 pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";
 /// Annotation on a Link (ours): which federated Services its cluster may join: `any`, `local-members` or `none`.
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 /// Annotation on a Link (ours): how its cluster takes part in federated Services: through `discovery` or its `gateway`.
 pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
-/// Annotation on a Link (ours): until this time (RFC 3339) its cluster takes no part in federated Services that have
-/// another member.
+/// Annotation on a Link (ours): the time (RFC 3339) until which its cluster is drained. A drained cluster takes no part
+/// in federated Services that have another member.
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway must be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
@@ -91,7 +91,7 @@ pub const REMOTE_GATEWAY_IDENTITY: &str = "mirror.linkerd.io/remote-gateway-iden
 /// Annotation (ours) of every object that this controller has written; the value is [`MANAGER`].
 pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
 /// Annotation (ours) of every object that this controller has written: the installation that it belongs to, as the
-/// namespace of its Links. Only that installation changes or collects the object.
+/// namespace of its Links. Only that installation changes or deletes the object.
 pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the object's desired state.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
@@ -116,7 +116,7 @@ pub const OPAQUE_PORTS: &str = "config.linkerd.io/opaque-ports";
 
 /// Kubernetes' label of each namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Kubernetes' label that ties an EndpointSlice to its Service.
+/// Kubernetes' label on an EndpointSlice: the name of its Service.
 pub const SLICE_SERVICE: &str = "kubernetes.io/service-name";
 /// Kubernetes' label that says which controller owns an EndpointSlice.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

@@ -1,7 +1,7 @@
 //! The Link custom resource, `multicluster.linkerd.io/v1alpha3`.
 //!
-//! The types are those of Linkerd's CRD. `status` also has optional fields of ours. The schema is
-//! `templates/link-crd.yaml.hbs`; a test compares both on a real API server.
+//! The types follow Linkerd's CRD. `status` also has optional fields of ours. The schema is in
+//! `templates/link-crd.yaml.hbs`; a test compares the types with it on a real API server.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -71,12 +71,12 @@ pub struct LinkSpec {
 
 /// A Link from the API server, even if it cannot be decoded.
 ///
-/// Linkerd's CRD accepts values that cannot be decoded, such as a boolean in `matchLabels`. Such a Link must neither
-/// end the watch of all Links nor count as deleted.
+/// Linkerd's CRD accepts values that cannot be decoded, such as a boolean in `matchLabels`. Such a Link must not end
+/// the watch of all Links, and must not count as deleted.
 #[derive(Clone, Debug)]
 pub struct LinkObject {
-    /// The Link. If it cannot be decoded: its metadata, its status and the name of its target cluster, as far as these
-    /// can be decoded, and nothing else.
+    /// The Link. If it cannot be decoded, this has only its metadata, its status and the name of its target cluster, as
+    /// far as these can be decoded.
     pub link: Link,
     /// Why it cannot be decoded: the path of the field and what is wrong with it.
     pub unreadable: Option<String>,
@@ -162,14 +162,14 @@ pub struct ProbeSpec {
     pub timeout: Option<String>,
 }
 
-/// Observed state of a Link. Lists are always sent, even empty: a merge patch clears only what it names.
+/// Observed state of a Link. Lists are always sent, even if empty: a merge patch clears only the fields that it names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkStatus {
-    /// Mirrors of this Link; beyond a limit only those that are not mirrored.
+    /// Services to mirror; beyond a limit, only those that are not mirrored.
     #[serde(default)]
     pub mirror_services: Vec<ServiceStatus>,
-    /// Memberships in federated Services; beyond a limit only those that are not joined.
+    /// Members of federated Services; beyond a limit, only those that have not joined.
     #[serde(default)]
     pub federated_services: Vec<ServiceStatus>,
     /// Types and reasons are in [`super::conditions`].
@@ -206,7 +206,7 @@ pub struct GatewayStatus {
     /// Whether probes succeed; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alive: Option<bool>,
-    /// When `alive` took its value.
+    /// When `alive` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Latency of a successful probe, in milliseconds. Updated rarely.
@@ -250,7 +250,7 @@ pub struct ServiceRef {
     pub namespace: String,
 }
 
-/// A condition of one remote Service. Unlike a Kubernetes condition it refers to the local object.
+/// A condition of one remote Service. Unlike a Kubernetes condition, it refers to the local object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceCondition {
@@ -263,7 +263,7 @@ pub struct ServiceCondition {
     pub reason: String,
     /// One sentence, or empty.
     pub message: String,
-    /// When `status` took its value.
+    /// When `status` last changed.
     pub last_transition_time: Time,
     /// The local Service, when there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,7 +283,7 @@ pub struct LinkerdConfig {
     pub identity_trust_anchors_pem: String,
     /// Whether the control plane uses Linkerd's CNI plugin.
     pub cni_enabled: bool,
-    /// Everything else, unread.
+    /// All other fields.
     #[serde(flatten)]
     pub rest: BTreeMap<String, serde_json::Value>,
 }

@@ -9,13 +9,13 @@ use serde::{
 
 /// Texts by key, sorted. Optimized for reading: every change rebuilds it.
 ///
-/// All keys and values are in one text. A `BTreeMap` takes 544 bytes for its first entry, and at least 56 for each
-/// text.
+/// All keys and values are in one string, to save memory: a `BTreeMap` takes 544 bytes for its first entry, and at
+/// least 56 for each string.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Map {
     /// Keys and values, each key before its value.
     text: Box<str>,
-    /// Where in it each of them ends.
+    /// Where each key and each value ends in `text`.
     ends: Box<[u32]>,
 }
 
@@ -35,7 +35,7 @@ impl Map {
         None
     }
 
-    /// Whether there is such a key.
+    /// Whether the key exists.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -72,7 +72,7 @@ impl Map {
         *self = made;
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if it exists.
     pub fn remove(&mut self, key: &str) {
         let made = self.iter().filter(|(own, _)| *own != key).collect();
         *self = made;
@@ -89,7 +89,7 @@ impl Map {
     }
 }
 
-/// Of equal keys the last one counts. Entries beyond 4 GiB are left out; responses of API servers are much smaller.
+/// Of equal keys, the last one counts. Entries beyond 4 GiB are left out; responses of API servers are much smaller.
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Map {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(K, V)> = pairs.into_iter().collect();
@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_a_tree_is(
+        fn map_behaves_like_a_btree_map(
             pairs in prop::collection::vec(("[a-cß\\x00]{0,3}", ".{0,4}"), 0..8),
             key in "[a-cß\\x00]{0,3}",
             value in ".{0,4}",

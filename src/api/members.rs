@@ -8,7 +8,7 @@ pub const MEMBERS: [[&str; 2]; 2] = [
     [l::MEMBERS, l::LOCAL_MEMBER],
 ];
 
-/// The members in other clusters: Services and clusters. `annotation` reads an annotation.
+/// The members in other clusters, as pairs of Service and cluster. `annotation` returns the value of an annotation.
 pub fn remote_members<'a>(
     annotation: impl Fn(&str) -> Option<&'a str>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {

@@ -37,7 +37,7 @@ pub struct Metadata {
         skip_serializing_if = "Map::is_empty"
     )]
     pub annotations: Map,
-    /// Objects that this one belongs to.
+    /// Owners of this object.
     #[serde(
         default,
         deserialize_with = "null_is_default",
@@ -62,10 +62,10 @@ pub struct OwnerReference {
     /// UID.
     #[serde(default)]
     pub uid: Box<str>,
-    /// Whether it is the one that controls this object.
+    /// Whether it is the controller of this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether it waits to be deleted until this object is gone.
+    /// Whether its deletion waits until this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
@@ -83,7 +83,7 @@ impl OwnerReference {
     }
 }
 
-/// Annotations that are dropped: nothing reads them, and one is as large as the whole object.
+/// Annotations that are dropped: no code reads them, and one is as large as the whole object.
 pub const NEVER_KEPT: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "endpoints.kubernetes.io/last-change-trigger-time",
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_or_written_here_is_kept_and_nothing_else() {
+    fn only_metadata_that_is_read_or_written_is_kept() {
         let kept = json!({
             "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
             "labels": { "a": "1" }, "annotations": { "other": "x" },

@@ -1,11 +1,11 @@
-//! Names, labels and their values, as Kubernetes takes them.
+//! Names, labels and their values, as Kubernetes accepts them.
 
-/// Most characters of a DNS label, of a label's name and of its value.
+/// Maximum length of a DNS label, of a label's name and of its value.
 const MAX_NAME: usize = 63;
-/// Most characters of the prefix of a label's key.
+/// Maximum length of the prefix of a label's key.
 const MAX_PREFIX: usize = 253;
 
-/// Whether Kubernetes takes `text` as the key of a label or annotation.
+/// Whether Kubernetes accepts `text` as the key of a label or annotation.
 pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -18,7 +18,7 @@ pub fn is_label_key(text: &str) -> bool {
         })
 }
 
-/// Whether Kubernetes takes `text` as the value of a label.
+/// Whether Kubernetes accepts `text` as the value of a label.
 pub fn is_label_value(text: &str) -> bool {
     let alphanumeric = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= MAX_NAME
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dns_labels_are_told_from_the_rest() {
+    fn only_dns_labels_are_accepted() {
         for good in ["a", "east", "east-1", "1", &"a".repeat(63)] {
             assert!(is_dns_label(good), "{good}");
         }

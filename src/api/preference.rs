@@ -1,4 +1,5 @@
-//! Two annotations of a federated Service: which clusters receive its requests first, and which of them do not now.
+//! Two annotations of a federated Service: which clusters receive its requests first, and which of these receive none
+//! at present.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -19,19 +20,19 @@ const MOST: usize = 16;
 /// The largest weight.
 const HEAVIEST: u32 = 1000;
 
-/// A cluster, from the view of the one that a federated Service is in.
+/// A cluster, as seen from the cluster of the federated Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// This one.
+    /// The cluster of the federated Service.
     Local,
-    /// A linked one.
+    /// A linked cluster.
     Cluster(Box<str>),
 }
 
 /// Which clusters receive requests first.
 ///
-/// Written as an order, `local` or `local,east`, or as weights, `east=80,local=20`. Other clusters receive requests if
-/// none of these can.
+/// Written as an order, such as `local` or `local,east`, or as weights, such as `east=80,local=20`. Other clusters
+/// receive requests only if none of these is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preference {
     /// The first available cluster receives all requests.
@@ -55,7 +56,7 @@ pub enum PreferenceError {
     /// A duplicate name.
     #[error("duplicate cluster {0}")]
     Twice(String),
-    /// Weights with some and not with others.
+    /// Only some of the clusters have a weight.
     #[error("either all clusters must have a weight, or none")]
     Mixed,
     /// An invalid weight.
@@ -74,7 +75,7 @@ impl From<&str> for Place {
 }
 
 impl Place {
-    /// The name of the linked cluster, if it is one.
+    /// The name, if this is a linked cluster.
     pub fn cluster(&self) -> Option<&str> {
         match self {
             Self::Local => None,
@@ -98,7 +99,7 @@ impl Preference {
         }
     }
 
-    /// The weight of a cluster; 1 in an order.
+    /// The weight of a cluster; 1 if this is an order.
     pub fn weight(&self, place: &Place) -> u32 {
         let weights = match self {
             Self::Order(_) => return 1,
@@ -192,12 +193,12 @@ impl fmt::Display for Preference {
     }
 }
 
-/// Since when a preferred cluster receives no requests, and until when.
+/// The period in which a preferred cluster receives no requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out {
-    /// Since when.
+    /// Start of the period.
     pub since: Timestamp,
-    /// When it receives requests again; `None` while it cannot.
+    /// When it receives requests again; `None` while it is unavailable.
     pub until: Option<Timestamp>,
 }
 
@@ -244,7 +245,8 @@ impl fmt::Display for FailedOver {
     }
 }
 
-/// Whether a cluster has a member of a federated Service. `annotation` reads an annotation of the Service.
+/// Whether a cluster has a member of a federated Service. `annotation` returns the value of an annotation of the
+/// Service.
 pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Place) -> bool {
     match place {
         Place::Local => local_member(annotation).is_some(),
@@ -253,7 +255,7 @@ pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Plac
 }
 
 /// The clusters that receive the requests to a federated Service first; if empty, all members receive them.
-/// `has_member` tells which clusters have a member.
+/// `has_member` says whether a cluster has a member.
 pub fn active<'a>(
     preference: &'a Preference,
     failed_over: &FailedOver,
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_preference_is_told_in_one_sentence() {
+    fn invalid_preferences_are_reported_in_one_sentence() {
         for (text, expected) in [
             ("", "the list of clusters is empty"),
             (",", "the list of clusters is empty"),
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_read_and_shown_alike_and_others_left_out() {
+    fn valid_intervals_are_read_and_shown_alike_and_others_are_ignored() {
         let text = "local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z";
         let read = FailedOver::read(text);
         assert_eq!(read.to_string(), text);
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_to_preferred_clusters_that_have_a_member_and_are_not_away() {
+    fn requests_go_to_preferred_clusters_that_are_available_and_have_a_member() {
         let local = "local=2026-01-02T03:04:05Z/..";
         let both = &format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
         for (preference, away, expected) in [

@@ -1,20 +1,20 @@
-//! What tells an object from all others of its kind in a cluster.
+//! The identity of an object among all of its kind in a cluster.
 
 use std::fmt;
 
 use kube::{Resource, ResourceExt as _};
 
-/// Namespace and name of an object. In order by namespace, then by name.
+/// Namespace and name of an object. Ordered by namespace, then by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId {
-    /// Its namespace; empty if it is in none.
+    /// Its namespace; empty for a cluster-wide object.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
 impl ResourceId {
-    /// The object of this name in this namespace.
+    /// The ID of the object with this name in this namespace.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -22,13 +22,13 @@ impl ResourceId {
         }
     }
 
-    /// That of an object.
+    /// The ID of an object.
     pub fn of(object: &impl Resource) -> Self {
         Self::new(object.namespace().unwrap_or_default(), object.name_any())
     }
 }
 
-/// As people write it: `namespace/name`.
+/// In the usual notation: `namespace/name`.
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_in_order_of_namespaces_and_read_as_people_write_them() {
+    fn ids_are_ordered_by_namespace_and_shown_as_namespace_slash_name() {
         let service = |namespace: Option<&str>, name: &str| Service {
             metadata: ObjectMeta {
                 namespace: namespace.map(str::to_owned),

@@ -31,10 +31,10 @@ pub enum RouteKind {
 }
 
 impl RouteKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Http, Self::Tcp, Self::Grpc, Self::Policy];
 
-    /// As in manifests.
+    /// The `kind` in manifests.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Http | Self::Policy => "HTTPRoute",
@@ -60,7 +60,7 @@ impl RouteKind {
         }
     }
 
-    /// As in the API's paths and in roles.
+    /// The plural name in the API's paths and in roles.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Http | Self::Policy => "httproutes",
@@ -101,7 +101,7 @@ pub struct RouteSpec {
 /// What a route applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentRef {
-    /// API group; empty: Kubernetes' own.
+    /// API group; empty for Kubernetes' core group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Word>,
     /// Kind.
@@ -112,7 +112,7 @@ pub struct ParentRef {
     pub namespace: Option<Box<str>>,
     /// Name.
     pub name: Box<str>,
-    /// Port of the Service; absent: all.
+    /// Port of the Service; absent for all ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
 }
@@ -132,7 +132,7 @@ pub struct Rule {
 /// Where requests go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendRef {
-    /// API group; empty: Kubernetes' own.
+    /// API group; empty for Kubernetes' core group.
     #[serde(default)]
     pub group: Word,
     /// Kind.
@@ -152,8 +152,8 @@ pub struct BackendRef {
 }
 
 impl ParentRef {
-    /// The name of the Service of this namespace that it refers to, if any. A route for a Service of another namespace
-    /// applies only to requests from the route's own namespace.
+    /// The name of the Service that it refers to, if that is in this namespace. A route for a Service of another
+    /// namespace applies only to requests from the route's own namespace.
     pub fn service(&self, namespace: &str) -> Option<&str> {
         let group = self.group.as_deref().unwrap_or(GATEWAY_API);
         let is_service = self.kind.as_deref() == Some("Service") && ["", "core"].contains(&group);
@@ -163,7 +163,7 @@ impl ParentRef {
 }
 
 impl Route {
-    /// The Services of its own namespace that it applies to, and the port; `None`: all of them.
+    /// The Services of its own namespace that it applies to, each with the port; `None` for all ports.
     pub fn services(&self) -> impl Iterator<Item = (&str, Option<i32>)> {
         let namespace = self.metadata.namespace();
         let parents = self.spec.parent_refs.iter();
@@ -176,7 +176,7 @@ impl Route {
         backends.map(|backend| &*backend.name)
     }
 
-    /// Without rules, for routes of which only the existence matters.
+    /// Drops the rules, for a route of which only the existence matters.
     #[must_use]
     pub fn without_rules(mut self) -> Self {
         self.spec.rules = Box::default();
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn route_is_read_whole_and_written_with_its_kind() {
+    fn route_keeps_all_fields_and_is_written_with_its_kind() {
         let sent = json!({
             "apiVersion": "gateway.networking.k8s.io/v1alpha2", "kind": "TCPRoute",
             "metadata": { "name": "db", "namespace": "shop" },
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_services_of_the_own_namespace_are_parents() {
+    fn only_services_of_the_routes_own_namespace_are_parents() {
         let parent = |json: Value| -> ParentRef { serde_json::from_value(json).unwrap() };
         for (json, expected) in [
             (

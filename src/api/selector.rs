@@ -1,4 +1,4 @@
-//! Label selectors, parsed once: what they match, and how the API server is asked for it.
+//! Label selectors, parsed once: which labels they match, and their text in requests to the API server.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ enum Requirement {
     DoesNotExist(String),
 }
 
-/// Why a selector, or a text, is none that can be used.
+/// Why a selector, or the text of one, is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectorError {
     /// An invalid key.
@@ -32,10 +32,10 @@ pub enum SelectorError {
     /// An invalid value.
     #[error("invalid label value {0:?} (up to 63 letters, digits, '-', '_' and '.')")]
     Value(String),
-    /// The operator is none of `In`, `NotIn`, `Exists`, `DoesNotExist`.
+    /// The operator is not `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[error("unknown selector operator {0:?}")]
     Operator(String),
-    /// `In` and `NotIn` need values.
+    /// `In` or `NotIn` without values.
     #[error("operator {0} requires at least one value")]
     NoValues(&'static str),
     /// `<` or `>`.
@@ -63,7 +63,7 @@ pub enum SelectorError {
 }
 
 impl Selector {
-    /// Parses a Link's selector. Absent or empty gives `None`: it matches nothing, as in Linkerd.
+    /// Parses a Link's selector. The result for an absent or empty one is `None`: it matches nothing, as in Linkerd.
     pub fn parse(selector: Option<&LabelSelector>) -> Result<Option<Self>, SelectorError> {
         let Some(selector) = selector else {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Selector {
         self.selects(|key| labels.get(key))
     }
 
-    /// Whether an object is selected of which this tells the value of each label.
+    /// Whether an object is selected. `label` returns the value of a label of the object.
     pub fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => label(key).is_some_and(|v| values.contains(v)),
@@ -130,10 +130,11 @@ impl Selector {
         requirements.collect::<Vec<_>>().join(",")
     }
 
-    /// One selector for both, where one can say it: both ask for values of the same key, and nothing else.
+    /// One selector that matches what either of the two matches. It exists only if both list values of the same key and
+    /// have no other requirement.
     ///
-    /// A Service whose label moves from one value to the other then stays in one watch, and is modified
-    /// there instead of vanishing from one watch before it appears in another.
+    /// With one selector there is one watch. If the label of a Service changes from one value to the other, that watch
+    /// sends a modification. Two watches would send a deletion first and a creation later.
     pub fn union(&self, other: &Self) -> Option<Self> {
         match (self.0.as_slice(), other.0.as_slice()) {
             ([Requirement::In(a, left)], [Requirement::In(b, right)]) if a == b => {
@@ -156,7 +157,7 @@ fn some(
     }
 }
 
-/// A key, if Kubernetes takes it.
+/// The key, if Kubernetes accepts it.
 pub(super) fn label_key(key: &str) -> Result<String, SelectorError> {
     if is_label_key(key) {
         Ok(key.to_owned())
@@ -165,7 +166,7 @@ pub(super) fn label_key(key: &str) -> Result<String, SelectorError> {
     }
 }
 
-/// A value, if Kubernetes takes it.
+/// The value, if Kubernetes accepts it.
 pub(super) fn label_value(value: &str) -> Result<String, SelectorError> {
     if is_label_value(value) {
         Ok(value.to_owned())
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_matches_as_kubernetes_says_and_asks_for_it() {
+    fn each_operator_matches_and_is_written_as_in_kubernetes() {
         /// A selector, its query, labels, and whether they match.
         type Case = (
             LabelSelector,
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error_that_names_it() {
+    fn invalid_selectors_are_errors_that_name_the_cause() {
         let long = "a".repeat(100);
         assert!(Selector::parse(Some(&equals(&format!("{long}.io/{}", &long[..63]), ""))).is_ok());
         let longest = format!("{}/a", ["a"; 127].join(".")); // 253 characters and the name
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_on_values_of_one_key_unite() {
+    fn selectors_on_values_of_one_key_are_united() {
         let parse = |s: &LabelSelector| Selector::parse(Some(s)).unwrap().unwrap();
         let (a, b) = (
             parse(&equals("k", "true")),

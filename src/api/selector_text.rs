@@ -1,4 +1,4 @@
-//! Label selectors as people type them (`app=web,tier in (a, b),!canary`) → `LabelSelector`.
+//! Parses label selectors as people type them, such as `app=web,tier in (a, b),!canary`, into a `LabelSelector`.
 //!
 //! The grammar is that of `kubectl -l`, without `<` and `>`, which a Link cannot hold.
 
@@ -16,7 +16,7 @@ pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
         for part in split_requirements(text)? {
             match requirement(part.trim())? {
                 Requirement::Equals(key, value) => {
-                    // A key that must have two values matches nothing; both must be kept for that.
+                    // `a=b,a=c` matches nothing, so both values have to be kept.
                     if match_labels.get(&key).is_some_and(|other| *other != value) {
                         expressions.push(expression(key, "In", vec![value]));
                     } else {
@@ -43,7 +43,7 @@ enum Requirement {
     Expression(LabelSelectorRequirement),
 }
 
-/// Splits at the commas that are not inside of a list.
+/// Splits at the commas that are not inside a list.
 fn split_requirements(text: &str) -> Result<Vec<&str>, SelectorError> {
     let (mut parts, mut start, mut in_list) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_says_why() {
+    fn invalid_selectors_are_errors_that_say_why() {
         type E = SelectorError;
         let key = |text: &str| E::Key(text.into());
         for (text, error) in [

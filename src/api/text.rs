@@ -1,19 +1,20 @@
 //! Texts of unknown origin, made safe for terminals, logs, statuses and Events.
 
-/// What a server says is cut at so many characters.
+/// Maximum number of characters of a server's message that are shown.
 const BRIEF: usize = 500;
 
-/// A text on one line that does nothing to a terminal: a server, or a file, of unknown origin may have written it.
+/// The text on one line, without control characters. It may come from an untrusted server or file, and must not change
+/// the state of a terminal.
 pub fn one_line(text: &str) -> String {
     one_line_of(text, usize::MAX)
 }
 
-/// What a server says, for logs, statuses, Events and errors: [`one_line`], of [`BRIEF`] characters at most.
+/// A server's message, for logs, statuses, Events and errors: [`one_line`] with at most [`BRIEF`] characters.
 pub fn in_brief(text: &str) -> String {
     one_line_of(text, BRIEF)
 }
 
-/// [`one_line`] of at most so many characters. One that is cut ends in `…`. It reads no further than it has to.
+/// [`one_line`] with at most `longest` characters. A text that is cut ends in `…`. The rest of the text is not read.
 pub fn one_line_of(text: &str, longest: usize) -> String {
     let (mut line, mut length, mut is_gap) = (String::new(), 0, false);
     for c in text.chars().filter(|c| !is_hidden(*c)) {
@@ -35,7 +36,7 @@ pub fn one_line_of(text: &str, longest: usize) -> String {
     line
 }
 
-/// A text of several lines, each of which is made [`one_line`], and stays indented as it is.
+/// A text of several lines. Each becomes [`one_line`] and keeps its indentation.
 pub fn lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| {
         let words = line.trim_start_matches([' ', '\t']);
@@ -50,8 +51,8 @@ pub fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// Whether a character has no width of its own, or turns the direction of others: text that has such does not read as
-/// what it is.
+/// Whether a character has no width, or changes the direction of the text. With such characters, a text can look
+/// different from what it is.
 fn is_hidden(c: char) -> bool {
     matches!(
         c,
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_say_becomes_one_short_line() {
+    fn untrusted_text_becomes_one_short_line() {
         let (long, cut) = ("x".repeat(10_000), "x".repeat(499) + "…");
         let (full, wide) = ("y".repeat(500), "ä".repeat(501));
         let cut_wide = "ä".repeat(499) + "…";
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_lines() {
+    fn lines_are_kept_and_cleaned_one_by_one() {
         for (said, told) in [
             ("", ""),
             ("one", "one"),

@@ -1,4 +1,4 @@
-//! Conversion between objects in stores and kube's client, which requires more metadata than is kept.
+//! Conversion between objects in stores and objects for kube's client, which requires more metadata than stores keep.
 
 use std::borrow::Cow;
 
@@ -25,8 +25,8 @@ pub trait Subset: Kept + From<Wire<Self>> {
     type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
 }
 
-/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Code that keeps objects
-/// keeps [`Self::object`].
+/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Stores keep only
+/// [`Self::object`].
 #[derive(Clone, Debug)]
 pub struct Wire<T> {
     /// Metadata for kube: name, namespace, resource version.

@@ -1,10 +1,10 @@
-//! Texts with a few common values.
+//! Strings that have one of a few common values in most objects.
 
 use std::{fmt, ops::Deref};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text. Common values take no heap memory.
+/// A string. Common values take no heap memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Word(Text);
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_or_not_it_is_the_text() {
+    fn known_and_unknown_words_keep_their_text() {
         for text in KNOWN.into_iter().chain(["tcp", "TCP "]) {
             let word = Word::from(text);
             assert_eq!(&word, text);

@@ -1,4 +1,4 @@
-//! What is wrong with a cluster of which there is a snapshot ([`rules`]), and how that is told ([`report`]). Pure.
+//! Finds the problems in a cluster's snapshot ([`rules`]), and renders them ([`report`]). Pure.
 
 pub mod report;
 pub mod rules;

@@ -1,6 +1,6 @@
 //! Results → text. The table, the short form and the JSON are those of `linkerd multicluster check`.
 //!
-//! The table's text always has colors; they are stripped when it is printed, if they are not wanted.
+//! The text of the table always has colors. If they are not wanted, they are stripped when it is printed.
 
 use std::fmt::Write as _;
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_all_and_the_short_form_what_failed() {
+    fn table_has_all_checks_and_short_form_only_failed_ones() {
         insta::assert_snapshot!(plain(&table(&categories())), @r#"
         linkerd-multicluster: west
         --------------------------
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_that_of_linkerd_multicluster_check() {
+    fn json_has_the_format_of_linkerd_multicluster_check() {
         insta::assert_snapshot!(json(&categories()[1..]).unwrap(), @r#"
         {
           "success": false,

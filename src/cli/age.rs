@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_kubectls() {
+    fn ages_are_formatted_as_by_kubectl() {
         const DAY: i64 = 86_400;
         for (seconds, expected) in [
             (-5, "0s"),

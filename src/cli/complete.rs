@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_continues_the_word_is_offered() {
+    fn names_that_continue_the_word_are_offered() {
         let names = || {
             ["west", "east", "east", "eastern"]
                 .map(str::to_owned)

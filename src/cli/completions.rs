@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kept_scripts_are_what_the_command_prints() {
+    fn committed_scripts_are_what_the_command_prints() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("completions");
         for (shell, file) in [
             (Shell::Bash, "linkerd-mc.bash"),

@@ -220,7 +220,7 @@ impl Which {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Polls the Links until `told` succeeds. The inner `Err` is its last error.
+    /// Polls the Links until `told` returns `Ok`. The inner `Err` is its last error.
     async fn wait<T>(
         &self,
         cluster: &Cluster,

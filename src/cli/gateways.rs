@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_linkerds() {
+    fn gateways_table_is_that_of_linkerd_multicluster() {
         assert_eq!(
             table(&some()),
             "CLUSTER                ALIVE    NUM_SVC      LATENCY  \n\

@@ -2,8 +2,9 @@
 //!
 //! Linkerd's service mirror writes v1 Endpoints, and Kubernetes creates slices for these. It writes no Endpoints for
 //! mirrors that it considers up to date, nor for hosts whose mirror exists, so this command writes them. Then our
-//! slices can be deleted. Linkerd's destination controller stores an address that is in two slices once, and drops it
-//! when one of the slices goes, until the other slice changes. So the other slice is written once more.
+//! slices can be deleted. If an address is in two slices, Linkerd's destination controller stores it only once. When
+//! one of the slices is deleted, it drops the address until the other slice changes. So the command writes the other
+//! slice once more.
 
 mod endpoints;
 
@@ -147,7 +148,7 @@ async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
     Ok(())
 }
 
-/// Whether somebody holds a lease and has renewed it in time.
+/// Whether somebody holds the lease, and renewed it in time.
 fn is_held(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else {
         return false;

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_for_the_cluster_alone_is_deleted() {
+    fn only_services_of_the_cluster_alone_are_deleted() {
         let own = metas(json!([
             { "name": "web-east", "namespace": "shop", "labels": { "mirror.linkerd.io/mirrored-service": "true" } },
             { "name": "probe-east", "namespace": "mc", "labels": { "mirror.linkerd.io/mirrored-gateway": "true" } },

@@ -56,7 +56,7 @@ where
     }
 }
 
-/// Fields of a JSON object, in the order in which they come.
+/// Writes fields of a JSON object, in the order in which they are recorded.
 struct Fields(String);
 
 impl Fields {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_in_its_field_of_a_json_line_and_is_cut() {
+    fn untrusted_text_stays_in_its_json_field_and_is_cut() {
         let to = Lines::default();
         let writer = to.clone();
         let json = tracing_subscriber::fmt()
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_in_its_field_of_a_line_of_text_and_is_cut() {
+    fn untrusted_text_stays_in_its_field_of_a_text_line_and_is_cut() {
         let to = Lines::default();
         let writer = to.clone();
         let plain = tracing_subscriber::fmt()

@@ -244,7 +244,7 @@ mod tests {
     use crate::cli::controller;
 
     #[test]
-    fn flags_win_over_the_settings_of_the_controller_that_runs() {
+    fn flags_override_the_settings_of_the_running_controller() {
         let parse = |flags: &[&str]| {
             let args = ["run-controller"].iter().chain(flags);
             controller(args.map(|arg| (*arg).to_owned()))

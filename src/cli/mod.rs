@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_do_not_contradict_one_another() {
+    fn clap_accepts_the_definition_of_all_flags() {
         Cli::command().debug_assert();
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let cli = Cli::try_parse_from(args).unwrap();
         assert!(cli.global.verbose);
         assert_eq!(cli.global.access().as_groups, ["a", "b", "c"]);
-        // A value stands behind `=` only, so that none is taken from the next argument.
+        // A value must follow `=`, so that the next argument is not taken as a value.
         let cli = Cli::try_parse_from(["linkerd-mc", "--verbose", "check"]).unwrap();
         assert!(cli.global.verbose);
     }

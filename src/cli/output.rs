@@ -11,7 +11,7 @@ use crate::{
     hint::hint_of,
 };
 
-/// Writes data to stdout, whole.
+/// Writes a text to stdout completely, or fails.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     if text.contains('\x1b') {
         write_out(anstream::stdout().lock(), text)

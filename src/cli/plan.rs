@@ -72,7 +72,7 @@ enum Format {
     Json,
 }
 
-/// What would be written, and what would fail.
+/// The planned writes, and the problems.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Preview {
     changes: Vec<Change>,
@@ -85,7 +85,7 @@ struct Change {
     kind: &'static str,
     namespace: String,
     name: String,
-    /// Fields by path: value before and after, `null` where there is none.
+    /// Changed fields by path: the value before and after, `null` if there is none.
     fields: BTreeMap<String, (Value, Value)>,
 }
 
@@ -165,15 +165,9 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.
 fn preview(state: &mut State, link: &str) -> Preview {
     let mut preview = Preview::default();
-    let cluster = state
-        .links
-        .as_ref()
-        .and_then(|links| links.get(link))
-        .and_then(|e| e.cluster.clone());
-    for key in cluster
-        .map(|cluster| state.keys_of_cluster(&cluster))
-        .unwrap_or_default()
-    {
+    let cluster = state.links.get(link).and_then(|e| e.cluster.as_deref());
+    let keys = cluster.map(|cluster| state.keys_of_cluster(cluster));
+    for key in keys.unwrap_or_default() {
         let plan = mirror::plan(state, &key);
         preview
             .changes
@@ -211,7 +205,6 @@ fn change(state: &State, write: &Write) -> Change {
             let before = match patch.kind {
                 mirror::ObjectKind::EndpointSlice => [&state.slices, &state.probe_slices]
                     .into_iter()
-                    .flatten()
                     .find_map(|store| store.get(namespace, name))
                     .map(|slice| json!(slice.as_ref())),
                 mirror::ObjectKind::Route(kind) => {
@@ -222,7 +215,6 @@ fn change(state: &State, write: &Write) -> Change {
                 mirror::ObjectKind::Service | mirror::ObjectKind::Namespace => {
                     [&state.mirrors, &state.probes]
                         .into_iter()
-                        .flatten()
                         .find_map(|store| store.get(namespace, name))
                         .map(|service| json!(service.as_ref()))
                 }
@@ -368,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_ends_with_what_it_amounts_to() {
+    fn a_diff_ends_with_a_summary() {
         let change = |verb, name: &str| Change {
             verb,
             kind: "Service",

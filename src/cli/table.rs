@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_cells() {
         insta::assert_snapshot!(plain(&table().render(None)), @r"
         CLUSTER                            GATEWAY  MIRRORED  REASON
         east                               alive          12  -
@@ -264,7 +264,7 @@ mod tests {
         a-cluster-with-a-ra…  dead            7  what went [31mwron…
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 60));
-        // There is a limit to it.
+        // Columns have a minimum width.
         let narrow = plain(&table().render(Some(10)));
         assert!(narrow.contains("a-clust…"), "{narrow}");
     }

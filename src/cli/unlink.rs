@@ -39,7 +39,7 @@ Examples:
 
 /// Poll interval while mirrors are removed.
 const RETRY: Duration = Duration::from_millis(500);
-/// Time for Linkerd to see that no Service names the cluster any more, before its credentials are deleted.
+/// Time in which Linkerd sees that no Service names the cluster any more, before its credentials are deleted.
 pub(super) const SEEN: Duration = Duration::from_secs(2);
 
 /// Print the objects that link a cluster to this one, or delete them with --apply

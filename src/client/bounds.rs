@@ -1,15 +1,16 @@
-//! Limits of all responses, from API servers, proxies before them, and hostile servers:
+//! Limits of all responses, from API servers, proxies in front of them, and hostile servers:
 //!
 //! - The head of a response must arrive within [`HEAD`]. Otherwise a proxy that answers pings but has lost its server
 //!   would block a request forever.
 //! - The size and duration of a body are limited by the client's [`Size`], and the time without data by [`SILENCE`].
 //!   Bodies that arrive at the same time share a [`Budget`](crate::mirror::Budget); small ones are exempt.
 //! - The data rate of target clusters is limited ([`Size::metered`]), because parsing a full page takes processor time
-//!   from others.
-//! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes, and none of its events is larger than [`LARGEST_EVENT`](size::LARGEST_EVENT).
+//!   that other clusters need.
+//! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes. None of its events may be larger than
+//!   [`LARGEST_EVENT`](size::LARGEST_EVENT).
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end it after [`SHORT_WATCH`], and fails after
 //!   [`SHORT_SILENCE`] without data. The end of such a watch is not a failure: the watcher continues from there.
-//! - `Retry-After` headers become `details.retryAfterSeconds` of a `Status`, because kube does not pass headers on.
+//! - A `Retry-After` header becomes `details.retryAfterSeconds` of a `Status`, because kube does not pass on headers.
 
 mod body;
 mod meter;

@@ -13,7 +13,7 @@ pub(super) const CONNECT: Duration = Duration::from_secs(10);
 /// Maximum length of an API server's address, in bytes. With a request's path it must fit into 64 KiB.
 const ADDRESS_MAX: usize = 4096;
 
-/// A client without limits of responses.
+/// A client without limits on responses.
 pub(super) fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
     check(&config)?;
     config.connect_timeout = Some(CONNECT.min(deadline));

@@ -226,8 +226,8 @@ users:
     const SERVER: &str = "server: 'https://192.0.2.1:6443'";
 
     #[tokio::test]
-    async fn credentials_that_hold_all_they_need_give_a_client() {
-        // The entries of another context are of no concern.
+    async fn complete_credentials_make_a_client() {
+        // The entries of another context are ignored.
         let text = kubeconfig(SERVER, "token: s3cret");
         from_credentials(text.as_bytes(), Duration::from_secs(1))
             .await
@@ -235,7 +235,7 @@ users:
     }
 
     #[tokio::test]
-    async fn credentials_that_reach_out_or_lack_something_are_refused() {
+    async fn credentials_with_commands_files_or_gaps_are_refused() {
         use CredentialsError::{
             Forbidden, MissingServer, NoCurrentContext, NotAKubeconfig, Unusable,
         };
@@ -317,7 +317,7 @@ users:
             "*a,".repeat(150_000)
         );
         let cases = [
-            // kube's client would panic over each of these seven.
+            // kube's client would panic at each of these seven.
             (kubeconfig(SERVER, r#"token: "s3cret\n""#), Unusable),
             (kubeconfig(SERVER, r#"token: "s3cret\u0007""#), Unusable),
             (server("192.0.2.1:6443"), Unusable),
@@ -360,7 +360,7 @@ users:
     }
 
     #[tokio::test]
-    async fn the_way_to_a_server_is_the_secrets_to_say() {
+    async fn connection_settings_come_from_the_secret() {
         for fields in [
             "insecure-skip-tls-verify: true",
             "tls-server-name: api",
@@ -378,7 +378,7 @@ users:
     }
 
     #[test]
-    fn connection_is_judged_by_what_the_current_context_says() {
+    fn security_of_the_connection_follows_the_current_context() {
         for (cluster, expected) in [
             (SERVER.to_owned(), None),
             (
@@ -399,7 +399,7 @@ users:
     }
 
     #[tokio::test]
-    async fn two_spellings_of_an_address_are_one_cluster() {
+    async fn spellings_of_an_address_identify_one_cluster() {
         for (server, expected) in [
             ("https://API.example", "api.example:443"),
             ("https://api.example:443/", "api.example:443"),
@@ -412,7 +412,7 @@ users:
     }
 
     #[test]
-    fn a_tokens_expiry_is_read_where_there_is_one() {
+    fn expiry_of_a_token_is_read_if_it_has_one() {
         let token = |claims: &str| format!("token: h.{}.s", BASE64_URL_SAFE_NO_PAD.encode(claims));
         let cases = [
             (

@@ -1,8 +1,8 @@
 //! The client of the controller: all watches and writes of one cluster over one HTTP/2 connection.
 //!
-//! A watch may be silent for hours, and a peer may vanish, so a read timeout cannot tell the two apart. HTTP/2 pings
-//! can: a connection whose peer does not answer a ping is closed, and all its requests fail at once. Other requests
-//! have their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`]), and TCP keepalives check the peer.
+//! A watch may be silent for hours, so a read timeout cannot distinguish it from a dead peer. HTTP/2 pings can: a
+//! connection whose peer does not answer a ping is closed, and all its requests fail immediately. Other requests have
+//! their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`]), and TCP keepalives check the peer.
 
 use std::{sync::Arc, time::Duration};
 

@@ -110,7 +110,7 @@ mod tests {
         answer
     }
 
-    /// What is found out of a server whose answer to requests for `ServiceCIDR`s is this.
+    /// Reads the networks from a server that gives this response to requests for `ServiceCIDR`s.
     async fn look(code: u16, ranges: Value) -> kube::Result<Looked> {
         let client = of_test_server(move |request| {
             let ranges = ranges.clone();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn networks_are_those_that_the_cluster_tells() {
+    async fn networks_are_read_from_the_cluster() {
         let status = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "" });
         let list = json!({ "kind": "ServiceCIDRList", "metadata": {}, "items": [
             { "metadata": { "name": "kubernetes" }, "spec": { "cidrs": ["10.96.0.0/16", "fd00::/108"] } },
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn address_of_a_server_is_known_where_it_has_no_name() {
+    fn address_of_a_server_is_known_unless_it_is_a_name() {
         for (url, expected) in [
             ("https://192.0.2.1:6443", Some("192.0.2.1")),
             ("https://[2001:db8::1]:6443", Some("2001:db8::1")),

@@ -1,4 +1,4 @@
-//! Requests to API servers: with a deadline, page by page, and with errors told in one short line.
+//! Requests to API servers: with a deadline, page by page, and with errors in one short line.
 
 use std::{error::Error, fmt::Debug, io, time::Duration};
 
@@ -13,28 +13,28 @@ use tokio::time::timeout;
 use super::bounds;
 use crate::api::text::in_brief;
 
-/// Longest time that one request may take, unless a caller has another limit.
+/// Timeout of one request, unless a caller sets another.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// Objects of one page of a list.
+/// Number of objects in one page of a list.
 pub const PAGE: u32 = 500;
 
-/// Why there is no answer to a request, or not the one that was asked for.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum RequestError {
-    /// The API server said no. Its message is one short line.
+    /// The API server returned an error. Its message is one short line.
     Status(Box<Status>),
-    /// There was no answer, or none that can be read. Why, in one short line.
+    /// There was no response, or it cannot be read. One short line says why.
     Unanswered(String),
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for a response for up to [`DEADLINE`].
 pub fn request<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<T, RequestError>> {
     within(DEADLINE, request)
 }
 
-/// Waits for an answer for so long.
+/// Waits for a response for up to `deadline`.
 pub async fn within<T>(
     deadline: Duration,
     request: impl Future<Output = kube::Result<T>>,
@@ -54,7 +54,7 @@ pub async fn within<T>(
     }
 }
 
-/// Lists all objects that match a label selector, page by page; all where it is empty.
+/// Lists all objects that match a label selector, page by page. An empty selector matches all.
 pub async fn list_all<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -67,7 +67,7 @@ where
     let mut objects = Vec::new();
     loop {
         let answer = match api.list(&page).await {
-            // The server forgot the list that we were reading: begin again, and take it whole.
+            // The list has expired on the server: start again, without pages.
             Err(kube::Error::Api(status))
                 if status.code == 410 && page.continue_token.is_some() =>
             {
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// Whether an API server has a kind.
+/// Whether an API server serves a kind.
 pub async fn is_served(client: &Client, api_version: &str, kind: &str) -> kube::Result<bool> {
     match client.list_api_group_resources(api_version).await {
         Ok(list) => Ok(list.resources.iter().any(|known| known.kind == kind)),
@@ -93,13 +93,13 @@ pub async fn is_served(client: &Client, api_version: &str, kind: &str) -> kube::
     }
 }
 
-/// Where a list goes on after a page of it, if it does.
+/// The `continue` token for the next page of a list, if there is one.
 pub fn next_page(page: ListMeta) -> Option<String> {
     page.continue_.filter(|token| !token.is_empty())
 }
 
 /// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
-/// client hold addresses, never credentials.
+/// client contain addresses, never credentials.
 pub fn explain(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return match in_brief(&status.message) {
@@ -118,14 +118,14 @@ pub fn explain(error: &kube::Error) -> String {
         .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     let line = in_brief(&cause.to_string());
     match line.split_once(" (os error") {
-        // The words of the timers that sit between us and the socket.
+        // The message of the timeouts of the client's connector.
         _ if is_late || line == "deadline has elapsed" => "timed out".to_owned(),
         Some((line, _)) => line.to_lowercase(),
         None => line,
     }
 }
 
-/// Whether a request that failed got an answer, though not the one that was asked for.
+/// Whether a failed request got a response.
 pub fn has_answered(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => true,
@@ -133,7 +133,7 @@ pub fn has_answered(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether an answer was more than comes in one: a part of what was asked for may come.
+/// Whether a response exceeded a limit. A request for fewer objects may succeed.
 pub fn was_too_much(error: &kube::Error) -> bool {
     causes(error).any(<dyn Error>::is::<bounds::TooMuch>)
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::client::of_test_server;
 
-    /// A page with these objects, and where the list goes on.
+    /// A page with these objects, and the `continue` token for the next page.
     fn page(names: &[&str], next: &str) -> (u16, Value) {
         let items: Vec<_> = names
             .iter()
@@ -181,7 +181,7 @@ mod tests {
         (code, status)
     }
 
-    /// Lists from a server that has these answers. Returns the names that came, and what was asked for.
+    /// Lists from a server that gives these responses. Returns the names in the list, and the queries of the requests.
     async fn listed(
         selector: &str,
         answers: Vec<(u16, Value)>,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_are_whole_though_they_come_in_pages_and_pages_are_forgotten() {
+    async fn lists_are_complete_even_if_pages_expire() {
         let gone = || status(410, "the continue parameter is too old");
         for (answers, expected, queries) in [
             (
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_one_line() {
+    fn errors_are_explained_in_one_line() {
         let api = |message: &str, reason: &str| {
             let status = json!({ "message": message, "reason": reason, "code": 403 });
             kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_are_waited_for_up_to_the_deadline() {
+    async fn requests_time_out_at_the_deadline() {
         let refused = async {
             let status = Status::failure("no\nway", "Forbidden").with_code(403);
             Err::<(), _>(kube::Error::Api(Box::new(status)))

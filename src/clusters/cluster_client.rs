@@ -1,4 +1,4 @@
-//! A cluster that can be asked: what the user calls it, where it is, and its client.
+//! A cluster that commands send requests to: the user's name for it, its identity, and its client.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use kube::{Client, Config};
 use super::snapshot::Known;
 use crate::client::{Access, Identity, build};
 
-/// How long the API server keeps a watch open, and thus how long a dead one is taken for a silent one.
+/// How long the API server keeps a watch open. A dead connection is detected after this time.
 pub const WATCH: Duration = Duration::from_secs(60);
 
-/// A context of the kubeconfig, and the client of its cluster or why there is none.
+/// A context of the kubeconfig, with the client of its cluster, or the reason why there is none.
 pub struct KubeContext {
     /// Its name.
     pub name: String,
@@ -18,7 +18,7 @@ pub struct KubeContext {
     pub client: Known<ClusterClient>,
 }
 
-/// A cluster that can be asked.
+/// A cluster that commands send requests to.
 #[derive(Clone)]
 pub struct ClusterClient {
     /// What the user calls the cluster.
@@ -28,14 +28,14 @@ pub struct ClusterClient {
     /// Its client, for one-shot requests.
     pub client: Client,
     config: Config,
-    /// Time limit of a request, and of all requests to one target cluster together.
+    /// Timeout of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
     /// Namespace of Linkerd's control plane.
     pub linkerd_namespace: String,
 }
 
 impl ClusterClient {
-    /// Prepares to ask a cluster. Sends nothing yet.
+    /// Creates the client of a cluster. Sends no request.
     pub async fn new(
         name: &str,
         access: &Access,
@@ -53,7 +53,7 @@ impl ClusterClient {
         })
     }
 
-    /// A client whose requests may be silent for as long as a watch may.
+    /// A client for watches: its timeouts are long enough for a watch without events.
     pub fn watch_client(&self) -> anyhow::Result<Client> {
         build(self.config.clone(), WATCH + self.deadline)
     }

@@ -1,7 +1,7 @@
 //! Takes the [`ClusterSnapshot`] of a cluster: its Links, their credentials, and Linkerd's configuration. Reads only.
 //!
-//! Requests run at the same time, and each ends within the client's deadline: a cluster that does not answer
-//! costs one deadline, not one for each request.
+//! Requests run concurrently, and each ends within the client's deadline. So a cluster that does not respond delays the
+//! result by one deadline in all, not by one for each request.
 
 use futures::{StreamExt as _, future::join_all, stream};
 use k8s_openapi::api::core::v1::Secret;
@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Links that are looked into at the same time.
+/// Maximum number of Links that are examined concurrently.
 const LINKS_AT_ONCE: usize = 32;
 
-/// How far to look into Links.
+/// What to read of each Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The Links alone.
+    /// Only the Links.
     Links,
     /// Also the credentials Secrets.
     Credentials,
@@ -40,7 +40,7 @@ pub enum Depth {
     Targets,
 }
 
-/// Asks all clusters at the same time.
+/// Takes the snapshots of all clusters concurrently.
 pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<ClusterSnapshot> {
     join_all(contexts.iter().map(async |context| match &context.client {
         Ok(cluster) => snapshot_of(cluster, depth).await,
@@ -49,7 +49,7 @@ pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<Cluster
     .await
 }
 
-/// Asks a cluster.
+/// Takes the snapshot of one cluster.
 pub async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
     let (links, config) = futures::join!(
         links(cluster, depth),
@@ -68,7 +68,7 @@ async fn links(cluster: &ClusterClient, depth: Depth) -> Known<Vec<LinkSnapshot>
         .await
         .map_err(|error| explain(&error))?;
     links.sort_by_cached_key(|object| ResourceId::of(&object.link));
-    // Unordered, so that a target that does not answer holds up nobody but itself.
+    // Unordered, so that a target cluster that does not respond does not delay the others.
     let mut snapshots: Vec<_> = stream::iter(links.into_iter().enumerate())
         .map(async |(at, link)| (at, link_snapshot(cluster, depth, link).await))
         .buffer_unordered(LINKS_AT_ONCE)
@@ -118,7 +118,7 @@ async fn link_snapshot(cluster: &ClusterClient, depth: Depth, object: LinkObject
     snapshot
 }
 
-/// The kubeconfig in a Link's credentials Secret. The error says nothing of its content.
+/// The kubeconfig in a Link's credentials Secret. The error contains nothing of it.
 async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
     let name = &link.spec.cluster_credentials_secret;
     let namespace = link.metadata.namespace.as_deref().unwrap_or_default();

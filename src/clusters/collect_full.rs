@@ -110,7 +110,7 @@ pub async fn full_snapshot_of(
         },
         foreign(client, &mirrors, &probes, &slices),
         service_range(client, waiting),
-        // If that failed, these requests would only wait as long again.
+        // After a failure, these requests would only wait for the same timeout again.
         async {
             match &extension_namespaces {
                 Ok(_) => pods(client, &namespaces).await,
@@ -208,7 +208,8 @@ async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
 }
 
 async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
-    // All that have endpoints carry the name of a cluster; federated Services have none of their own.
+    // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
+    // gateways of target clusters have it; slices to local members do not.
     let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let slices = list_all(&api, labels::CLUSTER_NAME).await;
     let slices = slices.map_err(|error| explain(&error))?;

@@ -40,7 +40,7 @@ pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinem
     Ok(Confinement::Installed { missing, differing })
 }
 
-/// The object of this kind and name that the API server has.
+/// The object of this kind and name in the API server, if it exists.
 async fn live(client: &Client, object: &Value) -> Known<Option<Value>> {
     let (group, version) = ADMISSION.split_once('/').unwrap_or_default();
     let kind = GroupVersionKind::gvk(group, version, text(&object["kind"]));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_would_let_more_through_is_a_difference() {
+    fn weaker_policy_is_a_difference() {
         let expected = printed(|_| ());
         let one = |labels: &str| json!({ "matchLabels": { labels: "b" } });
         for (object, pointer, value) in [

@@ -38,7 +38,7 @@ pub fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
     link.credentials.as_ref()?.as_ref().ok()
 }
 
-/// The connection is not secure. Without access to Secrets, the Link's status tells.
+/// The connection is not secure. Without access to Secrets, this is read from the Link's status.
 pub fn insecure(link: &LinkSnapshot) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
@@ -157,7 +157,7 @@ mod tests {
         (link, destination)
     }
 
-    /// The first words of each problem.
+    /// The beginning of each problem.
     fn found(link: &LinkSnapshot, destination: &Known<Destination>) -> Option<Vec<String>> {
         let problems = problems(link, destination, time(NOW))?;
         let short = |text: String| text.split([';', ',']).next().map(str::to_owned);
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_credentials_that_are_well() {
+    fn valid_credentials_have_no_problems() {
         let (link, theirs) = with(Some("a"), "a");
         assert_eq!(found(&link, &Ok(theirs)), Some(vec![]));
     }
 
     #[test]
-    fn connection_that_is_not_safe_is_told_first_also_to_those_who_may_not_read_secrets() {
+    fn insecure_connection_is_the_first_problem_even_without_access_to_secrets() {
         let (mut link, theirs) = with(Some("a"), "b");
         let theirs = Ok(theirs);
         let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
@@ -179,7 +179,7 @@ mod tests {
         let told = problems(&link, &theirs, time(NOW)).unwrap();
         assert_eq!(told[0], InsecureTls::Unverified.problem());
         assert_eq!(told.len(), 2);
-        // What the Secret says is newer than what the controller said.
+        // The Secret is newer than the Link's status.
         let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
         let told = |status: &serde_json::Value, credentials| {
             let mut link = crate::clusters::link_summary::tests::link("east", status);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_is_unknown_and_hides_nothing_else() {
+    fn unreadable_credentials_do_not_hide_other_problems() {
         let refused = || Err("forbidden".to_owned());
         let (link, theirs) = with(Some("a"), "a");
         assert_eq!(found(&link, &refused()), None);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controllers_word_stands_in_for_a_secret_that_may_not_be_read() {
+    fn status_of_the_link_replaces_a_secret_that_may_not_be_read() {
         let (unread, theirs) = with(None, "a");
         let told = |status: &str| {
             let condition = condition("CredentialsExpiring", status, "the token expires", 1);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_of_the_first_helps_against_the_others() {
+    fn remedy_of_the_first_problem_solves_the_others() {
         let (mut link, mut theirs) = with(Some("a"), "b");
         let at = Some(time(NOW));
         link.credentials.as_mut().unwrap().as_mut().unwrap().expiry = at;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn link_without_remote_discovery_and_federated_services_needs_no_secret_of_linkerd() {
+    fn gateway_only_link_needs_no_secret_of_linkerd() {
         let (mut link, mut theirs) = with(Some("a"), "b");
         link.link.spec.remote_discovery_selector = None;
         assert_eq!(found(&link, &Ok(theirs.clone())), Some(vec![]));

@@ -1,4 +1,4 @@
-//! Endpoints of a mirror that no service mirror created. They receive a part of its traffic unnoticed. Pure.
+//! Finds endpoints of a mirror that no service mirror created. They silently receive a part of its traffic. Pure.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ pub(super) fn names<'a>(mirrors: impl Iterator<Item = &'a Service>) -> Names {
     mirrors.map(|mirror| mirror.metadata.id()).collect()
 }
 
-/// Finds the slices with endpoints of these mirrors that neither our controller created, nor Kubernetes for the
-/// Endpoints of Linkerd's service mirror. Mirrors without our annotations are Linkerd's and have Endpoints.
+/// Finds slices with endpoints of these mirrors that are foreign: created neither by our controller, nor by Kubernetes
+/// for the Endpoints of Linkerd's service mirror. Mirrors without our annotations are Linkerd's and have Endpoints.
 pub(super) fn find<'a>(
     mirrors: impl Iterator<Item = &'a Service>,
     slices: &[EndpointSlice],
@@ -74,7 +74,8 @@ pub(super) fn find<'a>(
     found
 }
 
-/// Whether the controller created a slice, and watches it: anybody may write the name of a manager.
+/// Whether our controller created a slice. It has to have the labels that the controller watches too, because anybody
+/// can write the name of a manager.
 fn is_made_by_us(metadata: &Metadata) -> bool {
     let label = |key| metadata.labels.get(key);
     let seen = [l::MIRRORED_SERVICE, l::MIRRORED_GATEWAY];

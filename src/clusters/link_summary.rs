@@ -19,7 +19,7 @@ pub struct LinkSummary {
     pub namespace: String,
     /// Name of the Link.
     pub name: String,
-    /// Whether everything is mirrored that can be.
+    /// The condition `Ready`: the credentials are valid, the cluster is connected, and all mirrors are written.
     pub ready: Option<bool>,
     /// Whether the target cluster's API server responds.
     pub connected: Option<bool>,
@@ -34,13 +34,14 @@ pub struct LinkSummary {
     pub mirrored: i64,
     /// Number of Services that are members of federated Services.
     pub federated: i64,
-    /// How the target cluster takes part in them; `null` if the Link's annotation is invalid.
+    /// How the target cluster takes part in federated Services; `null` if the Link's annotation is invalid.
     pub federated_through: Option<FederatedThrough>,
     /// Number of Services that should be mirrored or federated and are not.
     pub unhealthy: i64,
-    /// Until when the target cluster is drained, and what it has not left, from the Link's status; `null` if not drained.
+    /// Until when the target cluster is drained, and which federated Services it has not left, from the Link's status.
+    /// `null` if it is not drained.
     pub drained: Option<String>,
-    /// When any of this last changed.
+    /// When one of these fields last changed.
     pub last_change: Option<Timestamp>,
     /// The problem, from the Link's status.
     pub message: Option<String>,
@@ -120,7 +121,7 @@ impl LinkSummary {
         }
     }
 
-    /// Whether a condition of this name holds; `None` where that is unknown.
+    /// Whether a condition is true; `None` if that is unknown.
     pub fn condition(&self, name: LinkCondition) -> Option<bool> {
         match name {
             LinkCondition::Ready => self.ready,
@@ -200,7 +201,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A condition that took its value at `time`, seconds of the first minute of 2026.
+    /// A condition that last changed at `time`, in seconds of the first minute of 2026.
     pub(crate) fn condition(type_: &str, status: &str, message: &str, time: u8) -> Value {
         json!({
             "type": type_, "status": status, "reason": "Because", "message": message,

@@ -1,7 +1,7 @@
-//! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology that several of them make
-//! ([`topology`]), and how their Links are ([`link_summary`]). `status`, `graph` and `check` share it.
+//! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology of several ([`topology`]), and
+//! the state of their Links ([`link_summary`]). `status`, `graph` and `check` use this module.
 //!
-//! Only [`collect`] and [`collect_full`], and what these use, have a client. They read, and write nothing.
+//! Only [`collect`], [`collect_full`] and the modules that they use have a client. They only read.
 
 mod access;
 pub mod cluster_client;

@@ -16,7 +16,7 @@ use crate::api::{
 pub struct PreferenceStatus {
     /// Clusters in their order, or with their weights; `null` if none is preferred.
     pub preference: Option<String>,
-    /// Clusters that receive the requests first, `local` for this one; if empty, all members receive them.
+    /// Clusters that receive the requests first; `local` is this cluster. If empty, all members receive them.
     pub active: Vec<String>,
     /// Preferred clusters that receive no requests now.
     pub failed_over: Vec<AwayCluster>,
@@ -62,7 +62,7 @@ impl PreferenceStatus {
         });
         let is_away = |place: &Place| failed_over.0.contains_key(place);
         let has_failed_over = match (&preference, active.as_slice()) {
-            // Those after the active cluster would receive nothing anyway.
+            // Clusters after the active one would receive no requests anyway.
             (Preference::Order(places), [active]) => {
                 let mut before = places.iter().take_while(|place| place != active);
                 before.any(is_away)
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn service_without_members_prefers_nobody() {
+    fn service_without_members_has_no_preference() {
         let mut service = federated("local", "");
         service
             .metadata

@@ -45,7 +45,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
 }
 
-/// How many `ClusterIP`s are free, if waiting Services need more than that.
+/// The number of free `ClusterIP`s, if the waiting Services need more than that.
 pub fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
     let all: u128 = range
         .networks
@@ -63,8 +63,8 @@ fn size(net: &IpNet) -> u128 {
     all.saturating_sub(if is_v4(net) { 2 } else { 1 })
 }
 
-/// Number of Services of a Link's target cluster that are not mirrored or federated yet: from the counts in its status,
-/// without existing mirrors and memberships, and without those that will not be.
+/// Number of Services of a Link's target cluster that wait to be mirrored or federated: the counts in the Link's
+/// status, minus existing mirrors and memberships, minus Services that will not be mirrored for another reason.
 pub fn waiting(link: &LinkSnapshot, mirrors: &[Service]) -> usize {
     let cluster = link.cluster();
     let state = LinkSummary::of(link);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_services_are_those_of_the_first_family_once() {
+    fn service_networks_are_of_the_first_family_without_duplicates() {
         for (all, expected) in [
             (&[][..], &[][..]),
             (&[("kubernetes", &["10.96.0.0/16"][..])], &["10.96.0.0/16"]),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exported_fits_or_what_is_left_is_told() {
+    fn shortage_returns_free_addresses_if_services_need_more() {
         for (networks, used, waiting, expected) in [
             (&["10.96.0.0/24"][..], 10, 244, None),
             (&["10.96.0.0/24"], 10, 245, Some(244)),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn services_wait_that_do_not_stand_and_may() {
+    fn missing_services_wait_unless_they_fail_for_other_reasons() {
         let service = |labels: Value, annotations: Value| -> Service {
             let metadata = json!({ "name": "x", "labels": labels, "annotations": annotations });
             serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap()
@@ -206,31 +206,31 @@ mod tests {
             ),
             ("none stand", counts(0, 0, 7, json!([])), vec![], 7),
             (
-                "some stand with an error",
+                "some exist with an error",
                 counts(1, 0, 2, json!([])),
                 vec![of("east"), of("east")],
                 1,
             ),
             (
-                "those of others do not count",
+                "mirrors of other clusters do not count",
                 counts(0, 0, 2, json!([])),
                 vec![of("west"), federated("a@west")],
                 2,
             ),
             (
-                "hosts are no Services",
+                "endpoint mirrors do not count",
                 counts(1, 0, 1, json!([])),
                 vec![of("east"), host],
                 1,
             ),
             (
-                "a member of two",
+                "a member of two federated Services",
                 counts(0, 1, 1, json!([])),
                 vec![federated("a@west,a@east")],
                 1,
             ),
             (
-                "what is in the way of some",
+                "some fail for other reasons",
                 counts(
                     0,
                     0,

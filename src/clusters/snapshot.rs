@@ -36,7 +36,7 @@ pub struct ClusterSnapshot {
 }
 
 impl ClusterSnapshot {
-    /// The survey of a cluster that cannot be reached.
+    /// The snapshot of a cluster that cannot be reached.
     pub fn unreachable(name: &str, why: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -52,7 +52,7 @@ impl ClusterSnapshot {
 pub struct LinkSnapshot {
     /// The Link.
     pub link: Link,
-    /// Why it cannot be decoded, if so; then little of it is known.
+    /// Why it cannot be decoded, if so. Then most of its fields are unknown.
     pub unreadable: Option<String>,
     /// Its credentials Secret; `None` if not requested.
     pub credentials: Option<Known<LinkCredentials>>,
@@ -112,7 +112,7 @@ impl LinkSnapshot {
     }
 }
 
-/// What is in a credentials Secret, without its secrets.
+/// The content of a credentials Secret, without token and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCredentials {
     /// The cluster that it is for.
@@ -136,7 +136,7 @@ pub struct Destination {
     pub started: Option<Timestamp>,
 }
 
-/// A credentials Secret in the namespace of Linkerd's control plane, without its secrets.
+/// A credentials Secret in the namespace of Linkerd's control plane, without token and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkerdCredentials {
     /// When its token expires, if ever.
@@ -215,13 +215,13 @@ pub struct FullSnapshot {
 }
 
 impl FullSnapshot {
-    /// The Deployment of our controller, if it is known.
+    /// The Deployment of our controller, if it was found.
     pub fn controller(&self) -> Option<&Workload> {
         let deployments = self.deployments.iter().flatten();
         deployments.into_iter().find(|workload| workload.is_ours())
     }
 
-    /// The Links, none when they are unknown.
+    /// The Links; empty if they are unknown.
     pub fn links(&self) -> &[LinkSnapshot] {
         self.cluster.links.as_deref().unwrap_or_default()
     }
@@ -230,9 +230,9 @@ impl FullSnapshot {
 /// The range of the `ClusterIP`s of mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceRange {
-    /// Networks of the address family that Services have unless they ask for another.
+    /// Networks of the default address family of Services.
     pub networks: Vec<IpNet>,
-    /// Addresses of that family that are taken.
+    /// Number of addresses of that family in use.
     pub used: usize,
 }
 
@@ -276,7 +276,7 @@ pub struct Workload {
     pub images: Vec<String>,
     /// Whether admission policies were disabled at installation.
     pub is_unconfined: bool,
-    /// Selects the Services of this cluster that are members of federated Services; `None` where none are.
+    /// Selects the Services of this cluster that are members of federated Services; `None` if there are none.
     pub local_members: Option<String>,
     /// Whether it applies the preferences of members of federated Services.
     pub heeds_preferences: bool,
@@ -313,21 +313,21 @@ pub struct Proxy {
     pub trust_anchors: Option<String>,
 }
 
-/// Endpoints of Services: how many there are and how many take traffic.
+/// Numbers of endpoints of Services: all, and those that receive traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints(BTreeMap<ResourceId, Count>);
 
 /// A number of endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Those that take traffic.
+    /// Those that receive traffic.
     pub ready: usize,
     /// All.
     pub total: usize,
 }
 
 impl Endpoints {
-    /// Counts the endpoints in slices, which name their Service in a label.
+    /// Counts the endpoints in slices. The label `kubernetes.io/service-name` of a slice names its Service.
     pub fn count(slices: &[EndpointSlice]) -> Self {
         let mut counts: BTreeMap<_, Count> = BTreeMap::new();
         for slice in slices {
@@ -344,13 +344,13 @@ impl Endpoints {
         Self(counts)
     }
 
-    /// Endpoints of a Service; none when it has no slice.
+    /// The number of endpoints of a Service; zero if it has no slice.
     pub fn of(&self, service: &ResourceId) -> Count {
         self.0.get(service).copied().unwrap_or_default()
     }
 }
 
-/// A label of an object, empty when it has none.
+/// The value of a label of an object; empty if it does not have the label.
 pub fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
     let labels = metadata.labels.as_ref();
     labels
@@ -358,7 +358,7 @@ pub fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
         .map_or("", String::as_str)
 }
 
-/// An annotation of an object, empty when it has none.
+/// The value of an annotation of an object; empty if it does not have the annotation.
 pub fn annotation<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
     let annotations = metadata.annotations.as_ref();
     annotations

@@ -1,7 +1,7 @@
-//! Which cluster links to which, from the surveys of several clusters. Pure.
+//! Which cluster links to which, from the snapshots of several clusters. Pure.
 //!
-//! Whether the target of a Link is one of these clusters is decided by the API server in the Link's credentials, or by
-//! its name, or by the certificate authority of the API server.
+//! The target of a Link is matched with one of these clusters by the API server in the Link's credentials, by its name,
+//! or by the certificate authority of the API server.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Clusters: those that were surveyed, in that order, then other targets of Links.
+    /// Clusters: those with a snapshot, in the order of the snapshots, then other targets of Links.
     pub clusters: Vec<ClusterNode>,
     /// Links, by source.
     pub links: Vec<Edge>,
@@ -28,7 +28,7 @@ pub struct Topology {
 pub struct ClusterNode {
     /// Its context, or its name in a Link.
     pub name: String,
-    /// Whether it responded; `null` if it was not surveyed.
+    /// Whether it responded; `null` if there is no snapshot of it.
     pub reachable: Option<bool>,
     /// Why it did not respond.
     pub error: Option<String>,
@@ -54,7 +54,7 @@ pub struct Edge {
 }
 
 impl Topology {
-    /// Combines the surveys of several clusters.
+    /// Combines the snapshots of several clusters.
     pub fn of(snapshots: &[ClusterSnapshot]) -> Self {
         let trusted: Vec<_> = snapshots.iter().map(trust_anchors).collect();
         let mut clusters: Vec<_> = snapshots
@@ -114,7 +114,7 @@ impl Topology {
         notes
     }
 
-    /// Links without one back.
+    /// Links whose target cluster has no Link back, one line each.
     pub fn one_way(&self) -> Vec<String> {
         let one_way = self.links.iter().filter(|edge| edge.one_way == Some(true));
         one_way
@@ -148,7 +148,7 @@ fn trust_anchors(snapshot: &ClusterSnapshot) -> Option<Anchors> {
     trust_anchors::parse(&config.identity_trust_anchors_pem).ok()
 }
 
-/// Which of the clusters a Link leads to; `source` is the one that it is in.
+/// The index of a Link's target cluster; `source` is the index of the cluster that the Link is in.
 fn target(link: &LinkSnapshot, source: usize, snapshots: &[ClusterSnapshot]) -> Option<usize> {
     let identity = link
         .credentials
@@ -238,8 +238,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Four contexts: east and west link to each other, west also to north (one way, other anchors), south is
-    /// dead, and north links to a cluster that is no context.
+    /// Four contexts: east and west link to each other, west also links to north (one way, other anchors), south does
+    /// not respond, and north links to a cluster without a context.
     pub(crate) fn snapshots() -> Vec<ClusterSnapshot> {
         let elsewhere = "10.0.0.1:6443";
         vec![
@@ -313,7 +313,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn authority_of_the_source_does_not_make_it_its_own_target() {
+    fn cluster_is_not_its_own_target_by_its_authority() {
         let west = &snapshots()[1..2];
         assert_eq!(target(&to("n", "10.0.0.1:6443", "west"), 0, west), None);
         assert_eq!(

@@ -41,7 +41,7 @@ pub fn describe(der: &[u8]) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two self-signed certificates, made once with `openssl req -x509 -newkey ec`.
+    /// Two self-signed certificates, created with `openssl req -x509 -newkey ec`.
     pub(crate) const A: &str = include_str!("testdata/anchor-a.pem");
     pub(crate) const B: &str = include_str!("testdata/anchor-b.pem");
 
@@ -55,7 +55,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_holds_no_certificate_is_an_error() {
+    fn bundle_without_certificate_is_an_error() {
         for text in [
             "",
             "no PEM",
@@ -66,7 +66,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_certificate_is_named_by_subject_serial_and_end() {
+    fn certificate_is_described_by_subject_serial_and_last_day() {
         let anchors = parse(A).unwrap();
         let described = describe(anchors.first().unwrap());
         insta::assert_snapshot!(described, @"CN=root.linkerd.cluster.local (serial 00a1, until 2036-11-18)");

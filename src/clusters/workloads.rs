@@ -19,7 +19,7 @@ use crate::{
 const PROXY: &str = "linkerd-proxy";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
-/// Whether this is a service mirror. The label `component: controller` alone does not tell, because anybody may use it.
+/// Whether this is a service mirror. The label `component: controller` alone is not enough, because anybody may use it.
 pub(super) fn is_service_mirror(workload: &Workload) -> bool {
     workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
 }
@@ -105,7 +105,7 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
     }
 }
 
-/// When a running Pod started: its oldest container, because it is unknown which one reads credentials.
+/// When a running Pod started: the start of its oldest container, because it is unknown which one reads credentials.
 pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");
@@ -118,7 +118,7 @@ pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
     containers.min().or(pod).filter(|_| runs)
 }
 
-/// The target cluster of a credentials Secret of Linkerd, and what is in it.
+/// The target cluster of a credentials Secret of Linkerd, and the Secret's content.
 pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredentials)> {
     let cluster = label(&secret.metadata, labels::CREDENTIALS_CLUSTER);
     let kubeconfig = secret.data.as_ref()?.get(labels::KUBECONFIG_KEY)?;
@@ -151,7 +151,7 @@ mod tests {
     use crate::manifests::{install::install, values::Values};
 
     #[test]
-    fn left_out_policies_are_told_by_the_deployment() {
+    fn deployment_says_if_policies_were_left_out() {
         for enabled in [true, false] {
             let mut values = Values::default();
             values.controller.admission_policy = enabled;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_say_which_members_there_are_and_whether_preferences_count() {
+    fn arguments_set_local_members_and_preferences() {
         for (args, local_members, heeds_preferences) in [
             (&[][..], Some("mirror.linkerd.io/federated=member"), false),
             (&["--federated-service-selector=a=b"], Some("a=b"), false),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_that_runs_started_with_its_oldest_container() {
+    fn running_pod_started_with_its_oldest_container() {
         let running = |at: &str| json!({"running": {"startedAt": at}});
         let container = |name: &str, state: serde_json::Value| json!({"name": name, "state": state, "ready": true, "image": "", "imageID": "", "restartCount": 0});
         let (early, late) = ("2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_have_changed_if_they_were_written_after_they_were_made() {
+    fn credentials_have_changed_if_written_after_their_creation() {
         let kubeconfig = "apiVersion: v1\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
                           clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\nusers: [{name: u, user: {token: t}}]\n";
         let (made, later) = ("2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_of_somebody_else_is_no_service_mirror() {
+    fn other_deployments_are_no_service_mirrors() {
         for (name, component, cluster, expected) in [
             (labels::CONTROLLER_NAME, "controller", "", true),
             ("controller-east", "controller", "east", true),

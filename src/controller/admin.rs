@@ -1,7 +1,8 @@
-//! The admin port: metrics, readiness, liveness. Plain HTTP, read only, no state of its own.
+//! The admin port: metrics, readiness, liveness. Plain HTTP, read-only, without own state.
 //!
-//! The port is open to the cluster, so what a peer can cost is bounded: connections, the time to send a
-//! request's head, the time a connection may last. It must not depend on the API server or on leadership.
+//! The port is open to the cluster, so the resources that a peer can use are limited: the number of connections, the
+//! time to send the head of a request, and the duration of a connection. The port must not depend on the API server or
+//! on leadership.
 
 use std::{
     convert::Infallible,
@@ -33,20 +34,21 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Metrics;
 use crate::hint::HintExt as _;
 
-/// Connections served at once; more wait in the listen queue.
+/// Maximum number of concurrent connections; more wait in the listen queue.
 const CONNECTIONS: usize = 64;
-/// Time for the head of a request; also how long a connection may be idle. As in Linkerd's service mirror.
+/// Timeout for the head of a request, and for an idle connection. As in Linkerd's service mirror.
 const HEAD: Duration = Duration::from_secs(15);
-/// After this a connection is closed once its request is answered: nobody holds a place for ever.
+/// Maximum age of a connection. Then it is closed after its current request, so that no peer keeps a connection
+/// forever.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// Time that requests have to end in at shutdown, and at the end of a connection's lifetime.
+/// Time for current requests to end at shutdown, and at the end of a connection's lifetime.
 const GRACE: Duration = Duration::from_millis(900);
-/// Pause after a failed accept, so that running out of file descriptors does not burn a core.
+/// Pause after a failed accept, so that a lack of file descriptors does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A main loop that has not ticked for this long counts as hung.
 const BEAT: Duration = Duration::from_secs(60);
 
-/// Whether `/ready` says yes: once all local stores are synced. It starts as no.
+/// Whether `/ready` succeeds: false until all local stores are synced.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
@@ -62,7 +64,7 @@ impl Readiness {
     }
 }
 
-/// The main loop's sign of life, for `/live`.
+/// The time of the main loop's last pass, for `/live`.
 #[derive(Clone, Debug)]
 pub struct Liveliness(Arc<Mutex<Instant>>);
 
@@ -73,7 +75,7 @@ impl Default for Liveliness {
 }
 
 impl Liveliness {
-    /// Says that the main loop has come round. To be called well more often than once in 60 s.
+    /// Records a pass of the main loop. Has to be called much more often than once in 60 s.
     pub fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -87,14 +89,14 @@ impl Liveliness {
     }
 }
 
-/// The admin port, bound and not yet served.
+/// The admin port, bound but not served yet.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// What the routes answer from.
+/// The data that the routes respond with.
 #[derive(Clone)]
 struct Served {
     readiness: Readiness,
@@ -102,7 +104,7 @@ struct Served {
     metrics: Metrics,
 }
 
-/// Binds the admin port, so that a port in use is an error at the start rather than a silent loss.
+/// Binds the admin port, so that a port in use is an error at the start.
 pub async fn bind(addr: SocketAddr) -> anyhow::Result<Admin> {
     let bound = async {
         let listener = TcpListener::bind(addr).await?;
@@ -116,12 +118,12 @@ pub async fn bind(addr: SocketAddr) -> anyhow::Result<Admin> {
 }
 
 impl Admin {
-    /// The address in use; its port is a real one even if port 0 was asked for.
+    /// The bound address. Its port is the actual one, also if port 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop`, then at most one second more for requests under way.
+    /// Serves until `stop`, then for at most one more second, to finish current requests.
     pub async fn serve(
         self,
         readiness: Readiness,
@@ -135,7 +137,7 @@ impl Admin {
             metrics,
         };
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        // A JoinSet: should this future be dropped, its connections go with it.
+        // A JoinSet, so that the connections end if this future is dropped.
         let mut connections = JoinSet::new();
         let accept = async {
             loop {
@@ -176,7 +178,7 @@ async fn connection(stream: TcpStream, state: Served, stop: CancellationToken) {
             .serve_connection(TokioIo::new(stream), service)
     );
     tokio::select! {
-        // Errors here are the peer's: half a request, a reset, a timeout.
+        // Errors here are the peer's fault: half a request, a reset, a timeout.
         _ = served.as_mut() => return,
         () = stop.cancelled() => {}
         () = sleep(LIFETIME) => {}
@@ -218,7 +220,7 @@ fn live(age: Duration) -> (StatusCode, String) {
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    // The version parameter is what Prometheus' text format is announced with; it does not harm the rest.
+    // The version parameter identifies Prometheus' text format; it does no harm in other responses.
     let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_beat_makes_the_main_loop_young_again() {
+    async fn beat_resets_the_age_of_the_main_loop() {
         let liveliness = Liveliness::default();
         tokio::time::advance(BEAT).await;
         assert_eq!(liveliness.age(), BEAT);
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stopping_takes_at_most_a_second_whatever_peers_do() {
+    async fn shutdown_takes_at_most_a_second_even_with_slow_peers() {
         let running = start().await;
         let mut silent = TcpStream::connect(running.address).await.unwrap();
         let mut halfway = TcpStream::connect(running.address).await.unwrap();
@@ -342,7 +344,7 @@ mod tests {
         idle.write_all(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
             .await
             .unwrap();
-        // An answer shows that the connections before it in the queue have been accepted too.
+        // A response shows that earlier connections in the queue have been accepted too.
         let mut start_of_answer = [0; 12];
         timeout(DEADLINE, idle.read_exact(&mut start_of_answer))
             .await
@@ -357,7 +359,7 @@ mod tests {
             .unwrap();
         let mut rest = Vec::new();
         for stream in [&mut silent, &mut halfway, &mut idle] {
-            // Closed or reset, and in no case left open.
+            // Closed or reset, but not left open.
             let _ = timeout(DEADLINE, stream.read_to_end(&mut rest))
                 .await
                 .unwrap();
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_beyond_the_limit_wait_and_are_served_when_a_place_is_free() {
+    async fn connections_beyond_the_limit_wait_until_another_ends() {
         let running = start().await;
         let mut held = Vec::new();
         for _ in 0..CONNECTIONS {

@@ -1,4 +1,4 @@
-//! The one place that changes the cluster: executes plans, write by write.
+//! The only place that changes the cluster: executes plans, write by write.
 
 mod failure;
 mod routes;
@@ -44,7 +44,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Executes writes in order, up to the first that fails. Returns what was done, and why it ended.
+    /// Executes writes in order, up to the first that fails. Returns the executed writes and the result.
     pub(super) async fn apply(&self, writes: Vec<Write>) -> (Vec<Written>, Result<(), Failure>) {
         let mut written = Vec::with_capacity(writes.len());
         let mut uids = BTreeMap::new();
@@ -198,7 +198,8 @@ impl Writer {
         own(&mut route.metadata.owner_references, uids)?;
         match routes::create(self.client.clone(), route).await {
             Ok(made) => Ok(Written::Route(Arc::new(made))),
-            // Somebody else has the name, for something that is no federated Service; or it is ours, and was not seen yet.
+            // The name belongs to a route of somebody else that does not apply to a federated Service, or to a route of
+            // ours that the watch has not reported yet.
             Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 Err(Failure::Refused {
                     message: format!("Failed to create route: {}", status.message),
@@ -269,7 +270,7 @@ impl Writer {
         })
     }
 
-    /// A Service as it is right now, whoever it belongs to; `None` if there is none.
+    /// Gets a Service of any owner; `None` if it does not exist.
     pub(super) async fn look(
         &self,
         namespace: &str,
@@ -283,7 +284,7 @@ impl Writer {
         }
     }
 
-    /// Deletes the v1 Endpoints of a mirror that Linkerd's own service mirror made.
+    /// Deletes the v1 Endpoints that Linkerd's service mirror created for a mirror.
     async fn retire(&self, namespace: &str, name: &str, cluster: &str) -> Result<(), Failure> {
         let api: Api<PartialObjectMeta<Endpoints>> =
             Api::namespaced(self.client.clone(), namespace);
@@ -321,7 +322,7 @@ fn own(references: &mut [OwnerReference], uids: &Uids) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a Service found under the name of one to be created means.
+/// The failure when a Service cannot be created because its name is taken. `live` is the Service that has the name.
 pub(super) fn judge(
     namespace: String,
     name: String,
@@ -329,7 +330,7 @@ pub(super) fn judge(
     wanted: &Service,
 ) -> Failure {
     let Some(live) = live else {
-        return Failure::Outdated(None); // gone again
+        return Failure::Outdated(None); // deleted meanwhile
     };
     let same_origin = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
         && live.metadata.annotations.get(l::REMOTE_FQ_NAME)

@@ -1,8 +1,8 @@
 //! The only place that reads the wall clock, and the source of jitter.
 //!
-//! Wall-clock time is for people: status fields (also whether a token has expired), events, the lease's times, and until
-//! when a cluster is drained, which people say. Nothing else may be decided by it; waiting, and the end of a lease, use the
-//! monotonic [`tokio::time::Instant`].
+//! Wall-clock time is only for times that people read or set: status fields (also whether a token has expired), events,
+//! the times in the lease, the end of a drain, and the hold-down of preferred clusters. Everything else, such as
+//! waiting and the end of a lease, uses the monotonic [`tokio::time::Instant`].
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use jiff::Timestamp;
 pub fn now() -> Timestamp {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the one reader of the wall clock"
+        reason = "this is the only reader of the wall clock"
     )]
     Timestamp::now()
 }
 
 /// A uniformly random duration in `[0, below)`; zero when `below` is zero.
 ///
-/// It spreads what would otherwise happen at once. It is no source of secrets.
+/// It spreads work that would otherwise start at the same time. It must not be used for secrets.
 pub fn jitter(below: Duration) -> Duration {
     match u64::try_from(below.as_nanos()).unwrap_or(u64::MAX) {
         0 => Duration::ZERO,

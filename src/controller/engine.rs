@@ -1,9 +1,9 @@
-//! The main loop: what is seen goes into the [`State`], keys that it concerns into the queue, plans out to
+//! The main loop: what is seen goes into the [`State`](crate::mirror::State), keys that it concerns into the queue, plans out to
 //! the API server, and what came of them into the status of Links.
 //!
-//! One task owns all state; everything else sends it messages. It never waits for the network itself, so one
-//! pass takes microseconds whatever the clusters do. Writes run in tasks of their own, a bounded number at a
-//! time, and never two for one key; what target clusters have to confirm first takes no place among them.
+//! One task owns all state, and all other tasks send messages to it. It never waits for the network, so one pass takes
+//! microseconds, even when clusters are slow. Plans are executed in separate tasks, in a limited number, and never two
+//! for one key. Keys that wait for confirmations of target clusters do not count towards that limit.
 
 mod absorb;
 mod addresses;
@@ -15,6 +15,7 @@ mod drains;
 mod finish;
 mod foreign;
 mod gateways;
+mod initial;
 mod link_state;
 mod links;
 mod local;
@@ -23,13 +24,15 @@ mod preferences;
 mod problems;
 mod remote;
 mod routes;
+mod sessions;
 mod settings;
 mod state;
 mod status;
 mod wake;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
@@ -39,9 +42,18 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::settings::Settings;
 use self::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
-    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
-    state::Engine, wake::Timers,
+    addresses::Addresses,
+    confirm::Confirmations,
+    creating::Creating,
+    foreign::Lookups,
+    gateways::{GatewayEvent, GatewayTasks},
+    initial::Listed,
+    link_state::LinkState,
+    preferences::Preferences,
+    problems::Problems,
+    sessions::Sessions,
+    state::Engine,
+    wake::Timers,
 };
 pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
@@ -53,50 +65,66 @@ use super::{
     pace::{Allowed, Change, Pace},
     queue::{self, Queue, Share},
     session,
+    watch::Event,
 };
-use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
+use crate::{
+    api::link::LinkObject,
+    mirror::{self, Budget, Key, LeftOut},
+};
 
-/// Messages that wait for the engine, at most. Senders beyond that wait themselves.
+/// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
-/// Messages taken in before the queue is looked at again.
+/// Maximum number of messages that are handled before the next look at the queue.
 const BATCH: usize = 256;
-/// Events that wait to be written, at most; more are dropped.
+/// Maximum number of events that wait to be written; more are dropped.
 const NEWS: usize = 256;
-/// The loop goes round at least so often: it is what the liveness probe sees.
+/// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// What is said when nobody tells what the local cluster holds any more.
+const WATCHES_ENDED: &str = "the watches of the local cluster have ended";
 
-/// What the engine listens to.
+/// The channels that the engine receives from.
 struct Inbox {
     local: mpsc::Receiver<LocalEvent>,
     remote: mpsc::Receiver<(String, u64, session::SessionEvent)>,
     signals: mpsc::UnboundedReceiver<(String, u64, GatewayEvent)>,
-    /// Until it has come.
+    /// `None` after the election.
     elected: Option<oneshot::Receiver<Fence>>,
 }
 
-/// What the outside is told of the engine.
+/// The health of the engine, for the admin port.
 #[derive(Clone, Default)]
 pub(super) struct Health {
-    /// All local stores are synced.
+    /// Whether all local stores are synced.
     pub(super) ready: Readiness,
-    /// The loop goes round.
+    /// When the loop made its last pass.
     pub(super) alive: Liveliness,
 }
 
-/// Runs the engine until `stop`. All local stores synced sets `ready`; every pass beats `alive`.
+/// Runs the engine until `stop`. Each pass sets `ready` to whether all local stores are synced, and beats `alive`.
 ///
-/// `local` brings the changes of the local cluster. Returns early only when its sender is gone or the lease is
-/// not held any more; then everything that it had started has been ended.
+/// `local` receives the changes of the local cluster. Fails if its sender is dropped or the lease is lost. When this
+/// returns, all tasks that it started have ended.
 ///
-/// Until `elected` brings a fence it stands by: it follows the local cluster, and does nothing else.
+/// Until the local cluster has been listed it does nothing. Until `elected` brings a fence it stands by: it follows the local
+/// cluster, and does nothing else.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
-    local: LocalInbox,
+    mut local: LocalInbox,
     elected: oneshot::Receiver<Fence>,
     health: &Health,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
+    let listed = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        listed = initial::list(&settings.config, &mut local.changes, &health.alive, HEARTBEAT) => listed,
+    };
+    let Listed {
+        state,
+        links,
+        secrets,
+    } = listed.context(WATCHES_ENDED)?;
     let (outbox, remote) = mpsc::channel(INBOX);
     let (signals, signalled) = mpsc::unbounded_channel();
     let (news, told) = mpsc::channel(NEWS);
@@ -108,11 +136,9 @@ pub(super) async fn run(
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
+    let gateways = GatewayTasks::new(signals, writer.metrics.clone());
     let mut engine = Engine {
-        state: State {
-            config: settings.config.clone(),
-            ..State::default()
-        },
+        state,
         settings,
         metrics: writer.metrics.clone(),
         writer,
@@ -120,9 +146,8 @@ pub(super) async fn run(
         queue: Queue::default(),
         pace,
         confirmations: Confirmations::default(),
-        creating: BTreeMap::new(),
+        creating: Creating::default(),
         links: BTreeMap::new(),
-        secrets: None,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
@@ -130,14 +155,14 @@ pub(super) async fn run(
         preferences: Preferences::default(),
         addresses: Addresses::default(),
         throttled_until: Instant::now(),
-        sessions: 0,
-        shared,
+        sessions: Sessions::new(secrets, shared, outbox),
+        gateways,
         by_slices: false,
         watch_members: local.watch_members,
-        outbox,
-        signals,
         news,
     };
+    engine.on_listed(links);
+    health.ready.set(true);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
@@ -150,7 +175,7 @@ pub(super) async fn run(
     ended
 }
 
-/// What the engine learns from the watches of the local cluster, and what they learn from it.
+/// The channels between the engine and the watches of the local cluster.
 pub(super) struct LocalInbox {
     changes: mpsc::Receiver<LocalEvent>,
     /// Whether the slices of members are needed.
@@ -176,9 +201,8 @@ impl Engine {
     ) -> anyhow::Result<()> {
         loop {
             health.alive.beat();
-            health.ready.set(self.is_complete());
             self.tell_time(clock::now());
-            if self.works() && self.throttled_until <= Instant::now() {
+            if self.leading && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
                 self.look_up_names();
@@ -200,7 +224,7 @@ impl Engine {
                 }
                 local = inbox.local.recv() => {
                     let Some(local) = local else {
-                        anyhow::bail!("the watches of the local cluster have ended");
+                        anyhow::bail!(WATCHES_ENDED);
                     };
                     self.on_local_event(local);
                     for _ in 0..BATCH {
@@ -221,7 +245,19 @@ impl Engine {
         }
     }
 
-    /// From now on this replica writes, probes and watches target clusters.
+    /// The local cluster has been listed, and has these Links.
+    fn on_listed(&mut self, links: Vec<Arc<LinkObject>>) {
+        self.on_links_event(Event::List {
+            objects: links,
+            left_out: LeftOut::default(),
+        });
+        // They stand for streams that began when the Service was made of them.
+        if self.state.has_federated_slices() {
+            self.watch_members.send_replace(true);
+        }
+    }
+
+    /// Starts to write, to probe gateways, and to watch target clusters.
     fn on_elected(&mut self, fence: Fence) {
         self.writer.fence = fence;
         self.leading = true;
@@ -235,7 +271,7 @@ impl Engine {
         self.enqueue_all(queue::LOCAL, self.state.keys());
     }
 
-    /// Starts work on keys, as many as may be under way.
+    /// Starts to process due keys, up to the limit.
     fn dispatch(&mut self) {
         let now = Instant::now();
         self.try_for_addresses();
@@ -281,13 +317,10 @@ impl Engine {
             self.queue.release(&key);
             return;
         }
-        if let Some(creating) = Creating::of(&plan) {
-            if !creating.is_allowed(&self.state, self.creating.values()) {
-                // Once those that are under way have ended, its plan says whether one more may be created.
-                self.queue.failed(&key, started, None);
-                return;
-            }
-            self.creating.insert(key.clone(), creating);
+        if !self.creating.begin(&key, &plan, &self.state) {
+            // Once those that are under way have ended, its plan says whether one more may be created.
+            self.queue.failed(&key, started, None);
+            return;
         }
         let by = self.queue.lane_of(&key);
         self.pace.wrote(&key, change, plan.cost(), &by, started);
@@ -306,14 +339,14 @@ impl Engine {
         let timers = Timers {
             now,
             latest: now + HEARTBEAT,
-            works: self.works(),
+            works: self.leading,
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
             key: [self.queue.next_due(), self.addresses.next_due(), allowed]
                 .into_iter()
                 .flatten()
                 .min(),
-            // Without the lease none is written, and the process is about to end.
+            // Without the lease no status is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),
             turn: self.next_turn(now),
@@ -325,13 +358,13 @@ impl Engine {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
-        let services = self.state.mirrors.as_ref().map_or(0, Store::len);
-        let slices = self.state.slices.as_ref().map_or(0, Store::len);
-        let namespaces = self.state.namespaces.as_ref().map_or(0, Namespaces::len);
-        self.metrics.cache_size(Cache::Services, LOCAL, services);
-        self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
-        self.metrics
-            .cache_size(Cache::Namespaces, LOCAL, namespaces);
+        for (kind, size) in [
+            (Cache::Services, self.state.mirrors.len()),
+            (Cache::Endpoints, self.state.slices.len()),
+            (Cache::Namespaces, self.state.namespaces.len()),
+        ] {
+            self.metrics.cache_size(kind, LOCAL, size);
+        }
     }
 }
 

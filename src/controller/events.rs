@@ -1,5 +1,5 @@
-//! Kubernetes Events about Links that cannot be worked with, and about Services that are not mirrored: on the Link, and
-//! on the Service itself where its cluster allows that. De-duplicated and rationed: they are a courtesy, the status is the record.
+//! Kubernetes Events about invalid Links, and about Services that are not mirrored: on the Link, and on the Service
+//! itself if its cluster permits that. Deduplicated and rate-limited. The complete record is the Link's status.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,19 +17,19 @@ use crate::{
     mirror::{Problem, Reason, RemoteRef},
 };
 
-/// Something to tell.
+/// Something to create an Event for.
 pub(super) struct News {
     /// Namespace and name of the Link.
     pub(super) link: (String, String),
-    /// UID of the Link: without it `kubectl describe` does not find the Event.
+    /// UID of the Link. Without it, `kubectl describe` does not find the Event.
     pub(super) link_uid: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub(super) what: What,
 }
 
-/// What is wrong.
+/// A problem.
 pub(super) enum What {
-    /// The Link cannot be worked with; one sentence says why.
+    /// The Link is invalid; one sentence says why.
     InvalidLink(String),
     /// A Service is not mirrored.
     Skipped {
@@ -44,16 +44,16 @@ pub(super) enum What {
     },
 }
 
-/// The same is not told again within this time.
+/// Minimum time between two Events about the same problem.
 const REPEAT_AFTER: Duration = Duration::from_secs(3600);
-/// So many at once, and one more each second.
+/// Maximum burst of Events. After that, one per second.
 const BURST: u32 = 50;
-/// So many things are remembered as told; beyond that all are forgotten.
+/// Maximum number of problems that are remembered for deduplication. Beyond that, all are forgotten.
 const REMEMBERED: usize = 10_000;
 /// Linkerd's reason for Services that are not mirrored.
 const SKIPPED: &str = "ServiceMirroringSkipped";
 
-/// Whether a Link's status says it already: a restart is no news.
+/// Whether a Link's status reports the problem already, so that a restart does not create Events again.
 pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Problem) -> bool {
     let mut entries = status
         .mirror_services
@@ -68,7 +68,7 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
     })
 }
 
-/// Tells what comes in, until nobody sends any more.
+/// Creates Events until the sender is dropped.
 pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
     let mut told: HashMap<((String, String), String), Instant> = HashMap::new();
     let (mut tokens, mut filled) = (BURST, Instant::now());
@@ -145,17 +145,17 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
     }
 }
 
-/// How an Event is told, besides what it says.
+/// The fields of an Event other than its message.
 #[derive(Clone, Copy)]
 struct Told<'a> {
-    /// Last part of the source's name: the target cluster, or the Link where it names none.
+    /// Last part of the source's name: the target cluster, or the Link if it names none.
     source: &'a str,
     /// Kubernetes' type: `Normal` or `Warning`.
     type_: &'static str,
     reason: &'static str,
 }
 
-/// The first two are Linkerd's words.
+/// The message of a problem. The prefix, and the text for a missing namespace, are those of Linkerd's service mirror.
 fn message(problem: &Problem) -> String {
     let why = match problem.reason {
         Reason::MissingNamespace => "namespace does not exist",

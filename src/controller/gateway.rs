@@ -1,7 +1,6 @@
-//! Addresses of one gateway: IP addresses and host names of a Link → a set of IP addresses that changes
-//! only when it has to.
+//! Resolves the addresses of one gateway: IP addresses and host names of a Link → a stable set of IP addresses.
 //!
-//! What an answer of the resolver means is in `answers.rs`; here are hosts, lookups and reports.
+//! `answers.rs` decides which addresses of the DNS responses to use. This file has the hosts, lookups and reports.
 
 mod answers;
 
@@ -20,29 +19,29 @@ use self::answers::Name;
 use super::clock::jitter;
 use crate::mirror::Host;
 
-/// Usual time between two lookups. Linkerd's service mirror looks up once a minute.
+/// Default time between two lookups. Linkerd's service mirror looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
-/// Limit of one lookup. The system's resolver goes on for longer in its thread, but not as long as the
-/// period, so threads do not pile up.
+/// Timeout of one lookup. The system's resolver may continue in its thread, but for less than the period, so threads do
+/// not accumulate.
 const LOOKUP: Duration = Duration::from_secs(5);
-/// What is known of a gateway's addresses.
+/// The state of a gateway's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Sorted, without duplicates, not empty.
+    /// The addresses: sorted, without duplicates, not empty.
     Addresses(Vec<IpAddr>),
-    /// No name was ever resolved; why, for a person to read.
+    /// No name was ever resolved; the text says why.
     Unresolved(String),
 }
 
-/// The names of one gateway and what is known of each.
+/// The names of one gateway, and the state of each.
 #[derive(Debug)]
 pub struct Resolver {
     fixed: BTreeSet<IpAddr>,
     names: BTreeMap<String, Name>,
 }
 
-/// The addresses of a gateway that has no host names, sorted and without duplicates: nothing is to be looked
-/// up, now or later. `None` if it has a name, or no host at all.
+/// The addresses of a gateway without host names, which needs no lookups: sorted and without duplicates. `None` if it
+/// has a name, or no host at all.
 pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
     let addresses: Option<BTreeSet<_>> = hosts
         .iter()
@@ -55,8 +54,8 @@ pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
     Some(addresses.into_iter().collect())
 }
 
-/// Looks the names up every `period` (plus up to a tenth, at random) until `stop`, and reports the first
-/// result and each change. Returns early when there is nothing to look up.
+/// Looks the names up every `period` (plus a random part of up to a tenth) until `stop`. Reports the first result and
+/// each change. Returns early if there is nothing to look up.
 pub async fn run(
     hosts: &[Host],
     period: Duration,
@@ -96,7 +95,7 @@ async fn lookup(name: String) -> io::Result<BTreeSet<IpAddr>> {
 }
 
 impl Resolver {
-    /// A resolver that knows nothing of its names yet.
+    /// A resolver that has not looked up its names yet.
     pub fn new(hosts: &[Host]) -> Self {
         let mut resolver = Self {
             fixed: BTreeSet::new(),
@@ -115,7 +114,7 @@ impl Resolver {
         resolver
     }
 
-    /// Looks up all names at once, and waits at most five seconds.
+    /// Looks up all names concurrently, and waits for at most five seconds.
     pub async fn resolve(&mut self) -> Resolution {
         self.resolve_with(&lookup).await
     }
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_fail_do_not_hide_those_that_do_not() {
+    async fn failed_names_do_not_hide_resolved_ones() {
         let lookup = async |name: String| match name.as_str() {
             "good" => Ok(set(&[2, 1])),
             "empty" => Ok(BTreeSet::new()),
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_changes_are_reported_and_a_silent_resolver_is_given_up() {
+    async fn only_changes_are_reported_and_lookups_time_out() {
         let answers = RefCell::new(VecDeque::from([
             None,
             None,
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gateway_of_addresses_is_reported_once_without_a_lookup() {
+    async fn gateway_with_only_addresses_is_reported_once_without_lookup() {
         let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
         let running = tokio::spawn(async move {
             let sink = |report| send.send(report).unwrap();

@@ -1,22 +1,22 @@
-//! Leader election on one Lease: who may write, and until when.
+//! Leader election with one Lease: which replica may write, and until when.
 //!
-//! **Flow.** A candidate looks at the lease every few seconds. It takes it when it is missing, released, or
-//! unchanged for its whole duration by the candidate's own monotonic clock. The leader renews it. Every write
-//! carries the resourceVersion that was seen (the API server refuses updates of a Lease without one), so of
-//! two writers one gets a conflict and looks again.
+//! **Flow.** A candidate reads the lease every few seconds. It takes the lease if it is missing, released, or unchanged
+//! for its whole duration by the candidate's own monotonic clock. The leader renews the lease. Every write has the
+//! resourceVersion that was read (the API server rejects updates of a Lease without one). So of two concurrent writers,
+//! one gets a conflict and reads the lease again.
 //!
-//! **Guarantees.** [`Fence::holds`] is false before anybody else may take the lease, also in a process that
-//! was stopped for longer than that: it is a comparison with the monotonic clock, not a flag that a task has
-//! to clear. The times in the record are for people; no decision compares wall clocks.
+//! **Guarantees.** [`Fence::holds`] becomes false before another replica may take the lease, even in a process that was
+//! stopped for longer than that: it compares with the monotonic clock, and is not a flag that a task has to clear. The
+//! times in the record are only for people. No decision depends on wall clocks.
 //!
-//! **Assumptions.** Clocks of two machines differ in speed by no more than 5 %. Identities are unique among
-//! processes that run at once (a pod's name is). Writers check the fence before each write.
+//! **Assumptions.** Clocks of two machines differ in speed by no more than 5 %. Identities are unique among processes
+//! that run at the same time (names of pods are). Writers check the fence before each write.
 //!
-//! **Caveats.** A write that was on its way when the process stopped may arrive later; the preconditions of
-//! every write are what makes that harmless. `CLOCK_MONOTONIC` stands still while a whole machine is
-//! suspended, so a resumed machine may believe in its lease until its first renewal fails.
+//! **Caveats.** A write that was sent before the process stopped may arrive later. The preconditions of every write
+//! make that harmless. `CLOCK_MONOTONIC` does not advance while a whole machine is suspended, so a resumed machine may
+//! assume that it holds the lease until its first renewal fails.
 //!
-//! Needs on Leases in its namespace: get, create, update.
+//! Permissions that it needs for Leases in its namespace: get, create, update.
 
 mod elector;
 mod fence;
@@ -46,19 +46,20 @@ pub use self::{
 };
 use super::{clock::jitter, trouble::Trouble};
 
-/// Permission to write, until it is lost or released. Dropping it ends it without releasing the lease.
+/// Permission to write, until it is lost or released. Dropping it ends the permission without releasing the lease.
 #[derive(Debug)]
 pub struct Leadership {
     fence: Fence,
     quit: CancellationToken,
     release_limit: Duration,
-    /// Renews; ends with why the lease was lost, or with nothing after a release. Taken once it has ended.
+    /// Renews the lease. Returns why the lease was lost, or nothing after a release. `None` once it has ended.
     task: Option<JoinHandle<Option<anyhow::Error>>>,
 }
 
-/// Waits until this process leads. `None` when it was stopped first.
+/// Waits until this process is the leader. `None` if it was stopped before.
 ///
-/// Errors of the API server are logged, once a change, and waited out. Fails only on wrong settings.
+/// Errors of the API server are logged when they change, and requests are retried. Fails only if the settings are
+/// invalid.
 pub async fn acquire(
     client: Client,
     settings: LeaseSettings,
@@ -87,7 +88,7 @@ pub async fn acquire(
                         next = next.min(free);
                         None
                     }
-                    // Not cancelled by `stop`: a lease that was taken has to be released.
+                    // Not cancelled by `stop`, because a lease that was taken has to be released.
                     Act::Create | Act::Take | Act::Renew => Some(elector.take(lease).await),
                 };
                 match written {
@@ -148,13 +149,13 @@ impl Leadership {
         }
     }
 
-    /// What writers ask before each write.
+    /// The fence that writers check before each write.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Resolves when the lease is lost, with the reason. Then all work has to stop. May be dropped and called
-    /// again, as in a `select!`.
+    /// Waits until the lease is lost, and returns the reason. Then all work has to stop. The future may be dropped and
+    /// this called again, as in a `select!`.
     pub async fn lost(&mut self) -> anyhow::Error {
         let ended = match &mut self.task {
             Some(task) => task.await,
@@ -169,12 +170,12 @@ impl Leadership {
         }
     }
 
-    /// Gives the lease up, so that another replica need not wait. All writers must have stopped before.
+    /// Releases the lease, so that another replica does not have to wait. All writers must have stopped before.
     pub async fn release(mut self) {
         self.fence.close();
         self.quit.cancel();
         if let Some(task) = self.task.take() {
-            // The requests have limits of their own; this one is for the sum of them.
+            // Each request has its own timeout. This one is for all of them together.
             let _ = timeout(self.release_limit, task).await;
         }
     }
@@ -193,7 +194,7 @@ impl Drop for Leadership {
 mod tests {
     use super::*;
 
-    /// Compiles only if callers may spawn these.
+    /// Compiles only if callers can spawn these futures.
     #[expect(dead_code, reason = "checked by the compiler")]
     fn elections_can_be_spawned(client: Client, settings: LeaseSettings, mut leader: Leadership) {
         fn send(_: impl Send) {}

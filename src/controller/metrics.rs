@@ -1,9 +1,9 @@
-//! Every metric of the controller: names, labels, buckets. Nothing else registers one.
+//! All metrics of the controller. No other module registers metrics.
 //!
-//! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` are Linkerd's, exact to the letter,
-//! so that its dashboards and `linkerd viz` go on working. Ours begin with `linkerd_mc_`.
-//! Label values come from Links and from closed enums, never from remote objects: a hostile cluster
-//! cannot make series. All series of a Link go with it (Linkerd's service mirror leaves some behind).
+//! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` have exactly the names and labels of Linkerd's
+//! service mirror, so that its dashboards and `linkerd viz` work. Our own metrics begin with `linkerd_mc_`. Label
+//! values come from Links and from closed enums, never from remote objects, so a hostile cluster cannot create series.
+//! All series of a Link are removed with it (Linkerd's service mirror leaves some behind).
 
 #[cfg(test)]
 mod dashboards;
@@ -23,7 +23,7 @@ use prometheus::{
 use families::Families;
 pub use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
 
-/// All metrics. A clone is another handle of the same ones.
+/// All metrics. A clone shares the same metrics.
 #[derive(Clone)]
 pub struct Metrics(Arc<Families>);
 
@@ -40,12 +40,12 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// A fresh set with its own registry. Made once by the process; tests make as many as they like.
+    /// New metrics with their own registry. The process creates them once; tests create several.
     pub fn new() -> Self {
         Self(Arc::new(Families::new()))
     }
 
-    /// Says whether a gateway is probed. Each way it starts from an unknown gateway: not alive, no latency.
+    /// Sets whether a gateway is probed, and resets its state: not alive, no latency.
     pub fn gateway_enabled(&self, cluster: &str, enabled: bool) {
         self.drop_gateway_state(cluster);
         let target = &[cluster];
@@ -56,7 +56,7 @@ impl Metrics {
         self.0.gateway_alive.with_label_values(target).set(0);
     }
 
-    /// Says whether a gateway is alive; `false` also while it is unknown.
+    /// Sets whether a gateway is alive; `false` also while it is unknown.
     pub fn gateway_alive(&self, cluster: &str, alive: bool) {
         self.0
             .gateway_alive
@@ -95,7 +95,7 @@ impl Metrics {
         self.0.endpoint_repairs.with_label_values(&[cluster]).inc();
     }
 
-    /// Number of objects in a store; `cluster` is [`LOCAL`] or a target cluster.
+    /// Sets the number of objects in a store; `cluster` is [`LOCAL`] or a target cluster.
     pub fn cache_size(&self, cache: Cache, cluster: &str, objects: usize) {
         let gauges = match cache {
             Cache::Namespaces => &self.0.namespace_cache,
@@ -105,38 +105,38 @@ impl Metrics {
         gauges.with_label_values(&[cluster]).set(count(objects));
     }
 
-    /// Bytes of what is taken in of a target cluster.
+    /// Sets the size of the objects that are kept of a target cluster, in bytes.
     pub fn taken_in(&self, cluster: &str, bytes: usize) {
         let gauges = &self.0.taken_in;
         gauges.with_label_values(&[cluster]).set(count(bytes));
     }
 
-    /// A write was put off, as its key had been written a moment ago.
+    /// Counts that a write was delayed, because its key was written recently.
     pub fn postponed(&self) {
         self.0.postponed.inc();
     }
 
-    /// Number of keys that wait.
+    /// Sets the number of keys in the queue.
     pub fn queue_depth(&self, keys: usize) {
         self.0.queue_depth.set(count(keys));
     }
 
-    /// Number of keys that are being worked on.
+    /// Sets the number of keys that are being processed.
     pub fn in_flight(&self, keys: usize) {
         self.0.in_flight.set(count(keys));
     }
 
-    /// Time that one plan took to compute.
+    /// Records the time to compute one plan.
     pub fn planned(&self, took: Duration) {
         self.0.plan.observe(took.as_secs_f64());
     }
 
-    /// Time that one plan took to write.
+    /// Records the time to execute one plan.
     pub fn applied(&self, took: Duration) {
         self.0.apply.observe(took.as_secs_f64());
     }
 
-    /// Time from the event of a remote change to the last local write for it.
+    /// Records the time from the event of a remote change to the last local write for it.
     pub fn propagated(&self, took: Duration) {
         self.0.propagation.observe(took.as_secs_f64());
     }
@@ -149,7 +149,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts that a watch failed and is started again; `cluster` is [`LOCAL`] or a target cluster.
+    /// Counts that a watch failed and is restarted; `cluster` is [`LOCAL`] or a target cluster.
     pub fn watch_restarted(&self, cluster: &str, kind: ResourceKind) {
         self.0
             .watch_restarts
@@ -157,7 +157,7 @@ impl Metrics {
             .inc();
     }
 
-    /// When a cluster's API server last answered.
+    /// Sets when a cluster's API server last responded.
     pub fn last_contact(&self, cluster: &str, at: Timestamp) {
         self.0
             .last_contact
@@ -165,8 +165,7 @@ impl Metrics {
             .set(at.as_duration().as_secs_f64());
     }
 
-    /// When the token that a Link's target cluster is watched with, or at first tried with, expires; `None` if it never
-    /// does, or if there is none.
+    /// Sets when the token expires that a Link's session uses; `None` if it never expires, or if there is no token.
     pub fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
         let gauges = &self.0.credentials_expiry;
         match at {
@@ -177,7 +176,7 @@ impl Metrics {
         }
     }
 
-    /// Whether a Link is ready.
+    /// Sets whether a Link is ready.
     pub fn link_ready(&self, link: &str, ready: bool) {
         self.0
             .link_ready
@@ -185,7 +184,7 @@ impl Metrics {
             .set(ready.into());
     }
 
-    /// Whether a Link cannot be worked with.
+    /// Sets whether a Link is invalid.
     pub fn link_invalid(&self, link: &str, invalid: bool) {
         self.0
             .link_invalid
@@ -193,7 +192,7 @@ impl Metrics {
             .set(invalid.into());
     }
 
-    /// Whether the cluster of a Link is drained.
+    /// Sets whether the cluster of a Link is drained.
     pub fn link_drained(&self, link: &str, drained: bool) {
         self.0
             .link_drained
@@ -201,7 +200,7 @@ impl Metrics {
             .set(drained.into());
     }
 
-    /// To how many federated Services the requests go to this cluster first, and how many leave it out though they prefer it.
+    /// Sets how many federated Services send requests to this cluster first, and how many prefer it but leave it out.
     pub fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
         let families = &self.0;
         for (gauges, services) in [
@@ -212,7 +211,7 @@ impl Metrics {
         }
     }
 
-    /// How many Services of a Link are in which state.
+    /// Sets the numbers of a Link's Services by state.
     pub fn link_counts(&self, link: &str, counts: LinkCounts) {
         let families = &self.0;
         for (gauges, services) in [
@@ -224,12 +223,12 @@ impl Metrics {
         }
     }
 
-    /// Whether this replica leads.
+    /// Sets whether this replica is the leader.
     pub fn leader(&self, leads: bool) {
         self.0.leader.set(leads.into());
     }
 
-    /// Drops every series of a Link.
+    /// Removes all series of a Link.
     pub fn remove_link(&self, link: &str) {
         let families = &self.0;
         for gauges in [
@@ -245,7 +244,7 @@ impl Metrics {
         drop_series(&families.credentials_expiry, &[link]);
     }
 
-    /// Drops every series of a target cluster. It must not be the target of a living Link.
+    /// Removes all series of a target cluster. No existing Link may name it.
     pub fn remove_cluster(&self, cluster: &str) {
         let families = &self.0;
         self.drop_gateway_state(cluster);
@@ -293,7 +292,7 @@ fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// That there was no such series is fine: a Link may go before all of its metrics came to be.
+/// Removes the series with these labels. It may be missing, if a Link was deleted before all its metrics were set.
 fn drop_series<B: MetricVecBuilder>(series: &MetricVec<B>, labels: &[&str]) {
     let _ = series.remove_label_values(labels);
 }
@@ -302,7 +301,7 @@ fn drop_series<B: MetricVecBuilder>(series: &MetricVec<B>, labels: &[&str]) {
 pub(crate) mod tests {
     use super::*;
 
-    /// Metrics of which every family has a series, those of the Link `l` to the cluster `c` among them.
+    /// Metrics in which every family has a series, among them those of the Link `l` to the cluster `c`.
     pub(crate) fn filled() -> Metrics {
         let m = Metrics::new();
         fill_link(&m, "l", "c");
@@ -379,7 +378,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn removing_a_link_drops_all_of_its_series_and_no_other() {
+    fn removing_a_link_removes_all_its_series_and_no_others() {
         let m = filled();
         let before = m.render();
         fill_link(&m, "gone-link", "gone-cluster");
@@ -397,7 +396,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_gateway_that_is_probed_anew_starts_without_its_former_state() {
+    fn gateway_that_is_probed_again_starts_without_its_old_state() {
         let m = filled();
         m.gateway_enabled("c", false);
         assert!(has(&m, r#"gateway_alive{target_cluster_name="c"} 0"#));

@@ -1,6 +1,6 @@
 //! The shell around the core: watches, timers, sockets and writes. All I/O of `run-controller` is here.
 //!
-//! What should be is decided in `mirror`; nothing in this module decides it.
+//! The module `mirror` computes the desired state. This module only carries it out.
 
 pub mod admin;
 mod apply;

@@ -1,4 +1,4 @@
-//! Looks up the networks of the local cluster, again and again: gateways may not be in them.
+//! Reads the networks of the local cluster periodically, because addresses of gateways must not be in them.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -11,12 +11,13 @@ use crate::{
     mirror::ClusterNetworks,
 };
 
-/// Time between two looks. Service ranges hardly ever change, addresses of API servers seldom.
+/// Time between two reads. Service ranges and addresses of API servers seldom change.
 const EVERY: Duration = Duration::from_secs(60);
-/// Time until the next look after one that brought no answer. Until the first answer no gateway is used.
+/// Time until the next read after a failure. No gateway is used before the first success.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Tells the networks, and each change of them, until nobody listens. `server` is where the client finds the API server.
+/// Sends the networks, and each change of them, until the receiver is dropped. `server` is the address that the client
+/// uses for the API server.
 pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
     let mut told: Option<ClusterNetworks> = None;
     let mut trouble = Trouble::new("read the networks of the local cluster");

@@ -1,9 +1,10 @@
-//! How often a key is written, and how much one target cluster has written. No I/O.
+//! Limits how often a key is written, and how many writes one target cluster causes. No I/O.
 //!
-//! The first write of a key comes at once, and so does a first sync. What follows is spaced: two writes a second for what
-//! traffic depends on, ever fewer for labels and annotations, and for Services that come again after they have gone.
-//! What one cluster brings about takes from an allowance of its own: a burst, and so many writes a second after that. Its first list, and what happens here (a Link that changes, a
-//! gateway that comes or goes), adds what that takes.
+//! The first write of a key is not delayed, and neither is a first sync. Later writes are spaced: two per second for
+//! changes that affect traffic. For labels and annotations, and for Services that are created again after their
+//! deletion, the pauses double. The writes that one cluster causes count towards its own allowance: a burst, and then a
+//! rate per second. Its first list and local changes (of its Link, or of its gateway) increase the allowance by the
+//! writes that they need.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,35 +12,36 @@ use tokio::time::Instant;
 
 use crate::mirror::{Key, Plan};
 
-/// Time between two writes of a key, on average, and between two that change labels and annotations only or make its
-/// Service again, at least.
+/// Average time between two writes of a key. Also the minimum time between two writes that only change labels and
+/// annotations, and between two that create its Service again.
 const SPACE: Duration = Duration::from_millis(500);
-/// So much earlier may a key be written than that: three times at once, then twice a second. A mirror is made in steps:
-/// the Service, its slice, the endpoints once they are known.
+/// How much earlier a key may be written: three times without delay, then twice a second. A mirror is created in steps:
+/// the Service, its slice, and the endpoints once they are known.
 const AHEAD: Duration = Duration::from_secs(1);
-/// The same for these two, at most.
+/// Maximum time between two writes of labels and annotations, and between two that create the Service again.
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
-/// A key that was not written for so long is as one that never was.
+/// After this time without a write, a key is treated as one that was never written.
 const FORGOTTEN: Duration = Duration::from_secs(20);
-/// Writes that a cluster may bring about at once, besides what was added. A new Service counts as five.
+/// Burst of writes that a cluster may cause, without additions. A new Service counts as five.
 const BURST: f64 = 1000.0;
-/// A cluster that has less left than this writes faster than its allowance comes back.
+/// A cluster with less left than this causes writes faster than its allowance is refilled.
 const MUCH: f64 = 0.9 * BURST;
-/// Writes that a key may take when all of a cluster is worked on: a headless Service with three hosts takes twenty.
+/// Writes that are added for each key when all keys of a cluster are processed. A headless Service with three hosts
+/// needs twenty.
 const OF_A_KEY: f64 = 24.0;
-/// What was added and not used is forgotten after this time.
+/// Unused additions expire after this time.
 const ADDED_FOR: Duration = Duration::from_secs(300);
-/// Time between two looks for keys to forget.
+/// Time between two removals of old keys.
 const TIDY: Duration = Duration::from_secs(10);
 
-/// What a plan changes, as far as it matters how soon.
+/// The kind of change in a plan, which determines how soon it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Labels and annotations only.
     Labels,
     /// Something that traffic depends on.
     Traffic,
-    /// It makes a Service with a `ClusterIP`, which costs the API server most.
+    /// It creates a Service with a `ClusterIP`, the most expensive write for the API server.
     NewService,
 }
 
@@ -55,30 +57,30 @@ impl Change {
     }
 }
 
-/// What a cluster may bring about.
+/// The writes that a cluster may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowed {
-    /// What was added for it.
+    /// More than a burst, because of additions.
     Added,
     /// Nearly a whole burst.
     Much,
-    /// Part of a burst: it writes faster than its allowance comes back.
+    /// Part of a burst: it causes writes faster than its allowance is refilled.
     Little,
     /// Nothing.
     Nothing,
 }
 
-/// When keys and clusters were written last.
+/// The recent writes of keys, and the allowances of clusters.
 #[derive(Debug)]
 pub(super) struct Pace {
     written: BTreeMap<Key, Last>,
-    /// Keys whose Service was made.
+    /// Keys whose Service was created recently.
     created: BTreeMap<Key, Created>,
     tidied: Instant,
     clusters: BTreeMap<String, Allowance>,
-    /// Writes of a cluster each second.
+    /// Rate at which the allowance of a cluster is refilled, in writes per second.
     each_second: f64,
-    /// The most that a cluster may have before it, with all that was added.
+    /// Maximum allowance of a cluster, including additions.
     most: f64,
 }
 
@@ -86,34 +88,34 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Last {
     at: Instant,
-    /// When the next one would come if all were spaced evenly.
+    /// When the next write would be if all were spaced evenly.
     even: Instant,
     /// Until when changes of labels and annotations wait.
     quiet_until: Instant,
-    /// The pause that followed the last of these.
+    /// The last pause between such changes.
     pause: Duration,
 }
 
-/// The last time that the Service of a key was made.
+/// The last time that the Service of a key was created.
 #[derive(Debug)]
 struct Created {
     at: Instant,
-    /// The pause until the next time.
+    /// The pause until it may be created again.
     pause: Duration,
 }
 
-/// Writes that a cluster may still bring about.
+/// Writes that a cluster may still cause.
 #[derive(Debug)]
 struct Allowance {
-    /// Below zero when more were made than were left.
+    /// Negative if there were more writes than allowed.
     left: f64,
     at: Instant,
-    /// Until when there may be more than a burst.
+    /// When additions expire.
     added_until: Instant,
 }
 
 impl Pace {
-    /// Each cluster may bring about so many writes each second, and has at most so many keys.
+    /// Limits for clusters that may cause `each_second` writes per second, and have at most `keys` keys.
     pub(super) fn new(each_second: u32, keys: u32) -> Self {
         Self {
             written: BTreeMap::new(),
@@ -125,7 +127,7 @@ impl Pace {
         }
     }
 
-    /// When a key may be written next, if not now.
+    /// When a key may be written; `None` for now.
     pub(super) fn not_before(&self, key: &Key, change: Change, now: Instant) -> Option<Instant> {
         let last = self.written.get(key)?;
         let created = || self.created.get(key);
@@ -138,7 +140,7 @@ impl Pace {
         Some(even.map_or(quiet, |even| even.max(quiet))).filter(|next| *next > now)
     }
 
-    /// A key is being written, on account of this cluster, which costs so many writes.
+    /// Records that a key is being written. `by` is the cluster that caused it, and `cost` the number of writes.
     pub(super) fn wrote(&mut self, key: &Key, change: Change, cost: usize, by: &str, now: Instant) {
         if now >= self.tidied + TIDY {
             self.tidied = now;
@@ -174,7 +176,7 @@ impl Pace {
         }
     }
 
-    /// The Service of a key was made.
+    /// Records that the Service of a key was created.
     pub(super) fn created(&mut self, key: &Key, now: Instant) {
         let before = self.created.get(key);
         let before = before.filter(|last| now < last.at + FORGOTTEN);
@@ -182,8 +184,8 @@ impl Pace {
         self.created.insert(key.clone(), Created { at: now, pause });
     }
 
-    /// All of so many keys of a cluster are to be worked on, and it is not the cluster that has brought that about; or it
-    /// is its first list. Services that went with its Link come again at once.
+    /// Adds to the allowance of a cluster, because this number of its keys have to be processed after a local change or
+    /// its first list. Services that were deleted with its Link may be created again without delay.
     pub(super) fn adds(&mut self, by: &str, keys: usize, now: Instant) {
         if !by.is_empty() && keys > 0 {
             self.created
@@ -196,7 +198,7 @@ impl Pace {
         }
     }
 
-    /// What a cluster may bring about now.
+    /// The writes that a cluster may cause now.
     pub(super) fn allowance(&self, by: &str, now: Instant) -> Allowed {
         match self.left(by, now) {
             left if left > BURST => Allowed::Added,
@@ -217,7 +219,7 @@ impl Pace {
         self.clusters.insert(by.to_owned(), known);
     }
 
-    /// When the first of those that may not can again.
+    /// When the first cluster without allowance has some again.
     pub(super) fn next_allowed(&self, now: Instant) -> Option<Instant> {
         let waits = self.clusters.values().filter_map(|known| {
             let left = known.now(now, self.each_second);
@@ -233,7 +235,7 @@ impl Pace {
 }
 
 impl Allowance {
-    /// What is left by now.
+    /// The number of writes that are left now.
     fn now(&self, now: Instant, each_second: f64) -> f64 {
         if self.left > BURST && now < self.added_until {
             return self.left;
@@ -257,7 +259,7 @@ mod tests {
 
     use Change::{Labels, NewService, Traffic};
 
-    /// Writes a key whenever it may be, for so many seconds. Returns when that was, milliseconds.
+    /// Writes a key as often as allowed for this number of seconds. Returns the times in milliseconds.
     fn written(pace: &mut Pace, change: Change, seconds: u64) -> Vec<u128> {
         let key = Key::mirror("east", "ns", "a");
         let began = Instant::now();
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_write_comes_at_once_and_what_follows_is_spaced() {
+    async fn first_write_is_not_delayed_and_later_ones_are_spaced() {
         let mut pace = Pace::new(100, 10);
         assert_eq!(written(&mut pace, Traffic, 2), [0, 0, 0, 500, 1000, 1500]);
         let mut pace = Pace::new(100, 10);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_traffic_depends_on_does_not_wait_for_labels() {
+    async fn changes_of_traffic_do_not_wait_for_labels() {
         let (key, now) = (Key::mirror("east", "ns", "a"), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
         let mut pace = Pace::new(100, 10);
@@ -294,17 +296,17 @@ mod tests {
             assert_eq!(pace.not_before(&key, change, at(ms)), None, "{ms}");
             pace.wrote(&key, change, 1, "", at(ms));
         }
-        // Labels go on to wait as long as they would have.
+        // The pause for labels stays the same.
         assert_eq!(pace.not_before(&key, Labels, at(2500)), Some(at(3500)));
         assert_eq!(pace.not_before(&key, Traffic, at(2500)), None);
-        // After a while all begins anew.
+        // After a while all limits are reset.
         assert_eq!(pace.not_before(&key, Labels, at(30_000)), None);
         pace.wrote(&key, Labels, 1, "", at(30_000));
         assert_eq!(pace.not_before(&key, Labels, at(30_000)), Some(at(30_500)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_that_comes_and_goes_is_made_ever_less_often() {
+    async fn service_that_is_deleted_repeatedly_is_created_with_backoff() {
         let mut pace = Pace::new(100, 10);
         let times = written(&mut pace, NewService, 40);
         assert_eq!(times, [0, 500, 1500, 3500, 7500, 15_500, 25_500, 35_500]);
@@ -316,9 +318,9 @@ mod tests {
         }
         pace.wrote(&key, NewService, 5, "east", now);
         assert_eq!(next(&pace, NewService), Some(now + Duration::from_secs(2)));
-        // It goes as soon as anything that traffic depends on.
+        // It is deleted as soon as any change that affects traffic.
         assert_eq!(next(&pace, Traffic), None);
-        // Those of other clusters wait on; what comes again with its Link does not.
+        // Services of other clusters still wait, but not Services that are created again with their Link.
         pace.adds("west", 1, now);
         assert!(next(&pace, NewService).is_some());
         pace.adds("east", 1, now);
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clusters_have_an_allowance_each_that_comes_back() {
+    async fn each_cluster_has_an_allowance_that_is_refilled() {
         let now = Instant::now();
         let at = |ms| now + Duration::from_millis(ms);
         let mut pace = Pace::new(2, 10);
@@ -340,10 +342,10 @@ mod tests {
         assert_eq!(pace.next_allowed(at(500)), None);
         assert_eq!(allowed(&pace, "west", at(449_999)), Allowed::Little);
         assert_eq!(allowed(&pace, "west", at(451_000)), Allowed::Much);
-        // What nobody abroad has brought about is not counted.
+        // Writes that no target cluster caused are not counted.
         pace.wrote(&other, Traffic, 100, "", now);
         assert_eq!(allowed(&pace, "", now), Allowed::Much);
-        // Nobody saves up more than a burst, and what is full is forgotten.
+        // An allowance does not grow beyond a burst, and a full one is forgotten.
         assert!((pace.left("west", at(600_000)) - BURST).abs() < 0.01);
         pace.wrote(&other, Traffic, 1, "", at(600_001));
         assert!(pace.clusters.is_empty());
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_list_takes_is_added_for_a_while_and_no_more_than_all_keys_take() {
+    async fn additions_for_a_list_are_bounded_and_expire() {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
         let mut pace = Pace::new(2, 100);
@@ -364,7 +366,7 @@ mod tests {
         assert!(has_more(&pace, at(299)) && !has_more(&pace, at(300)));
         pace.wrote(&key, Traffic, 2400, "west", at(1));
         assert_eq!(pace.allowance("west", at(1)), Allowed::Much);
-        // What is not used is not kept, and nothing is added to nobody's.
+        // Unused additions expire, and there is no allowance without a cluster.
         pace.adds("west", 1, at(2));
         assert!((pace.left("west", at(302)) - BURST).abs() < 0.01);
         pace.adds("", 1, at(2));

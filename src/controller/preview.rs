@@ -1,4 +1,4 @@
-//! A look at the clusters as they are, for the core to plan with: what the controller would see at its start.
+//! Reads the current state of the clusters for the core to plan with, as the controller does at its start.
 
 mod list;
 mod routes;
@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// A Link that is not applied yet, and its credentials if they are not either.
+/// A Link that is not applied yet, and its credentials, if these are not applied yet either.
 pub struct Proposed {
     /// The Link.
     pub link: Link,
@@ -49,18 +49,18 @@ pub struct Proposed {
     pub credentials: BTreeMap<String, Vec<u8>>,
 }
 
-/// What the controller is told that decides what it plans.
+/// The settings of the controller that affect its plans.
 pub struct Settings {
-    /// What the core has to know.
+    /// The settings of the core.
     pub config: Config,
-    /// Whether headless Services are mirrored as such where a Link does not say.
+    /// Whether headless Services are mirrored as headless, if a Link does not set this.
     pub headless: bool,
-    /// What is taken in of a target cluster, at most.
+    /// Limits on the objects that are kept of a target cluster.
     pub limits: Limits,
 }
 
-/// The arguments of the controller that runs in a namespace: of each container of its Deployment. `None` if there is no
-/// such Deployment.
+/// The arguments of the controller in a namespace, for each container of its Deployment. `None` if the Deployment does
+/// not exist.
 pub async fn controller_args(
     client: &Client,
     namespace: &str,
@@ -81,10 +81,10 @@ pub async fn controller_args(
     ))
 }
 
-/// Everything that is known when one Link is looked at: its target cluster is, those of other Links are not.
+/// The state for a preview of one Link: its target cluster is known, those of other Links are not.
 ///
-/// `deadline` bounds each request to the target cluster. Fails when a cluster cannot be listed, and when there
-/// is no such Link or it cannot be worked with.
+/// `deadline` is the timeout of each request to the target cluster. Fails if a cluster cannot be listed, or if the Link
+/// does not exist or is invalid.
 pub async fn state(
     client: &Client,
     settings: Settings,
@@ -175,41 +175,25 @@ pub async fn state(
         mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
+    let probes = Api::namespaced(client.clone(), &namespace);
+    let probe_slices = Api::namespaced(client.clone(), &namespace);
     let mut state = State {
-        namespaces: Some(
-            namespaces
-                .iter()
-                .map(|n| (n.name_any(), known(n)))
-                .collect(),
-        ),
-        mirrors: Some(objects(
-            list(&Api::all(client.clone()), Some(&mirrored)).await?,
-        )),
-        slices: Some(objects(
-            list(&Api::all(client.clone()), Some(&mirrored)).await?,
-        )),
-        probes: Some(objects(
-            list(
-                &Api::namespaced(client.clone(), &namespace),
-                Some(&gateways),
-            )
-            .await?,
-        )),
-        probe_slices: Some(objects(
-            list(
-                &Api::namespaced(client.clone(), &namespace),
-                Some(&mirror::slices_of_probes()),
-            )
-            .await?,
-        )),
-        members: Some(objects(members)),
+        namespaces: namespaces
+            .iter()
+            .map(|n| (n.name_any(), known(n)))
+            .collect(),
+        mirrors: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
+        slices: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
+        probes: objects(list(&probes, Some(&gateways)).await?),
+        probe_slices: objects(list(&probe_slices, Some(&mirror::slices_of_probes())).await?),
+        members: objects(members),
         member_slices: None,
         routes: match config.routes {
             Some(_) => routes::routes(client).await?,
             None => BTreeMap::new(),
         },
-        links: Some(links),
-        networks: Some(networks),
+        links,
+        networks,
         foreign: BTreeMap::new(),
         now: clock::now(),
         config,
@@ -228,15 +212,14 @@ pub async fn state(
             || format!("cannot list the exported Services of {}", target.cluster),
             || "check its credentials with `linkerd-mc check`".into(),
         )?;
-    let links = state.links.get_or_insert_default();
-    if let Some(entry) = links.get_mut(name) {
+    if let Some(entry) = state.links.get_mut(name) {
         *entry.remote = Some(remote);
     }
     find_taken_names(client, &mut state, &target.cluster).await?;
     Ok(state)
 }
 
-/// Finds out which names that would be created are taken. The controller learns that from the API server's answers.
+/// Finds names of objects to create that are already taken. The controller learns this from the API server's responses.
 async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> anyhow::Result<()> {
     let mut looked: BTreeMap<String, BTreeMap<String, Service>> = BTreeMap::new();
     let mut judged: BTreeSet<ResourceId> = BTreeSet::new();
@@ -276,7 +259,7 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
                 }
                 Failure::Outdated(Some(standing)) => {
                     if let Written::Service(service) = *standing {
-                        state.mirrors.get_or_insert_default().put(service);
+                        state.mirrors.put(service);
                     }
                 }
                 _ => {}
@@ -306,7 +289,7 @@ async fn read_credentials(
         })
 }
 
-/// Asks the target cluster for what a session of the controller watches.
+/// Lists the objects in the target cluster that a session of the controller watches.
 async fn remote(
     client: &Client,
     target: &Target,
@@ -377,7 +360,7 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
     }
 }
 
-/// What the limit takes in of these, and what it leaves out.
+/// The objects within the limit, and those that it leaves out.
 fn within<T: Kept + Grouped>(
     mut limit: Limit,
     items: impl Iterator<Item = T>,

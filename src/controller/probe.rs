@@ -1,12 +1,14 @@
-//! Probing of one gateway: is it alive, how fast does it answer. It reports, and decides nothing else.
+//! Probes one gateway, and reports whether it is alive and its latency.
 //!
-//! Differences from Linkerd's service mirror, on purpose:
-//! - The first probe is sent at once, not after a period. Linkerd's takes an unprobed gateway for alive;
-//!   here it is unknown, and an unknown gateway cannot change readiness, so knowing early matters.
-//! - A gateway that is dead from the start becomes dead; in Linkerd's service mirror it never does.
-//! - It connects to the probe Service's ClusterIP, and names the Service in the header `Host` only: where DNS fails,
-//!   gateways live on.
-//! - Failures below the threshold are counted too, and a stop ends a probe that is under way.
+//! Deliberate differences from Linkerd's service mirror:
+//! - The first probe is sent immediately, not after a period. Linkerd's service mirror assumes that an unprobed gateway
+//!   is alive. Here its state is unknown and does not change the readiness of endpoints, so the first result is needed
+//!   soon.
+//! - A gateway that is dead from the start is detected as dead. Linkerd's service mirror does not detect it.
+//! - Probes connect to the probe Service's ClusterIP. Only the header `Host` has the name of the Service, so a failure
+//!   of DNS does not make gateways dead.
+//! - Failures below the threshold are counted too.
+//! - A stop cancels the current probe.
 
 use std::time::Duration;
 
@@ -27,42 +29,42 @@ use tokio_util::sync::CancellationToken;
 use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
 use crate::mirror::{Liveness, Probe};
 
-/// How much of an answer's body is read, bytes. Linkerd's gateways answer with a few.
+/// Maximum number of bytes that are read of a response body. Bodies of Linkerd's gateways have a few.
 const BODY: usize = 16 * 1024;
-/// How long the body of an answer is waited for. The status has come by then, and it alone decides.
+/// Timeout for the body of a response. Only the status, which comes before, determines the result.
 const BODY_TIME: Duration = Duration::from_millis(100);
 
-/// Time between two probes of a gateway that is not alive and that Linkerd's proxy answers for. The proxy waits ever longer between two
-/// tries to connect to an endpoint, up to a minute; it forgets that, with the whole Service, when nobody has asked for it
-/// for 5 s (`proxy.outboundDiscoveryCacheUnusedTimeout` of Linkerd's chart), and tries at once when somebody asks again.
+/// Time between two probes of a gateway that is not alive, if Linkerd's proxy returned the error. The proxy connects to
+/// an endpoint with a backoff of up to a minute. It forgets this backoff, with the whole Service, after 5 s without
+/// requests (`proxy.outboundDiscoveryCacheUnusedTimeout` of Linkerd's chart), and then connects at the next request.
 const FORGOTTEN: Duration = Duration::from_millis(5_500);
-/// A header of answers that are the proxy's own (linkerd2-proxy, `linkerd/app/core/src/errors/respond.rs`).
+/// A header of the proxy's own error responses (linkerd2-proxy, `linkerd/app/core/src/errors/respond.rs`).
 const PROXY_ERROR: &str = "l5d-proxy-error";
 
-/// Where probes go.
+/// The destination of probes.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget {
-    /// `host:port` to connect to; in a cluster the ClusterIP of the probe Service, which leads to the gateway through
-    /// the mesh. While there is none nothing is probed, and what is known of the gateway stays. Where it changes,
-    /// failures at the former address do not count any more.
+    /// `host:port` to connect to: in a cluster, the ClusterIP of the probe Service, which leads to the gateway through
+    /// the mesh. While it is `None`, there are no probes, and the state of the gateway stays. When it changes, failures
+    /// at the old address do not count any more.
     pub address: watch::Receiver<Option<String>>,
-    /// The header `Host`, if it is not the address.
+    /// The value of the header `Host`, if it is not the address.
     pub host: Option<String>,
     /// Path, with its leading slash.
     pub path: String,
 }
 
-/// What a probe worker has to tell.
+/// A report of a probe worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeReport {
     /// The gateway is now [`Liveness::Alive`] or [`Liveness::Dead`], and was not before.
     Transition(Liveness),
-    /// Time from the start of a successful probe to the answer's status. Comes with every success, after
-    /// the transition if there is one.
+    /// Time from the start of a successful probe to the status of the response. Sent after every success, after the
+    /// transition if there is one.
     Latency(Duration),
 }
 
-/// Follows a gateway's liveness. Pure.
+/// Computes a gateway's liveness from the results of probes. Pure.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     liveness: Liveness,
@@ -70,12 +72,12 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// What is known now.
+    /// The current liveness.
     pub fn liveness(&self) -> Liveness {
         self.liveness
     }
 
-    /// Takes in the result of a probe. Returns the new liveness if it is another one.
+    /// Records the result of a probe. Returns the liveness if it has changed.
     pub fn on_result(&mut self, ok: bool, threshold: u32) -> Option<Liveness> {
         self.failures = if ok {
             0
@@ -92,8 +94,8 @@ impl Tracker {
         changed.then_some(next)
     }
 
-    /// Whether to wait until the proxy has forgotten the gateway: while it is dead, and once at the start, when the proxy
-    /// may remember a time before the gateway was there.
+    /// Whether to wait until the proxy has forgotten the gateway: while the gateway is dead, and once at the start,
+    /// because the proxy's backoff may be from before the gateway existed.
     fn is_proxy_to_forget(&self) -> bool {
         match self.liveness {
             Liveness::Alive => false,
@@ -102,16 +104,16 @@ impl Tracker {
         }
     }
 
-    /// Forgets failures that were no reason yet to call the gateway dead: they happened at another address.
+    /// Forgets failures below the threshold, because they happened at another address.
     pub fn on_new_address(&mut self) {
         self.failures = 0;
     }
 }
 
-/// Probes a gateway until `stop`, which also ends a probe that is under way.
+/// Probes a gateway until `stop`, which also cancels the current probe.
 ///
-/// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: where one takes
-/// longer than the period, the next follows at once, so a silent gateway is dead after
+/// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: if one takes longer than
+/// the period, the next follows immediately. So a gateway that does not respond is dead after
 /// `threshold × max(period, timeout)`.
 pub async fn run(
     cluster: &str,
@@ -141,7 +143,7 @@ async fn work(
         sleep_until(next).await;
         let known = target.address.wait_for(Option::is_some).await;
         let Some(address) = known.ok().and_then(|known| known.clone()) else {
-            return; // nobody will ever tell
+            return; // the sender was dropped: no address will come
         };
         if former.as_ref() != Some(&address) {
             tracker.on_new_address();
@@ -153,7 +155,7 @@ async fn work(
         let result = tokio::select! {
             result = timeout(settings.timeout, probed) => result,
             Ok(()) = target.address.changed() => {
-                next = start; // what the former address answers does not matter any more
+                next = start; // the result for the old address does not matter
                 continue;
             }
         };
@@ -186,13 +188,13 @@ async fn work(
     }
 }
 
-/// A failure that Linkerd's proxy on this side tells of.
+/// A failure that Linkerd's proxy in this cluster reports.
 #[derive(Debug, thiserror::Error)]
 #[error("the proxy returned status {0}")]
 struct ByProxy(u16);
 
-/// A client that opens a connection for each probe: a connection kept from better days would say nothing
-/// about what new connections meet. No proxy, no redirects: hyper has neither.
+/// A client that opens a new connection for each probe, because an old connection may work when new ones fail. It uses
+/// no HTTP proxy and follows no redirects: hyper supports neither.
 fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(connect));
@@ -202,7 +204,7 @@ fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
         .build(connector)
 }
 
-/// One probe. Alive is who answers with status 200 exactly; the body is left to be read.
+/// Sends one probe. Only status 200 is a success. Returns the body, which is not read yet.
 async fn probe(
     client: &Client<HttpConnector, Empty<Bytes>>,
     address: &str,

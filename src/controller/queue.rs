@@ -1,9 +1,9 @@
-//! Which key is worked on next. No clock of its own, no I/O.
+//! The work queue: which key is processed next. No clock, no I/O.
 //!
-//! A key is in the queue at most once, and never worked on twice at once: marked while it is being worked on,
-//! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with
-//! much to do does not keep others waiting. A key of several clusters waits in the lanes of all that enqueued it,
-//! and comes when it is its turn in the first. A key that failed comes again after a delay that doubles.
+//! A key is in the queue at most once, and never processed twice concurrently: if it is enqueued while it is processed,
+//! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with many keys
+//! does not delay others. A key of several clusters waits in the lanes of all clusters that enqueued it, and is
+//! processed at the first turn in one of them. A key that failed comes again after a delay that doubles.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,15 +17,15 @@ use crate::mirror::Key;
 
 /// First delay after a failure.
 const FIRST: Duration = Duration::from_millis(100);
-/// Longest delay after a failure.
+/// Maximum delay after a failure.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The lane of what no target cluster brought about.
+/// The lane of keys that no target cluster enqueued.
 pub(super) const LOCAL: &str = "";
 
 /// Name of a lane: of a target cluster, or [`LOCAL`].
 pub(super) type Lane = Arc<str>;
 
-/// How many keys of a lane may be under way.
+/// How many keys of a lane may be processed concurrently.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     most: usize,
@@ -45,17 +45,17 @@ impl Share {
     }
 }
 
-/// Keys to work on. Trees and not hash tables: they give back what a first sync took.
+/// Keys to process. Trees instead of hash tables, because they release the memory of a first sync.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Keys by number of their arrival. A lane is here as long as it has a turn.
+    /// Keys by number of their arrival. A lane is in this map as long as it is in `turns`.
     lanes: BTreeMap<Lane, BTreeMap<u64, Key>>,
     turns: VecDeque<Lane>,
-    /// Where each key waits.
+    /// The lanes in which each key waits.
     queued: BTreeMap<Key, Vec<(Lane, u64)>>,
     arrivals: u64,
     running: BTreeMap<Key, Lane>,
-    /// Those of the running that were enqueued meanwhile.
+    /// Running keys that were enqueued meanwhile.
     again: BTreeMap<Key, Lane>,
     failures: BTreeMap<Key, u32>,
     delayed: BTreeSet<(Instant, Key)>,
@@ -63,14 +63,14 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Something about this key may have changed: it is to be worked on, now. `by` is the target cluster that
-    /// brought it about, or [`LOCAL`]; a key of a mirror belongs to its own cluster in any case.
+    /// Enqueues a key without delay. `by` is the target cluster that caused it, or [`LOCAL`]. A key of a mirror always
+    /// waits in the lane of its own cluster.
     pub(super) fn enqueue(&mut self, key: Key, by: &str) {
         let lane = self.lane(&key, by);
         self.enqueue_in(key, lane);
     }
 
-    /// The key, which is being worked on, is to be worked on again.
+    /// Enqueues a running key, to be processed again.
     pub(super) fn enqueue_again(&mut self, key: &Key) {
         if let Some(lane) = self.running.get(key) {
             self.again.insert(key.clone(), lane.clone());
@@ -98,10 +98,10 @@ impl Queue {
         waiting.insert(self.arrivals, key);
     }
 
-    /// The next key, if one is due. It has to be given back with [`Self::done`], [`Self::failed`], [`Self::postponed`] or
-    /// [`Self::release`].
+    /// The next key, if one is due. The caller has to return it with [`Self::done`], [`Self::failed`],
+    /// [`Self::postponed`] or [`Self::release`].
     ///
-    /// A cluster that has its `share` of the keys that are being worked on has to wait.
+    /// Keys of a cluster wait while its `share` of the running keys is used up.
     pub(super) fn pop(&mut self, now: Instant, share: impl Fn(&str) -> Share) -> Option<Key> {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
@@ -115,7 +115,7 @@ impl Queue {
         while let Some(lane) = self.next_turn(&share) {
             let first = self.lanes.get_mut(&lane).and_then(BTreeMap::pop_first);
             let Some((_, key)) = first else {
-                self.lanes.remove(&lane); // all it had was worked on in other lanes
+                self.lanes.remove(&lane); // its keys were processed in the turns of other lanes
                 continue;
             };
             for (other, at) in self.queued.remove(&key).unwrap_or_default() {
@@ -134,8 +134,8 @@ impl Queue {
         None
     }
 
-    /// Takes the lane out whose turn it is: the first that has not its share beside others, else the first that has not
-    /// its share.
+    /// Removes and returns the lane whose turn it is: the first with less than its share beside others, otherwise the
+    /// first with less than its maximum share.
     fn next_turn(&mut self, share: impl Fn(&str) -> Share) -> Option<Lane> {
         let running = |lane: &Lane| self.running.values().filter(|known| *known == lane).count();
         let mut later = None;
@@ -158,19 +158,19 @@ impl Queue {
         self.turns.remove(next.or(later)?)
     }
 
-    /// The key was worked on, all is well.
+    /// Returns a key that was processed successfully.
     pub(super) fn done(&mut self, key: &Key) {
         self.failures.remove(key);
         self.finish(key);
     }
 
-    /// The key was not worked on, and waits for something that is not in the queue. It comes again if it was enqueued
-    /// meanwhile, or is enqueued later.
+    /// Returns a key that was not processed, because it waits for something outside the queue. It comes again if it was
+    /// enqueued meanwhile, or is enqueued later.
     pub(super) fn release(&mut self, key: &Key) {
         self.finish(key);
     }
 
-    /// The key was worked on, and has to be worked on again: after a delay, at least `wait`.
+    /// Returns a key that failed. It is processed again after a delay of at least `wait`.
     pub(super) fn failed(&mut self, key: &Key, now: Instant, wait: Option<Duration>) {
         let lane = self.lane_of(key);
         let at = self.after_failure(key, now, wait);
@@ -180,7 +180,7 @@ impl Queue {
         }
     }
 
-    /// The key was not worked on: it is its turn again at this time, or later if it is enqueued then.
+    /// Returns a key that was not processed. It comes again at this time, or earlier if it is enqueued after this call.
     pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
         let lane = self.lane_of(key);
         self.running.remove(key);
@@ -189,13 +189,14 @@ impl Queue {
         self.due.insert(key.clone(), (at, lane));
     }
 
-    /// The lane that a key which is being worked on came in.
+    /// The lane that a running key came from.
     pub(super) fn lane_of(&self, key: &Key) -> Lane {
         let lane = self.running.get(key).cloned();
         lane.unwrap_or_else(|| self.lane(key, LOCAL))
     }
 
-    /// What a released key waited for has failed: it is worked on again after a delay, if not sooner.
+    /// Schedules a released key after a delay, because what it waited for has failed. Does nothing if the key is in the
+    /// queue already.
     pub(super) fn delay(&mut self, key: &Key, by: &str, now: Instant) {
         if self.running.contains_key(key)
             || self.queued.contains_key(key)
@@ -209,7 +210,7 @@ impl Queue {
         self.due.insert(key.clone(), (at, lane));
     }
 
-    /// When a key that has failed once more is due.
+    /// Counts a failure of a key, and returns when the key is due again.
     fn after_failure(&mut self, key: &Key, now: Instant, wait: Option<Duration>) -> Instant {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST.saturating_mul(1 << (*failures).min(16)).min(LONGEST);
@@ -218,7 +219,7 @@ impl Queue {
         now + jittered.max(wait.unwrap_or_default())
     }
 
-    /// Ends the work on a key; says whether it was enqueued meanwhile and is in the queue again.
+    /// Ends the processing of a key. Returns whether it was enqueued meanwhile, and so is in the queue again.
     fn finish(&mut self, key: &Key) -> bool {
         self.running.remove(key);
         match self.again.remove(key) {
@@ -230,7 +231,7 @@ impl Queue {
         }
     }
 
-    /// What made keys fail may be over: those that wait do so no longer.
+    /// Makes all delayed keys due now, because the cause of their failures may be resolved.
     pub(super) fn hurry(&mut self) {
         self.delayed.clear();
         for (key, (_, lane)) in std::mem::take(&mut self.due) {
@@ -243,12 +244,12 @@ impl Queue {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    /// Keys that wait, delayed ones included.
+    /// The number of waiting keys, including delayed ones.
     pub(super) fn len(&self) -> usize {
         self.queued.len() + self.delayed.len()
     }
 
-    /// Keys that are being worked on.
+    /// The number of running keys.
     pub(super) fn running(&self) -> usize {
         self.running.len()
     }

@@ -1,4 +1,4 @@
-//! Wiring: starts the parts of the controller, and ends them in the right order.
+//! Starts the parts of the controller, and stops them in the right order.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,22 +16,22 @@ use super::{
     networks,
 };
 
-/// What `run-controller` is told.
+/// The options of `run-controller`.
 pub struct Options {
-    /// What the engine is told.
+    /// The settings of the engine.
     pub settings: Settings,
-    /// Where `/metrics`, `/ready`, `/live` and `/ping` are served.
+    /// Address that serves `/metrics`, `/ready`, `/live` and `/ping`.
     pub admin: SocketAddr,
-    /// Where the client finds the API server, if it goes by an address.
+    /// The IP address of the API server, if the client uses one.
     pub server: Option<IpAddr>,
-    /// The lease to hold before anything is written; `None`: this is the only replica.
+    /// The lease that has to be held for writes; `None` if this is the only replica.
     pub lease: Option<LeaseSettings>,
 }
 
-/// Runs the controller until `stop`, or until it must not go on: when the lease is lost, or a part that should
-/// never end has ended. Then the error says so, and the process is to be started anew.
+/// Runs the controller until `stop`. Fails if the lease is lost, or if a part ends that must not end. Then the process
+/// has to be restarted.
 ///
-/// On `stop` what is being written is cut short, the lease is released, and all is ended within seconds.
+/// On `stop`, current writes are cancelled, the lease is released, and everything ends within seconds.
 pub async fn run(client: Client, options: Options, stop: CancellationToken) -> anyhow::Result<()> {
     let Options {
         settings,
@@ -66,7 +66,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
         metrics: metrics.clone(),
     };
     let engine = engine::run(settings, writer, inbox, elected, &health, &stop);
-    // The engine has ended, and with it all writing, before the lease is released.
+    // The engine, and with it all writes, ends before the lease is released.
     let ended = tokio::select! {
         ended = lead(client, lease, elect, engine, &metrics, &stop) => ended,
         _ = watches.join_next() => Err(anyhow::anyhow!("a watch of the local cluster has ended")),
@@ -77,7 +77,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     ended
 }
 
-/// Runs the engine, and beside it the election that lets it write.
+/// Runs the engine, and concurrently the election that permits it to write.
 async fn lead(
     client: Client,
     lease: Option<LeaseSettings>,

@@ -1,6 +1,6 @@
-//! One connection to one target cluster: its client, its watches, its heartbeat. It ends when it is told to.
+//! One connection to one target cluster: its client, its watches, its heartbeat.
 //!
-//! A session only reports. A cluster that is dead, slow or hostile delays its own session and nothing else.
+//! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
 mod custom;
 mod event;
@@ -41,7 +41,7 @@ use crate::{
     mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, target::tls::InsecureTls},
 };
 
-/// What a session is made of. Another spec needs another session.
+/// The parameters of a session. A different spec needs a new session.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Spec {
     /// Kubeconfig, from the Secret. Never printed.
@@ -50,54 +50,54 @@ pub(super) struct Spec {
     pub(super) services: Vec<String>,
     /// Label selectors of EndpointSlices of Services behind the gateway, one watch each.
     pub(super) slices: Vec<String>,
-    /// What is beyond these is left out.
+    /// Objects beyond these limits are left out.
     pub(super) limits: Limits,
 }
 
-/// What sessions share.
+/// Resources that all sessions share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
-    /// How large the answers of API servers may be.
+    /// Limits on the size of API servers' responses.
     pub(super) pages: Size,
-    /// Bytes of all that is taken in.
+    /// Budget for the bytes of all objects that are kept.
     pub(super) bytes: Budget,
-    /// Where they run.
+    /// The runtime that they run in.
     pub(super) runtime: Handle,
 }
 
 /// A running session.
 pub(super) struct Session {
-    /// Tells its reports from those of a predecessor.
+    /// Distinguishes its events from those of an earlier session.
     pub(super) id: u64,
-    /// What it was made of.
+    /// Its parameters.
     pub(super) spec: Spec,
-    /// Once the credentials proved usable.
+    /// The client; `None` until the credentials have proved usable.
     pub(super) client: Option<Client>,
-    /// When the token expires, once that is known, and if it does.
+    /// When the token expires; `None` if unknown, or if it never expires.
     pub(super) expires: Option<Timestamp>,
-    /// Bytes of what it has taken in.
+    /// Bytes of the objects that it keeps.
     pub(super) bytes: Budget,
-    /// Why the connection is not safe, once that is known, and if it is not.
+    /// Why the connection is not secure; `None` if unknown, or if it is secure.
     pub(super) insecure: Option<InsecureTls>,
     stop: CancellationToken,
     custom: latest::Sender<Followed>,
 }
 
-/// Time between two heartbeats. With [`HEARTBEAT_LIMIT`], and the pings of the client, it bounds how long a
-/// cluster that fell silent counts as connected.
+/// Time between two heartbeats. With [`HEARTBEAT_LIMIT`] and the pings of the client, it limits how long a cluster that
+/// stopped responding counts as connected.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Time between two heartbeats of a cluster that does not answer: once it does, it is to be known soon.
+/// Time between two heartbeats of a cluster that does not respond, to notice soon when it does.
 const LOST_HEARTBEAT: Duration = Duration::from_secs(3);
-/// Time between two heartbeats, at most, of a cluster that asks to be left alone.
+/// Maximum time between two heartbeats of a cluster that asks for a pause.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
-/// Time that a heartbeat may take.
+/// Timeout of a heartbeat.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
-/// EndpointSlices per Service that a watch may hold, on average.
+/// Maximum average number of EndpointSlices per Service in a watch.
 const SLICES_PER_SERVICE: usize = 10;
 
 impl Session {
-    /// Starts a session. Its reports begin with [`SessionEvent::Client`] or [`SessionEvent::Unusable`].
-    /// Where there are more Services than the limit, `first` are taken in first.
+    /// Starts a session. Its first event is [`SessionEvent::Client`] or [`SessionEvent::Unusable`]. If there are more
+    /// Services than the limit, those in `first` have priority.
     pub(super) fn start(
         link: &str,
         id: u64,
@@ -132,13 +132,13 @@ impl Session {
         }
     }
 
-    /// Changes which Services have their slices followed although no selector finds them.
+    /// Changes the set of Services whose slices are followed although no selector finds them.
     pub(super) fn follow(&self, change: impl FnOnce(&mut Followed)) {
         self.custom
             .send_if_modified(|followed| followed.changes(change));
     }
 
-    /// The Services of a watch that have been followed ever since it was started.
+    /// The Services of a watch that have been followed without interruption since the watch was started.
     pub(super) fn followed_of(&self, chunk: &Chunk) -> Names {
         self.custom.borrow().still(chunk)
     }
@@ -204,7 +204,7 @@ async fn run(
     tokio::join!(services, slices, beat, custom);
 }
 
-/// A watch whose changes become reports.
+/// Sends the changes of a watch as events of the session.
 struct Watching<T> {
     index: usize,
     report: fn(usize, Event<T>) -> SessionEvent,
@@ -230,7 +230,7 @@ impl<T> Watching<T> {
         }
     }
 
-    /// What is held of objects.
+    /// Sets how objects are trimmed before they are kept.
     fn trimming(self, trim: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
         Self {
             trim: Box::new(trim),
@@ -264,8 +264,8 @@ impl<T: Kept + Grouped + Send + Sync> EventHandler<T> for Watching<T> {
     }
 }
 
-/// Asks the API server for its version, again and again: the cheapest thing that it answers. Counts in `recovered` how
-/// often it answered as it should after it had not: watches that wait need not wait any longer then.
+/// Requests the API server's version periodically, the cheapest request. Increments `recovered` when a request succeeds
+/// after a failure, which ends the pauses of watches.
 async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Reporter) {
     let mut was_well = true;
     loop {
@@ -273,7 +273,7 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
         let is_well = answer.is_ok();
         let (connection, pause) = match answer {
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
-            // An answer is an answer, whatever it says: what may be read, the watches find out.
+            // An error response still shows that the server is reachable. The watches find out what they may read.
             Err(RequestError::Status(status)) => (ConnectionStatus::Alive, after_refusal(&status)),
             Err(RequestError::Unanswered(why)) => (ConnectionStatus::Lost(why), LOST_HEARTBEAT),
         };
@@ -281,7 +281,7 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
             recovered.send_modify(|times| *times += 1);
         }
         was_well = is_well;
-        // Also when nothing changed: it is the time of the last answer.
+        // Also without a change, to update the time of the last response.
         if !reporter
             .send(SessionEvent::ConnectionStatus(HEARTBEAT_SOURCE, connection))
             .await
@@ -292,7 +292,8 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
     }
 }
 
-/// Time until the next heartbeat of a server that refused one: what it asked for, and soon if it is in trouble.
+/// Time until the next heartbeat after an error response: the time that the server asked for, or a short time if the
+/// server has a problem.
 fn after_refusal(status: &Status) -> Duration {
     let wish = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     let wish = Duration::from_secs(wish.into());

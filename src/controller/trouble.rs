@@ -1,28 +1,28 @@
-//! Warnings of something that is tried again and again: one line a change, not one a try, and however the words differ
-//! each time, one a minute. And so many lines about one target cluster, whatever it does.
+//! Warnings about operations that are retried: one line per change, not one per try. If the message differs each time,
+//! one line a minute. The lines about one target cluster are rate-limited together.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What only reads differently than before is told after this time, not sooner.
+/// Minimum time between two lines about the same failure with different messages.
 const REWORDED: Duration = Duration::from_secs(60);
-/// So many lines about one target cluster at once, at most.
+/// Maximum burst of lines about one target cluster.
 const LINES: u32 = 20;
-/// Time until one line more.
+/// Time until another line is allowed.
 const LINE_EVERY: Duration = Duration::from_secs(6);
 
-/// What was told last of one thing.
+/// The last logged message about one failure.
 #[derive(Debug)]
 pub(super) struct Told {
     words: String,
     at: Instant,
-    /// How often it read differently since, and was not told.
+    /// How many different messages were suppressed since.
     untold: u32,
 }
 
 impl Told {
-    /// It is told for the first time.
+    /// A failure that is logged for the first time.
     pub(super) fn new(words: &str) -> Self {
         Self {
             words: words.to_owned(),
@@ -31,7 +31,8 @@ impl Told {
         }
     }
 
-    /// It is there again, in these words. If they are to be told: how often others were not since the last time.
+    /// Records that the failure happened again, with this message. If it has to be logged, returns how many others were
+    /// suppressed since the last line.
     pub(super) fn again(&mut self, words: &str) -> Option<u32> {
         if self.words == words {
             return None;
@@ -46,7 +47,7 @@ impl Told {
     }
 }
 
-/// The end of a line that stands for others: of the same thing, and of other things of the same target cluster.
+/// The end of a line, with the numbers of suppressed lines: about the same failure, and about the same target cluster.
 pub(super) fn and_untold(untold: u32, left_out: u32) -> String {
     let words = match untold {
         0 => String::new(),
@@ -58,7 +59,7 @@ pub(super) fn and_untold(untold: u32, left_out: u32) -> String {
     }
 }
 
-/// Lines that may be logged about one target cluster.
+/// The rate limit of lines about one target cluster.
 #[derive(Debug)]
 pub(super) struct Ration {
     lines: u32,
@@ -77,7 +78,7 @@ impl Default for Ration {
 }
 
 impl Ration {
-    /// Takes one line. If there is one: how many were left out since the last.
+    /// Takes one line. If it is allowed, returns how many were suppressed since the last one.
     pub(super) fn take(&mut self) -> Option<u32> {
         self.fill();
         if self.lines == 0 {
@@ -88,7 +89,7 @@ impl Ration {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// Whether it is as if none had been taken.
+    /// Whether it is as if no line had been taken.
     pub(super) fn is_whole(&mut self) -> bool {
         self.fill();
         self.lines == LINES && self.left_out == 0
@@ -105,7 +106,7 @@ impl Ration {
     }
 }
 
-/// What is wrong at the moment, if anything.
+/// The current failure of an operation, if there is one.
 #[derive(Debug)]
 pub(super) struct Trouble {
     what: String,
@@ -121,7 +122,7 @@ impl Trouble {
         }
     }
 
-    /// Warns, if the reason is another one than at the last call, and was not just another one. Returns whether it did.
+    /// Logs a warning, if the reason has changed and the last line is old enough. Returns whether it did.
     pub(super) fn set(&mut self, reason: &str) -> bool {
         let untold = match &mut self.now {
             None => Some(0),
@@ -136,7 +137,7 @@ impl Trouble {
         true
     }
 
-    /// Says that it works again, if it did not. Returns whether that was so.
+    /// Logs the recovery, if there was a failure. Returns whether there was one.
     pub(super) fn clear(&mut self) -> bool {
         let was = self.now.take().is_some();
         if was {
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_changes_are_told_and_one_a_minute_while_it_lasts() {
+    async fn only_changes_are_logged_and_at_most_one_a_minute() {
         let mut trouble = Trouble::new("test");
         assert!(!trouble.clear());
         assert!(trouble.set("refused"));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_words_are_told_once_a_minute_with_how_many_were_not() {
+    async fn different_messages_are_logged_once_a_minute_with_their_number() {
         let mut told = Told::new("0");
         let mut lines = Vec::new();
         for second in 1..=180 {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_has_a_burst_of_lines_and_then_one_now_and_then() {
+    async fn lines_about_a_cluster_are_rate_limited_after_a_burst() {
         let mut ration = Ration::default();
         let mut lines = Vec::new();
         for second in 0..120 {

@@ -1,4 +1,4 @@
-//! Watches: what a cluster holds, as whole lists and single changes. Errors are reported and waited out.
+//! Watches: report a cluster's objects as complete lists and single changes. Errors are reported, and requests retried.
 
 mod backoff;
 mod handler;
@@ -29,16 +29,16 @@ pub(super) use self::{
 };
 use crate::{client::requests::explain, mirror::Limit};
 
-/// The longest a watch request lasts, seconds; then it is resumed where it ended. Kubernetes' default.
+/// Maximum duration of a watch request in seconds. Then the watch is resumed where it ended. Kubernetes' default.
 const WATCH_SECONDS: u32 = 290;
-/// Time between a list and the next one, at least, that only what is left out asks for.
+/// Minimum time between a list and the next one, if the only reason for it are objects that were left out.
 const RELIST: Duration = Duration::from_secs(5);
 
-/// Watches until nobody listens any more. What comes over the wire as `K` is told, and kept, as `T`.
+/// Watches until the handler stops listening. Objects are decoded as `K`, and reported and kept as `T`.
 ///
-/// Each round begins with a list. Only a watch whose time was up is resumed where it ended: an API server that was away
-/// may have been put back to an older state, and then who asks for what follows the newest version that he knows is
-/// never told what differs, nor what comes until that version is reached again.
+/// After each failure, it lists again. Only a watch that ended after its time is resumed where it ended. An API server
+/// that was unreachable may have been restored to an older state. A watch from a newer version would then miss the
+/// differences, and all changes until that version is reached again.
 pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut handler: impl EventHandler<T>)
 where
     T: From<K>,
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// Tells a list, and watches from there. `Ok` when nobody listens any more.
+/// Reports a list, and watches from its version. `Ok` if the handler stops listening.
 async fn follow<K, T>(
     watched: &Watched<K>,
     (change, mut version): (Event<T>, String),

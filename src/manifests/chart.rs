@@ -1,7 +1,7 @@
-//! The Helm chart in `charts/linkerd-mc`, made from what `install` renders. Only tests use it: one of them compares the
-//! files of the chart, and writes them if `LINKERD_MC_CHART` is set.
+//! The Helm chart in `charts/linkerd-mc`, generated from the templates and values of `install`. Only tests use this
+//! module: one of them compares the files of the chart, and writes them if `LINKERD_MC_CHART` is set.
 //!
-//! Written by hand are `_context.tpl`, the counterpart of `install.rs`, and `NOTES.txt`.
+//! Two files are written by hand: `_context.tpl`, which corresponds to `install.rs`, and `NOTES.txt`.
 
 mod files;
 mod obsolete;
@@ -14,7 +14,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/linkerd-mc");
 const BY_HAND: [&str; 2] = ["templates/NOTES.txt", "templates/_context.tpl"];
 
 #[test]
-fn chart_is_what_install_renders() {
+fn chart_matches_the_templates_and_values_of_install() {
     let files = files::all();
     if std::env::var_os("LINKERD_MC_CHART").is_some() {
         for (name, text) in &files {

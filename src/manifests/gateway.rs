@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_read_off_its_service() {
+    fn gateway_is_read_from_its_service() {
         let expected = Gateway {
             addresses: ["192.0.2.1", "lb.example.com", "b.example.com"]
                 .map(Into::into)
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_lacks_is_named() {
+    fn missing_gateway_settings_are_named_in_the_error() {
         type Change = fn(&mut Value);
         let cases: [(Change, &str); 7] = [
             (

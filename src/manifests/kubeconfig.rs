@@ -307,7 +307,7 @@ users:
     }
 
     #[test]
-    fn a_context_that_leads_nowhere_says_so() {
+    fn context_without_cluster_is_an_error() {
         for (name, what) in [
             (
                 "lost",
@@ -329,7 +329,7 @@ users:
     }
 
     #[test]
-    fn local_addresses_are_told_from_others() {
+    fn local_addresses_are_distinguished_from_others() {
         for local in [
             "https://127.0.0.1:6443",
             "https://127.8.8.8",

@@ -27,7 +27,7 @@ impl Manifest {
         &self.objects
     }
 
-    /// The objects, taken out.
+    /// The objects as values, without the text.
     pub fn into_objects(self) -> Vec<Value> {
         self.objects
     }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_where_but_not_what() {
+    fn errors_have_a_position_but_no_excerpt() {
         let error = from_yaml::<Value>("token: [s3cret\n")
             .unwrap_err()
             .to_string();

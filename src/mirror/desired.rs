@@ -1,4 +1,4 @@
-//! The objects that should exist: a Service and its EndpointSlices, and the addresses of the gateway in them. Pure builders.
+//! The objects that should exist: a Service and its EndpointSlices, with the addresses of the gateway. Pure builders.
 
 pub(crate) mod endpoints;
 pub(crate) mod reach;

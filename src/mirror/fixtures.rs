@@ -1,4 +1,4 @@
-//! Short builders for tests: Links, Services, slices, states. What a test does not say takes a usual value.
+//! Short builders for tests: Links, Services, slices, states. What a test does not set has a usual value.
 
 mod states;
 
@@ -33,7 +33,7 @@ pub(crate) fn map(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().copied().collect()
 }
 
-/// A Service that is left out because of the limit, by name or not.
+/// A Service that is left out because of the limit. `named`: whether its name is kept.
 pub(crate) fn left_out(service: &str, named: bool) -> LeftOut {
     let mut left_out = LeftOut::default();
     left_out.add((NS.to_owned(), service.to_owned()));
@@ -47,7 +47,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A Link as `link-gen` makes it, with a gateway, of a cluster of the same name.
+/// A Link as `link-gen` creates it, with a gateway, for a cluster of the same name.
 pub(crate) fn link(name: &str) -> Link {
     let equals = |key: &str, value: &str| {
         Some(
@@ -168,7 +168,7 @@ impl Svc {
         self
     }
 
-    /// As Linkerd's own service mirror makes the mirror of a Service.
+    /// The mirror of a Service as Linkerd's own service mirror creates it.
     pub(crate) fn mirrored_by_linkerd(self, cluster: &str, service: &str) -> Self {
         self.label(l::MIRRORED_SERVICE, "true")
             .label(l::CLUSTER_NAME, cluster)

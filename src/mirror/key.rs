@@ -1,4 +1,4 @@
-//! Keys: the pieces of work. A key is looked up afresh each time it is worked on.
+//! Keys: the pieces of work. Each time a key is reconciled, it is planned from the state of that moment.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,7 +10,7 @@ pub type Names = BTreeSet<(String, String)>;
 pub enum Key {
     /// The mirror of one Service of one target cluster: the Service, its slices, its endpoint mirrors.
     ///
-    /// Keyed by the cluster's name and not by the Link's: what a deleted Link left behind still has a key.
+    /// The key has the cluster's name and not the Link's, so that the mirrors of a deleted Link still have keys.
     Mirror {
         /// Target cluster.
         cluster: String,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_shown_by_the_names_of_their_objects() {
+    fn keys_are_shown_with_the_names_of_their_objects() {
         for (key, shown) in [
             (Key::mirror("east", "shop", "web"), "shop/web@east"),
             (Key::federated("shop", "web"), "shop/web-federated"),

@@ -1,4 +1,4 @@
-//! Labels and annotations: what we add, and whose an object is.
+//! Labels and annotations: which ones we add, and to whom an object belongs by them.
 
 pub(crate) mod desired;
 
@@ -23,7 +23,7 @@ pub(crate) struct DesiredMetadata<'a> {
 }
 
 impl<'a> DesiredMetadata<'a> {
-    /// What an object has.
+    /// The labels and annotations that an object has.
     pub(crate) fn of(metadata: &'a Metadata) -> Self {
         Self {
             labels: DesiredEntries::copy(&metadata.labels, |_| false),
@@ -31,14 +31,14 @@ impl<'a> DesiredMetadata<'a> {
         }
     }
 
-    /// Takes the mark off again: of an object that is not ours yet.
+    /// Removes our signature again, for an object that is not ours yet.
     pub(crate) fn unsign(&mut self) {
         for key in l::SIGNATURE {
             self.annotations.remove(key);
         }
     }
 
-    /// Metadata of an object that wears this.
+    /// Metadata of an object with these labels and annotations.
     pub(crate) fn object_metadata(&self, namespace: &str, name: &str) -> Metadata {
         Metadata {
             name: Some(name.into()),
@@ -50,7 +50,7 @@ impl<'a> DesiredMetadata<'a> {
     }
 }
 
-/// Whose a local Service is. Decided by labels and annotations, never by its name.
+/// What a local Service is, by its labels and annotations, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
     /// The mirror of a Service of this cluster.
@@ -61,19 +61,19 @@ pub enum Owner<'a> {
     Federated,
     /// The probe Service for this cluster.
     Probe(&'a str),
-    /// Somebody else's.
+    /// Not created by a service mirror.
     Foreign,
 }
 
 /// Which installation of a service mirror an object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installation<'a> {
-    /// To this one, which has written it and may collect it.
+    /// To this one, which has written it and may delete it.
     Ours,
-    /// It does not say, as of those that Linkerd's service mirror or an earlier version has made; or to the one that
-    /// this one takes over. The one whose Links name its cluster adopts it.
+    /// To none that it names, such as an object of Linkerd's service mirror or of an earlier version; or to the one
+    /// that this installation takes over. The installation whose Links name its cluster adopts it.
     Unclaimed,
-    /// To the one whose Links are in this namespace.
+    /// To another one, whose Links are in this namespace.
     Theirs(&'a str),
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn installation(metadata: &Metadata) -> Option<&str> {
     metadata.annotations.get(l::INSTALLATION)
 }
 
-/// Says whose a local object is, from its metadata.
+/// What a local object is, from its metadata.
 pub fn owner(metadata: &Metadata) -> Owner<'_> {
     let label = |key: &str| metadata.labels.get(key);
     let cluster = label(l::CLUSTER_NAME).filter(|cluster| !cluster.is_empty());
@@ -100,7 +100,8 @@ pub fn owner(metadata: &Metadata) -> Owner<'_> {
     }
 }
 
-/// Linkerd: a Service with either annotation is federated, whatever its value. So it is with ours.
+/// Whether a Service is federated. Linkerd: a Service with either annotation is, whatever its value. The same holds for
+/// our annotations.
 pub(crate) fn is_federated(metadata: &Metadata) -> bool {
     let mut keys = MEMBERS.iter().flatten();
     keys.any(|key| metadata.annotations.contains_key(key))
@@ -111,7 +112,7 @@ pub(crate) fn remote_members(metadata: &Metadata) -> impl Iterator<Item = (&str,
     members::remote_members(|key| metadata.annotations.get(key))
 }
 
-/// The clusters of these members; one may come twice.
+/// The clusters of these members; a cluster may be returned twice.
 pub(crate) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
     remote_members(metadata).map(|(_, cluster)| cluster)
 }
@@ -127,14 +128,14 @@ pub fn is_managed(metadata: &Metadata) -> bool {
     metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
-/// Whether a slice is ours to write: it says so, or it said so once and lost the label.
+/// Whether a slice is ours to write, by its label, or by its annotation if somebody removed the label.
 pub(crate) fn is_our_slice(slice: &EndpointSlice) -> bool {
     slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
         || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 
-/// Whether a Service was itself made by a service mirror. Such a Service is never exported again:
-/// two clusters linked both ways would mirror each other's mirrors for ever.
+/// Whether a Service was itself created by a service mirror. Such a Service is never exported again: otherwise two
+/// clusters that are linked both ways would mirror each other's mirrors forever.
 pub(crate) fn is_mirror(service: &Service) -> bool {
     service.metadata.labels.contains_key(l::MIRRORED_SERVICE) || is_managed(&service.metadata)
 }
@@ -144,10 +145,10 @@ pub(crate) fn fq_name(service: &str, namespace: &str, domain: &str) -> String {
     format!("{service}.{namespace}.svc.{domain}")
 }
 
-/// Marks desired metadata as ours: who manages it, for which installation, and the hash of all that is desired.
+/// Marks desired metadata as ours: who manages it, for which installation, and the hash of the desired state.
 ///
-/// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource
-/// version is not part of it: that it moved is no reason to write.
+/// `rest` feeds the desired content besides labels and annotations into the hash. The remote resource version is not
+/// part of the hash: a new version alone is no reason to write.
 pub(crate) fn sign<'a>(
     metadata: &mut DesiredMetadata<'a>,
     installation: &'a str,
@@ -159,11 +160,11 @@ pub(crate) fn sign<'a>(
     } = metadata;
     annotations.insert(l::MANAGED_BY, l::MANAGER.into());
     annotations.insert(l::INSTALLATION, installation.into());
-    // Hashed in one go: most texts are shorter than what the hash takes at once.
+    // Hashed at once: most texts are shorter than a block of the hash.
     let mut content = Vec::with_capacity(1024);
     let mut feed = |bytes: &[u8]| {
         content.extend_from_slice(bytes);
-        content.push(0xff); // no UTF-8 text holds this byte, so no two texts run together
+        content.push(0xff); // a separator: no UTF-8 text has this byte
     };
     for (key, value) in labels.iter().chain(annotations.iter()) {
         feed(key.as_bytes());
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_whose_a_service_is() {
+    fn labels_and_annotations_decide_what_a_service_is() {
         let metadata = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| Metadata {
             labels: map(labels),
             annotations: map(annotations),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_content_apart_and_not_its_bounds() {
+    fn the_hash_depends_on_where_each_text_ends() {
         let sign = |labels: &[(&str, &str)], rest: &[&str]| {
             let labels = map(labels);
             let mut metadata = DesiredMetadata {

@@ -5,10 +5,9 @@
 //! [`status`] turns what came of it into a Link's status. The controller feeds it watch events, the `plan`
 //! command feeds it lists, the tests feed it everything.
 //!
-//! A file names only files below it. From the top: `plan`, which goes by the key; `mirrors`, `federated` and `gateway`, which
-//! plan each kind of key; `claims`, `membership`, `preferred` and `forbidden`, which say who may stand where; `stand`,
-//! `endpoints` and `service`, which make the objects; `reach`; what is known, in `state`, `links`, `remote` and `store`; and
-//! the values that all of these speak of.
+//! A file names only files below it. From the top: `plan`, which goes by the key; `reconcile`, which plans each kind of key;
+//! `triggers`, which says which keys a change concerns; `ownership`, which says who may have which name; `desired`, which makes
+//! the objects; `state`, what is known; and the values that all of these speak of.
 
 mod desired;
 mod key;

@@ -1,4 +1,4 @@
-//! Whose a local Service is: what it stands for, as its labels and its name tell.
+//! To whom the name of a local Service belongs: what the Service is for, by its labels and its name.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::api::k8s::Service;
 
-/// Something that wants a name.
+/// What a local Service is for. Each purpose has one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose<'a> {
     /// The federated Service of members of this name.
@@ -50,20 +50,20 @@ impl fmt::Display for Purpose<'_> {
     }
 }
 
-/// Whose a local Service is.
+/// To whom the name of a local Service belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameOwner<'a> {
-    /// Its labels say what it stands for, and its name agrees.
+    /// The Service has a purpose: its labels say which, and its name agrees.
     Purpose(Purpose<'a>),
-    /// We wrote it, and somebody has changed its labels since, so that it stands for nothing any more. Who
-    /// wants its name may take it.
+    /// We wrote the Service, and somebody has changed its labels since, so that it has no purpose any more. Any key
+    /// that needs the name may take it.
     Stray,
     /// The installation whose Links are in this namespace has written it.
     Theirs(&'a str),
-    /// A federated Service that does not say which installation it belongs to, and names clusters that no Link here
+    /// A federated Service without the annotation for its installation. Its members are in clusters that no Link here
     /// names.
     Unnamed,
-    /// It is not ours.
+    /// The Service does not belong to a service mirror, as far as its labels and name say.
     Foreign,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for NameOwner<'_> {
     }
 }
 
-/// What a local Service stands for, as its labels and its name tell.
+/// To whom the name of a local Service belongs, by the Service's labels and name.
 pub(crate) fn labelled(service: &Service) -> NameOwner<'_> {
     let name = service.metadata.name();
     let claim = match owner(&service.metadata) {

@@ -1,4 +1,4 @@
-//! Names of local objects. Only ever built, never parsed back without the label that says what they are.
+//! Names of local objects. A name is parsed only together with the labels that say what the object is.
 
 use super::outcome::{Problem, Reason};
 use crate::api::names::is_dns_label;
@@ -9,7 +9,7 @@ pub const FEDERATED_SUFFIX: &str = "-federated";
 pub(crate) const PROBE_PREFIX: &str = "probe-";
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
-/// Most characters of a name in a message: Kubernetes' limit for names of any kind.
+/// Maximum length of a name in a message: Kubernetes' limit for names of any kind.
 const SHOWN_MAX: usize = 253;
 
 /// `<service>-<cluster>`.
@@ -17,7 +17,7 @@ pub fn mirror_name(service: &str, cluster: &str) -> String {
     format!("{service}-{cluster}")
 }
 
-/// `<host name>-<cluster>`: the ClusterIP Service that stands for one host of a headless Service.
+/// `<host name>-<cluster>`: the ClusterIP Service that leads to one host of a headless Service.
 pub fn endpoint_mirror_name(hostname: &str, cluster: &str) -> String {
     format!("{hostname}-{cluster}")
 }
@@ -32,9 +32,9 @@ pub fn probe_name(link: &str) -> String {
     format!("{PROBE_PREFIX}{link}")
 }
 
-/// Passes a Service name on if Kubernetes would take it.
+/// Returns a Service name if Kubernetes would accept it.
 ///
-/// A remote API server can call a Service what it likes: a name that is no name at all goes no further.
+/// A remote API server is not trusted, and can return Services with invalid names.
 pub(crate) fn fits(name: String) -> Result<String, Problem> {
     if is_dns_label(&name) {
         return Ok(name);
@@ -57,7 +57,7 @@ pub(crate) fn fits(name: String) -> Result<String, Problem> {
     )
 }
 
-/// The members' name, if this is the name of a federated Service.
+/// The name of the members, if this is the name of a federated Service.
 pub(crate) fn member_name(name: &str) -> Option<&str> {
     name.strip_suffix(FEDERATED_SUFFIX)
         .filter(|service| !service.is_empty())
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_in_one_short_line() {
+    fn invalid_names_are_refused_in_one_short_line() {
         let endless = "\u{1b}".repeat(1 << 20);
         let longest = format!("-{}", "w".repeat(57));
         for name in [
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_come_off_only_whole() {
+    fn only_whole_suffixes_are_removed() {
         for (name, suffix, rest) in [
             ("web-east", "east", Some("web")),
             ("a-b-c", "b-c", Some("a")),

@@ -1,4 +1,4 @@
-//! What planning a key comes to: the writes, and what to report of it.
+//! The result of planning a key: the writes, and the report.
 
 use super::write::{Object, Write};
 use crate::api::{map::Map, metadata::Metadata};
@@ -6,12 +6,13 @@ use crate::api::{map::Map, metadata::Metadata};
 /// What to do for one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Writes, in this order. Empty: what is, is what should be.
+    /// Writes, in this order. Empty if everything is as desired.
     pub writes: Vec<Write>,
-    /// Remote Services whose absence the plan rests on. Before anything is written, each must be looked up
-    /// in its cluster and found to be really not exported: a watch may lag, nothing is deleted on stale evidence.
+    /// Remote Services whose absence is the reason for the plan. Before anything is written, the controller asks each
+    /// cluster to confirm that the Service is deleted or not exported: a watch may lag, and nothing may be deleted
+    /// because of old data.
     pub confirm: Vec<RemoteRef>,
-    /// What to say about the remote Services of this key once the writes are done.
+    /// What to report about the remote Services of this key once the writes are done.
     pub report: Vec<ServiceOutcome>,
 }
 
@@ -26,32 +27,32 @@ pub struct RemoteRef {
     pub service: String,
 }
 
-/// What became of one remote Service.
+/// The outcome for one remote Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceOutcome {
     /// The Service.
     pub remote: RemoteRef,
     /// Membership in a federated Service, or mirroring.
     pub federated: bool,
-    /// What became of it.
+    /// The outcome.
     pub report: Outcome,
 }
 
-/// What became of one remote Service.
+/// What the plan did for one remote Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It does not take part; nothing stands for it.
+    /// It does not take part; there is no local Service for it.
     Absent,
     /// It is mirrored, or a member.
     Mirrored {
         /// Name of the local Service.
         local: String,
-        /// Something to know about it that does not stop it.
+        /// A problem that does not prevent it.
         note: Option<Problem>,
     },
-    /// It should take part and does not.
+    /// It should take part, but does not.
     Failed(Problem),
-    /// Not enough is known yet; what was said before stands.
+    /// Not enough is known yet; the previous report stays.
     Unknown,
 }
 
@@ -69,13 +70,13 @@ pub struct Problem {
 pub enum Reason {
     /// The Service is of a kind that cannot be mirrored.
     InvalidService,
-    /// Something failed; it is tried again.
+    /// Something failed; it is retried.
     Error,
     /// The namespace does not exist and may not be created.
     MissingNamespace,
     /// Mirrored.
     Mirrored,
-    /// An object that is not ours has the name.
+    /// Another object already has the name, or another Service has precedence.
     NameConflict,
     /// The name would have more than 63 characters.
     NameTooLong,
@@ -91,18 +92,18 @@ pub enum Reason {
     Drained,
     /// The local cluster has no `ClusterIP` left.
     NoClusterIp,
-    /// The federated Service is made of gateways, and the Link has none.
+    /// The federated Service is made of `EndpointSlices`, for which the Link needs a gateway, and it has none.
     NoGateway,
-    /// The preference of a federated Service cannot be read, or names a cluster that no Link names.
+    /// The preference of a federated Service is invalid, or names a cluster without a Link.
     InvalidPreference,
-    /// Routes are not written, or the API server has no such kind.
+    /// This installation does not write routes, or the API server does not have the kind.
     NoRoutes,
     /// Somebody else's route decides where the requests to a federated Service go.
     RouteConflict,
 }
 
 impl Reason {
-    /// As in the status.
+    /// The reason as text, for the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidService => "InvalidService",
@@ -126,7 +127,7 @@ impl Reason {
 }
 
 impl Problem {
-    /// A problem.
+    /// Creates a problem.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -142,7 +143,7 @@ impl Plan {
         !self.writes.iter().all(cosmetic)
     }
 
-    /// The namespace that it creates, if it does, and its labels.
+    /// The namespace that the plan creates, if any, and its labels.
     pub fn creates_namespace(&self) -> Option<(&str, &Map)> {
         self.writes.iter().find_map(|write| match write {
             Write::Create(Object::Namespace { name, labels }) => Some((name.as_str(), labels)),
@@ -150,21 +151,21 @@ impl Plan {
         })
     }
 
-    /// Whether it creates a Service that gets a `ClusterIP`.
+    /// Whether the plan creates a Service that gets a `ClusterIP`.
     pub fn needs_cluster_ip(&self) -> bool {
         self.writes
             .iter()
             .any(|write| gets_address(write).is_some())
     }
 
-    /// What its writes cost the API server, in writes of the usual kind. One that gives out a `ClusterIP` counts as five:
-    /// the address is an object of its own, and Kubernetes' controllers look at each new Service.
+    /// The load of the plan on the API server, as a number of ordinary writes. A write that allocates a `ClusterIP`
+    /// counts as five: the address is an object of its own, and Kubernetes' controllers process each new Service.
     pub fn cost(&self) -> usize {
         let created = self.writes.iter().filter_map(gets_address).count();
         self.writes.len() + 4 * created
     }
 
-    /// The same without such Services, and without what belongs to them.
+    /// The plan without new Services that need a `ClusterIP`, and without the new objects that belong to them.
     #[must_use]
     pub fn without_cluster_ips(mut self) -> Self {
         let left: Vec<String> = self.writes.iter().filter_map(gets_address).collect();
@@ -181,7 +182,7 @@ impl Plan {
         self
     }
 
-    /// Nothing to write, and one thing to say.
+    /// A plan without writes and with one report.
     pub(crate) fn only(remote: RemoteRef, federated: bool, report: Outcome) -> Self {
         Self {
             report: vec![ServiceOutcome {
@@ -193,7 +194,7 @@ impl Plan {
         }
     }
 
-    /// Adds one thing to say.
+    /// Adds one report.
     #[must_use]
     pub(crate) fn with_outcome(
         mut self,

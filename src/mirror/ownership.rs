@@ -1,4 +1,4 @@
-//! Who may have which name, and take part in which Service.
+//! Which object may have which name, and which clusters may take part in which Service.
 
 pub(crate) mod claims;
 pub(crate) mod forbidden;

@@ -1,4 +1,4 @@
-//! Plans: what to do for a key, so that the local cluster comes from what is to what should be.
+//! Plans: what to do for a key to bring the local cluster to its desired state.
 
 use super::{
     key::Key,
@@ -7,13 +7,10 @@ use super::{
     state::State,
 };
 
-/// What to do for a key, given all that is known. Total: for every state and key there is a plan.
+/// What to do for a key, given all that is known. There is a plan for every state and key.
 ///
-/// Planning again in the state that the plan brought about gives a plan without writes.
+/// Once the plan has been applied, planning again returns a plan without writes.
 pub fn plan(state: &State, key: &Key) -> Plan {
-    if !state.is_complete() {
-        return Plan::default();
-    }
     match key {
         Key::Mirror {
             cluster,

@@ -1,14 +1,14 @@
-//! Properties of the core, held against clusters in memory: whatever happened before, and in whatever order the
-//! controller hears of it, it comes to rest, in the same state, and never touches what is not ours.
+//! Property tests of the core against clusters in memory. After any history, and in whatever order the controller sees
+//! its events, the controller comes to rest, in the same state, and never touches what is not ours.
 //!
-//! Where what stands depends on what stood before, on purpose:
-//! - who has a name keeps it (`claims.rs`);
-//! - while the liveness of a gateway is unknown, endpoints stay as ready as they are, and while its addresses
-//!   are, they stay as they are;
+//! In these cases the final state depends on earlier states, on purpose:
+//! - an object that has a name keeps it (`ownership/claims.rs`);
+//! - while the liveness of a gateway is unknown, endpoints keep their readiness; while its addresses are unknown,
+//!   endpoints are not changed;
 //! - a headless mirror without endpoints keeps its form;
-//! - a cluster that cannot be seen, or whose Link cannot be read, keeps what it has;
-//! - of clusters that are all drained, those stay in a federated Service that have a place;
-//! - what is left of Links that are gone is removed only if we have written it.
+//! - objects of a cluster that cannot be seen, or whose Link cannot be read, are kept;
+//! - if all clusters of a federated Service are drained, those that are members stay;
+//! - objects of deleted Links are removed only if we have written them.
 
 mod cluster;
 mod operations;
@@ -43,12 +43,12 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Things happen, and the controller gets some of its work done in between.
+/// Applies a history, and lets the controller do some of its work after each operation.
 fn live(acts: &History, seed: u64, max_namespaces: usize) -> Simulation {
     lived(Simulation::new(seed, max_namespaces), acts)
 }
 
-/// The same, where what members prefer is heeded.
+/// As [`live`], with preferences enabled.
 fn live_preferring(acts: &History, seed: u64) -> Simulation {
     lived(Simulation::preferring(seed), acts)
 }
@@ -63,7 +63,8 @@ fn lived(mut simulation: Simulation, acts: &History) -> Simulation {
     simulation
 }
 
-/// A controller that crashes after so many writes, and the next one, come to the same end as one that does not.
+/// A controller that crashes after this many writes, followed by a new one, ends in the same state as one that does not
+/// crash.
 fn ends_alike_after_a_crash(
     mut simulation: Simulation,
     writes: usize,
@@ -78,7 +79,7 @@ fn ends_alike_after_a_crash(
     Ok(())
 }
 
-/// When all Links and members go, nothing of ours stays.
+/// When all Links and members are deleted, no object of ours is left.
 fn leaves_nothing(mut simulation: Simulation, restarts: bool) -> Result<(), TestCaseError> {
     simulation.drain();
     simulation.part();
@@ -94,7 +95,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_keys_that_are_marked_are_enough(
+    fn after_any_history_the_enqueued_keys_are_enough(
         acts in history(14),
         seed: u64,
         max_namespaces in 0usize..3,
@@ -105,14 +106,14 @@ proptest! {
     }
 
     #[test]
-    fn a_name_that_many_want_is_given_on_when_it_is_free(acts in crowd(16), seed: u64) {
+    fn a_name_with_many_claims_is_passed_on_when_it_is_free(acts in crowd(16), seed: u64) {
         let mut simulation = live(&acts, seed, 0);
         simulation.drain();
         simulation.is_settled();
     }
 
     #[test]
-    fn whoever_is_drained_and_comes_back_the_keys_that_are_marked_are_enough(
+    fn after_drains_the_enqueued_keys_are_enough(
         acts in drains(14),
         seed: u64,
     ) {
@@ -122,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_is_preferred_the_keys_that_are_marked_are_enough(
+    fn with_preferences_the_enqueued_keys_are_enough(
         acts in preferences(14),
         seed: u64,
     ) {
@@ -132,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_is_preferred_after_a_crash_the_end_is_the_same(
+    fn with_preferences_a_crash_does_not_change_the_end_state(
         acts in preferences(14),
         seed: u64,
         writes in 0usize..12,
@@ -150,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn in_whatever_order_keys_are_worked_on_the_end_is_the_same(
+    fn the_end_state_does_not_depend_on_the_order_of_keys(
         acts in history(14),
         seed: u64,
         other: u64,
@@ -165,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn after_a_crash_between_any_two_writes_the_end_is_the_same(
+    fn a_crash_between_any_two_writes_does_not_change_the_end_state(
         acts in history(14),
         seed: u64,
         writes in 0usize..12,
@@ -174,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn from_whatever_stood_the_end_is_as_from_nothing(acts in plain_history(14), seed: u64) {
+    fn the_end_state_does_not_depend_on_earlier_objects(acts in plain_history(14), seed: u64) {
         let mut simulation = live(&acts, seed, 0);
         simulation.furnish();
         simulation.restart();
@@ -195,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_stays_whatever_the_limit_leaves_out(
+    fn existing_objects_stay_when_the_limit_leaves_out_their_source(
         acts in plain_history(14),
         seed: u64,
         link in 0..LINK_NAMES.len(),
@@ -203,7 +204,8 @@ proptest! {
         restarts: bool,
     ) {
         let mut simulation = live(&acts, seed, 0);
-        // One without endpoints that nobody has seen does not stand: while it is left out, another may take its name.
+        // Without endpoints, a headless Service may have no mirror yet. Then another object could take its name while
+        // the limit leaves it out.
         simulation.furnish();
         simulation.drain();
         let before = simulation.cluster.canonical();
@@ -214,7 +216,7 @@ proptest! {
         simulation.drain();
         prop_assert_eq!(&simulation.cluster.canonical(), &before);
         simulation.is_settled();
-        // And there is room again.
+        // The limit leaves out nothing any more.
         simulation.limit(LINK_NAMES[link], Limited::No);
         simulation.drain();
         prop_assert_eq!(&simulation.cluster.canonical(), &before);
@@ -222,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cluster_ip_changes_hands(acts in history(10), seed: u64) {
+    fn a_cluster_ip_never_passes_to_another_service(acts in history(10), seed: u64) {
         let mut simulation = Simulation::new(seed, 0);
         for act in &acts.0 {
             let before = simulation.cluster.identities();
@@ -241,7 +243,7 @@ proptest! {
     }
 }
 
-/// A Link that works and asks for nothing special.
+/// A valid Link with a gateway and no special settings.
 fn link_of(cluster: usize) -> LinkMade {
     LinkMade {
         cluster,
@@ -287,18 +289,18 @@ fn taking_over_from_linkerds_service_mirror_leaves_linkerd_its_endpoints() {
 }
 
 #[test]
-fn a_namespace_that_one_cluster_gets_is_there_for_another_at_its_limit() {
+fn a_namespace_created_for_one_cluster_serves_another_at_its_limit() {
     let (first, second) = (0, 2);
     let mut simulation = Simulation::new(7, 1);
     for acts in [
         (0..2)
             .map(|link| Operation::Link(link, Some(link_of(link))))
             .collect(),
-        // The first cluster gets the one namespace that may be created for it, and lacks another one.
+        // One namespace is created for the first cluster, which is its limit. A second namespace is missing.
         vec![Operation::Namespace(first, None)],
         vec![Operation::Remote(0, first, 0, Some(exported()))],
         vec![Operation::Remote(0, second, 0, Some(exported()))],
-        // That one is created for the second cluster.
+        // The second namespace is created for the second cluster.
         vec![Operation::Remote(1, second, 0, Some(exported()))],
     ] {
         for act in &acts {

@@ -1,4 +1,4 @@
-//! One file for each kind of key: what exists is compared with what should, and the difference is the plan.
+//! One file for each kind of key. Each compares existing objects with desired ones, and the difference is the plan.
 
 pub(crate) mod federated;
 pub(crate) mod mirror;

@@ -1,6 +1,6 @@
 //! Everything that is known of the local cluster, the Links and the target clusters. Plain data.
 //!
-//! The owner of a [`State`] puts in what it sees; its `keys_of_` methods (`queued.rs`) say which keys that concerns.
+//! The owner of a [`State`] puts in what it sees; its `keys_of_` methods (`triggers.rs`) say which keys that concerns.
 //! Unknown is not absent: what has not been seen yet is told apart from what is not there.
 
 pub(crate) mod limit;
@@ -37,61 +37,63 @@ use crate::api::{
     selector::Selector,
 };
 
-/// What the controller was told at its start.
+/// Settings of the controller.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Namespace of Links, credentials and probe Services. It also names this installation on all that it writes.
     pub namespace: String,
     /// The installation whose mirrors this one takes over, if it moved to another namespace.
     pub take_over_from: Option<String>,
-    /// Missing namespaces that are created for one target cluster, at most; 0 for none.
+    /// Maximum number of namespaces that are created for one target cluster; 0 for none.
     pub max_namespaces: usize,
-    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. That of the Links always is one.
+    /// Namespaces in which nothing is mirrored or federated, whatever a Link says. The namespace of the Links is always
+    /// protected.
     pub protected_namespaces: BTreeSet<String>,
     /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
     pub local_members: Option<Selector>,
-    /// What is not copied from local members.
+    /// Labels and annotations that are not copied from local members.
     pub local_exclusions: Exclusions,
-    /// How long a preferred cluster must have been back before it takes requests again; `None`: preferences are not heeded,
-    /// and no routes are written.
+    /// How long a preferred cluster must be available again before it receives requests (hold-down). `None`:
+    /// preferences are not applied, and no routes are written.
     pub routes: Option<Duration>,
 }
 
-/// Everything that is known.
-#[derive(Clone, Debug, Default)]
+/// Everything that is known, once the local cluster has been listed. Before that there is no state, and nothing is planned.
+#[derive(Clone, Debug)]
 pub struct State {
-    /// What the controller was told.
+    /// Settings of the controller.
     pub config: Config,
-    /// Local namespaces; `None` until listed.
-    pub namespaces: Option<Namespaces>,
-    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
-    pub mirrors: Option<Store<Service>>,
-    /// Local EndpointSlices with the same label; `None` until listed.
-    pub slices: Option<Store<EndpointSlice>>,
-    /// Probe Services; `None` until listed.
-    pub probes: Option<Store<Service>>,
-    /// Slices of probe Services; `None` until listed.
-    pub probe_slices: Option<Store<EndpointSlice>>,
-    /// Members of federated Services in the local cluster; `None` until listed.
-    pub members: Option<Store<Service>>,
-    /// Slices of members in the local cluster; `None` until listed. Nobody looks at them before a federated Service is made
-    /// of slices ([`Links::by_slices`]), unless preferences are heeded.
+    /// Local namespaces.
+    pub namespaces: Namespaces,
+    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE).
+    pub mirrors: Store<Service>,
+    /// Local EndpointSlices with the same label.
+    pub slices: Store<EndpointSlice>,
+    /// Probe Services.
+    pub probes: Store<Service>,
+    /// Slices of probe Services.
+    pub probe_slices: Store<EndpointSlice>,
+    /// Members of federated Services in the local cluster.
+    pub members: Store<Service>,
+    /// Slices of members in the local cluster; `None` until listed. They are used only if a federated Service is made
+    /// of slices ([`Links::by_slices`]), or if preferences are enabled.
     pub member_slices: Option<Store<EndpointSlice>>,
-    /// Routes by kind: ours, and those of others that apply to federated Services. Without an entry: not known yet; `None`:
-    /// the API server has no such kind.
+    /// Routes by kind: ours, and those of others that apply to federated Services. A kind without an entry has not been
+    /// listed yet. `None` means that the API server does not have the kind.
     pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
-    /// Links by name; `None` until listed.
-    pub links: Option<Links>,
-    /// Networks of this cluster, where no gateway is; `None` until looked up.
-    pub networks: Option<ClusterNetworks>,
-    /// Slots, by namespace and name, in which a live look found a Service that is not ours.
+    /// Links by name.
+    pub links: Links,
+    /// Networks of this cluster, where no gateway is.
+    pub networks: ClusterNetworks,
+    /// Names that belong to a Service that is not ours, as a live read found: by namespace and name, with a text for
+    /// its owner.
     pub foreign: BTreeMap<(String, String), String>,
-    /// The time of day, as [`State::advance`] was told last. Drains end by it.
+    /// The current time, as last set by [`State::advance`]. Drains and hold-downs end by it.
     pub now: Timestamp,
 }
 
 impl State {
-    /// A local cluster that has been listed, and in which nothing is ours: there are these namespaces, without labels.
+    /// A local cluster that has been listed, with these namespaces, without labels, and no objects of ours.
     pub fn listed(
         config: Config,
         namespaces: impl IntoIterator<Item = (String, NamespacePhase)>,
@@ -100,52 +102,39 @@ impl State {
         let namespaces = namespaces.map(|(name, phase)| (name, Namespace::from(phase)));
         Self {
             config,
-            namespaces: Some(namespaces.collect()),
-            mirrors: Some(Store::default()),
-            slices: Some(Store::default()),
-            probes: Some(Store::default()),
-            probe_slices: Some(Store::default()),
-            members: Some(Store::default()),
+            namespaces: namespaces.collect(),
+            mirrors: Store::default(),
+            slices: Store::default(),
+            probes: Store::default(),
+            probe_slices: Store::default(),
+            members: Store::default(),
             member_slices: Some(Store::default()),
             routes: BTreeMap::new(),
-            links: Some(Links::default()),
-            networks: Some(ClusterNetworks::default()),
+            links: Links::default(),
+            networks: ClusterNetworks::default(),
             foreign: BTreeMap::new(),
             now: Timestamp::default(),
         }
     }
 
-    /// Whether the local cluster has been listed whole. Until then nothing is planned.
-    pub fn is_complete(&self) -> bool {
-        self.namespaces.is_some()
-            && self.mirrors.is_some()
-            && self.slices.is_some()
-            && self.probes.is_some()
-            && self.probe_slices.is_some()
-            && self.members.is_some()
-            && self.links.is_some()
-            && self.networks.is_some()
-    }
-
     /// The Link in charge of a target cluster: the oldest valid one that names it.
     pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
-        self.links.as_ref()?.in_charge(cluster)
+        self.links.in_charge(cluster)
     }
 
     /// The Links in charge, by target cluster.
     pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
-        self.links.iter().flat_map(Links::all_in_charge)
+        self.links.all_in_charge()
     }
 
     /// Whether there are federated Services that are made of slices.
     pub fn by_slices(&self) -> bool {
-        self.links.as_ref().is_some_and(Links::by_slices)
+        self.links.by_slices()
     }
 
-    /// Whether slices of ours stand for a federated Service, whatever its form is by now.
+    /// Whether any federated Service has slices of ours, whatever its form is now.
     pub fn has_federated_slices(&self) -> bool {
-        let mut slices = self.slices.iter().flat_map(Store::iter);
-        slices.any(|slice| {
+        self.slices.iter().any(|slice| {
             let is_federated = slice
                 .group()
                 .is_some_and(|name| member_name(name).is_some());
@@ -153,21 +142,19 @@ impl State {
         })
     }
 
-    /// Whether what stands for this cluster, of which no Link is in charge, may still be a Link's.
+    /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        let links = self.links.as_ref();
-        links.is_some_and(|links| links.may_keep(cluster))
+        self.links.may_keep(cluster)
     }
 
     /// A local namespace; `None` if there is none.
     pub(crate) fn namespace(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.as_ref()?.get(name)
+        self.namespaces.get(name)
     }
 
-    /// Whether another namespace may be created for a target cluster, while so many are being created.
+    /// Whether another namespace may be created for a target cluster, while `under_way` ones are being created.
     pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
-        let known = self.namespaces.as_ref();
-        let created = known.map_or(0, |known| known.created_for(cluster));
+        let created = self.namespaces.created_for(cluster);
         created + under_way < self.config.max_namespaces
     }
 
@@ -187,26 +174,27 @@ impl State {
         }
     }
 
-    /// Whether an object is another installation's: it is never written.
+    /// Whether an object belongs to another installation. Such an object is never written.
     pub(crate) fn is_theirs(&self, metadata: &Metadata) -> bool {
         matches!(self.installation_of(metadata), Installation::Theirs(_))
     }
 
-    /// Whether an object is ours to collect once nothing asks for it any more: this installation has written it.
+    /// Whether this installation has written an object, so that it may delete the object once it is not needed any
+    /// more.
     pub(crate) fn is_collected(&self, metadata: &Metadata) -> bool {
         is_managed(metadata) && self.installation_of(metadata) == Installation::Ours
     }
 
     /// A local Service that carries our labels, or those of a probe Service.
     pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
-        let stores = [&self.mirrors, &self.probes].into_iter().flatten();
-        stores
+        [&self.mirrors, &self.probes]
+            .into_iter()
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
     }
 
-    /// The federated Service of members of this name, if one stands that is ours.
+    /// The existing federated Service for members of this name, if it is ours.
     pub fn federated(&self, namespace: &str, service: &str) -> Option<&Service> {
         let found = self.existing(namespace, &federated_name(service))?;
         self.is_collected(&found.metadata).then_some(found)
@@ -214,26 +202,23 @@ impl State {
 
     /// Local slices of a Service.
     pub(crate) fn local_slices(&self, namespace: &str, service: &str) -> &[Arc<EndpointSlice>] {
-        in_group(self.slices.as_ref(), namespace, service)
+        self.slices.in_group(namespace, service)
     }
 
     /// Slices of a Link's probe Service.
     pub(crate) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
-        in_group(
-            self.probe_slices.as_ref(),
-            &self.config.namespace,
-            &probe_name(link),
-        )
+        self.probe_slices
+            .in_group(&self.config.namespace, &probe_name(link))
     }
 
     /// Local endpoint mirrors of a headless mirror.
     pub(crate) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> &[Arc<Service>] {
-        in_group(self.mirrors.as_ref(), namespace, headless)
+        self.mirrors.in_group(namespace, headless)
     }
 
-    /// The Link of this name, if it is in charge of its target cluster: then it may have a probe Service.
+    /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
     pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
-        let entry = self.links.as_ref()?.get(link)?;
+        let entry = self.links.get(link)?;
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
         (active.link == target.link).then_some((target, entry))
@@ -242,20 +227,9 @@ impl State {
     /// The probe Service of a Link, if there is one.
     pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
         self.probes
-            .as_ref()?
             .get(&self.config.namespace, &probe_name(link))
             .map(AsRef::as_ref)
     }
-}
-
-fn in_group<'a, T: Grouped>(
-    store: Option<&'a Store<T>>,
-    namespace: &str,
-    group: &str,
-) -> &'a [Arc<T>] {
-    store
-        .map(|store| store.in_group(namespace, group))
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A Link's status: what is said about its Services, its gateway and itself.
+//! A Link's status: the reports about its Services, its gateway and the Link itself.
 
 mod conditions;
 pub mod expiry;
@@ -26,31 +26,31 @@ use crate::api::{
     text::in_brief,
 };
 
-/// Up to so many Services are listed one by one.
+/// Up to this number of Services, all are listed.
 pub const LISTED: usize = 500;
-/// Beyond [`LISTED`] only Services with problems are, and so many at most.
+/// Beyond [`LISTED`], only Services with problems are listed, and at most this number.
 pub const LISTED_PROBLEMS: usize = 100;
 
-/// What was last said about each Service of a Link, by namespace and name.
+/// The last report about each Service of a Link, by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
     mirrors: BTreeMap<(String, String), Outcome>,
     federated: BTreeMap<(String, String), Outcome>,
 }
 
-/// What something that was said changes.
+/// What a new report changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusChange {
-    /// Nothing: it was said before.
+    /// Nothing: the report is the same as before.
     None,
-    /// It is the same in other words.
+    /// Only the message of a problem.
     Words,
-    /// It is something else.
+    /// The outcome.
     Change,
 }
 
 impl Outcomes {
-    /// Takes down what a plan said. Returns whether that is news.
+    /// Records a report of a plan. Returns what it changes.
     pub fn record(&mut self, said: &ServiceOutcome) -> StatusChange {
         let list = if said.federated {
             &mut self.federated
@@ -72,8 +72,8 @@ impl Outcomes {
         }
     }
 
-    /// Keys of all that was said something about. Once a target cluster has been listed anew, these are to be
-    /// worked on too: what vanished unseen, and has nothing that stands for it, is named nowhere else.
+    /// Keys of all Services with a report. They must be reconciled too when a target cluster has been listed again: a
+    /// Service may have been deleted unseen, and if it has no local object, only its report names it.
     pub fn keys(&self, cluster: &str) -> Vec<Key> {
         let mirrors = self.mirrors.keys();
         let federated = self.federated.keys();
@@ -90,8 +90,8 @@ impl Outcomes {
         lists.filter(waits).count()
     }
 
-    /// Number of Services that are mirrored, that are members, and that should be either and are not. Those that are not
-    /// because the cluster is drained are as they should be.
+    /// Number of Services that are mirrored, that are members, and that should be one of these but are not. Services
+    /// that are left out because the cluster is drained do not count as the latter.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Outcome>| {
             list.values()

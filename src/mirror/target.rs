@@ -1,4 +1,4 @@
-//! What a Link says of its target cluster, parsed once into something that cannot be wrong.
+//! What a Link says about its target cluster, parsed once into types whose values are always valid.
 
 pub mod drain;
 pub(crate) mod exclusions;

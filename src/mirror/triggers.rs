@@ -1,8 +1,8 @@
-//! Which keys a change concerns. After a change, working on the keys named here brings about the same as
-//! working on all there are.
+//! Which keys a change concerns. After a change, reconciling the keys returned here has the same result as reconciling
+//! all keys.
 //!
-//! What was and what is count both: for a change of an object, ask with the state before and with the state
-//! after; for a change of a Link, ask before and after the change.
+//! The states before and after a change both count. For a change of an object, call the function with both states of
+//! the object. For a change of a Link, call it before and after the change.
 
 mod changes;
 
@@ -13,13 +13,7 @@ use super::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
-    state::{
-        State,
-        limit::LeftOut,
-        links::Links,
-        remote::RemoteState,
-        store::{Grouped as _, Store},
-    },
+    state::{State, limit::LeftOut, remote::RemoteState, store::Grouped as _},
     target::export::member,
 };
 use crate::api::{
@@ -30,7 +24,7 @@ use crate::api::{
 };
 
 impl State {
-    /// Keys that a local Service with our labels concerns: its own, and those that would like its name.
+    /// Keys that a local Service with our labels concerns: its own, and those that may claim its name.
     pub fn keys_of_local(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = self.keys_for_name(namespace, name);
@@ -42,11 +36,12 @@ impl State {
         keys
     }
 
-    /// Keys that a local Service concerns because a federated Service prefers clusters: those of the mirrors that it has for
-    /// that; and of a mirror the one that may send requests to it. They concern our own writes too.
+    /// Keys that a local Service concerns because of preferences. For a federated Service, these are the keys of the
+    /// mirrors of the clusters that it prefers. For a mirror, it is the key of the federated Service that may send
+    /// requests to it. They have to be enqueued after our own writes too.
     pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
         if self.config.routes.is_none() {
-            return Vec::new(); // whatever stands, none is heeded
+            return Vec::new(); // preferences are not enabled
         }
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = Vec::new();
@@ -65,7 +60,8 @@ impl State {
         keys
     }
 
-    /// Keys that it concerns which routes there are: of a federated Service, and of the mirrors of clusters that it prefers.
+    /// Keys that depend on the existing routes: those of a federated Service, and of the mirrors of clusters that it
+    /// prefers.
     pub fn keys_of_routed(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let Some(member) = member_name(name) else {
@@ -103,14 +99,15 @@ impl State {
         let federated = service.and_then(member_name);
         keys.extend(federated.map(|service| Key::federated(namespace, service)));
         if let Some(cluster) = slice.metadata.labels.get(l::CLUSTER_NAME) {
-            // Of an endpoint mirror: the headless Service's, and the one that clears its name if it is gone.
+            // For an endpoint mirror: the key of the headless Service, and the one that deletes the slice if the
+            // endpoint mirror is deleted.
             let headless = slice.metadata.labels.get(l::HEADLESS_MIRROR);
             let names = headless.into_iter().chain(service);
             let own = names.filter_map(|name| without_suffix(name, cluster));
             keys.extend(own.map(|service| Key::mirror(cluster, namespace, service)));
         }
-        // One that others made does not say that it is of a probe Service, or of which headless mirror; and one that is
-        // left of a former mirror of that name may share addresses with those of the present one.
+        // The labels of a slice that others created do not say that its Service is a probe Service or an endpoint
+        // mirror. A slice of a former mirror of that name may share addresses with slices of the present one.
         let standing = service.and_then(|service| self.existing(namespace, service));
         keys.extend(standing.and_then(own_key));
         // Somebody may have changed the labels of a slice that we wrote.
@@ -121,13 +118,13 @@ impl State {
         keys
     }
 
-    /// Keys that this state of a Service of a target cluster concerns: its own, and those that it may have kept
-    /// from a name.
+    /// Keys that this state of a Service of a target cluster concerns: its own, and those that may not have got a name
+    /// because of it.
     pub fn keys_of_remote(&self, cluster: &str, state: &Service) -> Vec<Key> {
         let (namespace, service) = (state.metadata.namespace(), state.metadata.name());
         let mut keys = vec![Key::mirror(cluster, namespace, service)];
         keys.extend(self.keys_for_name(namespace, &mirror_name(service, cluster)));
-        // Most Services have nothing to do with federated ones, whose plans look at all clusters.
+        // Most Services are not members. Plans of federated Services look at all clusters, so they are avoided.
         let federated = federated_name(service);
         let joins = self
             .link(cluster)
@@ -148,8 +145,8 @@ impl State {
         keys
     }
 
-    /// Keys that a slice of a target cluster concerns: those of its Service's endpoints, and those that its hosts may have
-    /// kept from a name.
+    /// Keys that a slice of a target cluster concerns: those of its Service's endpoints, and those that may not have
+    /// got a name because of its hosts.
     pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
         let namespace = slice.metadata.namespace();
         let mut keys = match slice.group() {
@@ -163,7 +160,7 @@ impl State {
     /// Keys that the endpoints of a Service of a target cluster concern.
     pub fn keys_of_endpoints(&self, cluster: &str, namespace: &str, service: &str) -> Vec<Key> {
         let mut keys = vec![Key::mirror(cluster, namespace, service)];
-        // One that does not stand yet is planned again once it does.
+        // A federated Service that does not exist yet is planned again once it does.
         let federated = federated_name(service);
         if self.existing(namespace, &federated).is_some() {
             keys.push(Key::federated(namespace, service));
@@ -198,26 +195,25 @@ impl State {
         keys
     }
 
-    /// All keys that have to do with a target cluster: all that it exports, all that stands for it here, and
-    /// the probes of the Links that name it.
+    /// All keys of a target cluster: those of its exported Services, of its local objects, and of the probes of the
+    /// Links that name it.
     pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
-        let links = self.links.iter().flat_map(|links| links.naming(cluster));
-        let mut keys: Vec<Key> = links.map(Key::probe).collect();
+        let mut keys: Vec<Key> = self.links.naming(cluster).map(Key::probe).collect();
         self.extend_with_exports(cluster, &mut keys);
-        let services = [&self.mirrors, &self.probes].into_iter().flatten();
-        for service in services.flat_map(|store| store.of_cluster(cluster)) {
+        let services = self.mirrors.of_cluster(cluster);
+        for service in services.chain(self.probes.of_cluster(cluster)) {
             keys.extend(self.keys_of_local(service));
         }
-        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
-        for slice in slices.flat_map(|store| store.of_cluster(cluster)) {
+        let slices = self.slices.of_cluster(cluster);
+        for slice in slices.chain(self.probe_slices.of_cluster(cluster)) {
             keys.extend(self.keys_of_local_slice(slice));
         }
         once_each(keys)
     }
 
-    /// The Services of a target cluster for which something stands here.
+    /// The Services of a target cluster that have local objects.
     pub fn services_with_objects(&self, cluster: &str) -> Names {
-        let standing = self.mirrors.iter().flat_map(|m| m.of_cluster(cluster));
+        let standing = self.mirrors.of_cluster(cluster);
         let keys = standing.flat_map(|service| self.keys_of_local(service));
         keys.filter_map(|key| match key {
             Key::Mirror {
@@ -231,8 +227,8 @@ impl State {
         .collect()
     }
 
-    /// All keys that what a target cluster exports concerns. What else has to do with the cluster is the same whatever
-    /// it exports.
+    /// All keys that the exported Services of a target cluster concern. Other keys of the cluster do not depend on its
+    /// exports.
     pub fn keys_of_exports(&self, cluster: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         self.extend_with_exports(cluster, &mut keys);
@@ -251,7 +247,7 @@ impl State {
         }
     }
 
-    /// Keys that it concerns when the limit leaves out others than before.
+    /// Keys that a change of what the limit leaves out concerns.
     pub fn keys_of_limit(&self, cluster: &str, before: &LeftOut, now: &LeftOut) -> Vec<Key> {
         if before.unnamed() == now.unnamed() {
             let others = before.services().symmetric_difference(now.services());
@@ -286,22 +282,21 @@ impl State {
                 keys.push(Key::federated(namespace, service.metadata.name()));
             }
         }
-        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
+        for service in self.mirrors.in_namespace(namespace) {
             keys.extend(self.keys_of_local(service));
         }
-        for slice in self.slices.iter().flat_map(|s| s.in_namespace(namespace)) {
+        for slice in self.slices.in_namespace(namespace) {
             keys.extend(self.keys_of_local_slice(slice));
         }
-        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
+        for member in self.members.in_namespace(namespace) {
             keys.push(Key::federated(namespace, member.metadata.name()));
         }
         once_each(keys)
     }
 
-    /// All keys there are.
+    /// All keys.
     pub fn keys(&self) -> Vec<Key> {
-        let links = self.links.iter().flat_map(Links::keys);
-        let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
+        let mut keys: Vec<Key> = self.links.keys().map(|link| Key::probe(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(RemoteState::services) {
                 let namespace = service.metadata.namespace();
@@ -316,15 +311,13 @@ impl State {
                 keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
             }
         }
-        let services = [&self.mirrors, &self.probes].into_iter().flatten();
-        for service in services.flat_map(Store::iter) {
+        for service in self.mirrors.iter().chain(self.probes.iter()) {
             keys.extend(self.keys_of_local(service));
         }
-        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
-        for slice in slices.flat_map(Store::iter) {
+        for slice in self.slices.iter().chain(self.probe_slices.iter()) {
             keys.extend(self.keys_of_local_slice(slice));
         }
-        for member in self.members.iter().flat_map(Store::iter) {
+        for member in self.members.iter() {
             keys.push(Key::federated(
                 member.metadata.namespace(),
                 member.metadata.name(),
@@ -340,8 +333,8 @@ pub(crate) fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys
 }
 
-/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a probe Service, as the labels
-/// tell.
+/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a probe Service, by its
+/// labels.
 fn own_key(service: &Service) -> Option<Key> {
     let name = service.metadata.name();
     let (cluster, mirror) = match owner(&service.metadata) {
@@ -361,7 +354,7 @@ fn fq_name(metadata: &Metadata) -> &str {
         .unwrap_or_default()
 }
 
-/// The key that a Service of this name was written for, as its annotation [`l::REMOTE_FQ_NAME`] tells:
+/// The key for which a Service of this name was written, by its annotation [`l::REMOTE_FQ_NAME`]:
 /// `<service>.<namespace>.svc.…`, or `<host>.<service>.<namespace>.svc.…` for an endpoint mirror.
 fn written_for(namespace: &str, name: &str, fq_name: &str) -> Option<Key> {
     let parts: Vec<&str> = fq_name.splitn(5, '.').collect();

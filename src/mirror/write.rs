@@ -1,4 +1,4 @@
-//! Writes: what is created, patched and deleted, each with the state that it was computed from.
+//! Writes: creations, patches and deletions, each with the state from which it was computed.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::api::{
     routes::{Route, RouteKind},
 };
 
-/// The three kinds of writes, and the deletion of Endpoints of Linkerd's service mirror.
+/// A write: a creation, a patch, a deletion, or the deletion of the Endpoints of Linkerd's service mirror.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// POST. An object that names no owner UID gets that of the Service written before it.
     Create(Object),
-    /// JSON merge patch, with the resource version it was computed from.
+    /// JSON merge patch, with the resource version from which it was computed.
     Patch(Patch),
-    /// DELETE, with the UID it was decided on.
+    /// DELETE, with the UID of the object that was seen.
     Delete {
         /// Kind.
         kind: ObjectKind,
@@ -31,7 +31,7 @@ pub enum Write {
         /// UID.
         uid: String,
     },
-    /// Deletes the v1 Endpoints that Linkerd's own service mirror made for a Service, if its labels say so.
+    /// Deletes the v1 Endpoints that Linkerd's own service mirror created for a Service, if their labels say so.
     RetireEndpoints {
         /// Namespace.
         namespace: String,
@@ -53,7 +53,7 @@ pub struct Patch {
     pub name: String,
     /// The body, with `metadata.resourceVersion` and `metadata.uid`.
     pub body: Value,
-    /// Whether traffic depends on it. If not, it changes labels and annotations that other tools may read.
+    /// Whether traffic depends on it. If not, it changes only labels and annotations that other tools may read.
     pub urgent: bool,
 }
 
@@ -71,7 +71,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// As in manifests.
+    /// The `kind` in manifests.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Namespace => "Namespace",
@@ -161,9 +161,9 @@ impl Write {
 
 /// The patch of metadata that makes labels and annotations exactly the desired ones.
 ///
-/// `None` if nothing has to be written: all desired keys are there with their values, and the hash says
-/// that nothing else was ever desired. Keys that others have added are then no reason to write, unless they
-/// are of those that say what an object is: Linkerd would read them.
+/// `None` if nothing has to be written: all desired keys have their values, and the hash says that the object was last
+/// written with this desired state. Keys that others have added are no reason to write, except those that say what an
+/// object is: Linkerd would read them.
 pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
     let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
@@ -172,7 +172,7 @@ pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
-/// The patch of metadata, needed or not: something else has to be written anyway.
+/// As [`patch_metadata`], but always a patch, for when something else has to be written anyway.
 pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Value {
     json!({
         "labels": exactly(&desired.labels, &actual.labels),
@@ -189,7 +189,7 @@ fn exactly<'a>(
     stale.chain(wanted).collect()
 }
 
-/// Wraps a body into a patch that applies only to the state that it was computed from.
+/// Wraps a body into a patch that applies only to the state from which it was computed.
 pub(crate) fn guarded(
     kind: ObjectKind,
     actual: &Metadata,
@@ -210,8 +210,8 @@ pub(crate) fn guarded(
     })
 }
 
-/// Whether a change of metadata alone concerns traffic: it changes what says what an object is, or is made so that
-/// Linkerd reads the object once more.
+/// Whether a change of metadata alone concerns traffic: it changes a key that says what an object is, or its purpose is
+/// that Linkerd reads the object again.
 fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
     let changes = |field: &str, known: &Map, of: fn(&str) -> bool| {
         let wanted = metadata[field].as_object().into_iter().flatten();

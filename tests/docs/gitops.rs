@@ -268,7 +268,10 @@ fn gitops_objects_name_folders_and_objects_that_there_are() {
         for file in fs::read_dir(root().join(EXAMPLES).join(folder)).expect("there are examples") {
             let name = file.expect("it can be read").file_name();
             let name = format!("{folder}/{}", name.to_string_lossy());
-            if name.ends_with(".yaml") {
+            if Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == "yaml")
+            {
                 kustomizations.extend(
                     objects(&name)
                         .into_iter()

@@ -52,7 +52,7 @@ impl Document {
                 Event::End(TagEnd::Heading(_)) => {
                     document.prose.push('\n');
                     let anchor = anchor(&heading.take().unwrap_or_default());
-                    document.add_anchor(anchor);
+                    document.add_anchor(&anchor);
                 }
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
                     let info = info.into_string();
@@ -65,19 +65,20 @@ impl Document {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                     document.links.push(dest_url.into_string());
                 }
-                Event::Text(text) => match &mut block {
-                    Some(block) => block.text.push_str(&text),
-                    None => {
-                        heading
-                            .iter_mut()
-                            .for_each(|heading| heading.push_str(&text));
+                Event::Text(text) => {
+                    if let Some(block) = &mut block {
+                        block.text.push_str(&text);
+                    } else {
+                        if let Some(heading) = &mut heading {
+                            heading.push_str(&text);
+                        }
                         document.prose.push_str(&text);
                     }
-                },
+                }
                 Event::Code(code) => {
-                    heading
-                        .iter_mut()
-                        .for_each(|heading| heading.push_str(&code));
+                    if let Some(heading) = &mut heading {
+                        heading.push_str(&code);
+                    }
                     document.prose.push('.');
                     document.code.push(code.into_string());
                 }
@@ -89,8 +90,8 @@ impl Document {
     }
 
     /// The second heading of a name is `name-1`, and so on.
-    fn add_anchor(&mut self, anchor: String) {
-        let mut numbered = anchor.clone();
+    fn add_anchor(&mut self, anchor: &str) {
+        let mut numbered = anchor.to_owned();
         for number in 1.. {
             if self.anchors.insert(numbered) {
                 return;

@@ -318,9 +318,9 @@ fn reasons() -> Vec<(String, String)> {
         .map(|variant| (variant.ident.to_string(), doc(&variant.attrs)))
         .collect();
     let mut arms = Arms::default();
-    items
-        .iter()
-        .for_each(|item| syn::visit::visit_item(&mut arms, item));
+    for item in &items {
+        syn::visit::visit_item(&mut arms, item);
+    }
     let found: Vec<(String, String)> = arms
         .0
         .into_iter()

@@ -1,5 +1,5 @@
-//! What the controller's account may not do, tried with its own token: the admission policy of `install` refuses it,
-//! also where RBAC does not. That all modes of mirroring work under the policy is what the other tests show: they run
+//! Tests what the controller's account must not do, with its own token: the admission policy of `install` refuses it,
+//! even if RBAC permits it. The other tests show that all modes of mirroring work under the policy: they run
 //! controllers under the same account, on control planes that have the policy.
 
 mod routes;
@@ -14,7 +14,9 @@ use kube::{
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use self::writes::{EITHER, NAMESPACES, OF_NO_MIRROR, Try, forbidden, furniture, named, permitted};
+use self::writes::{
+    EITHER, NAMESPACES, OF_NO_MIRROR, Try, existing_objects, forbidden, named, permitted,
+};
 use crate::support::{
     SOON,
     installation::{CONTROLLER, NAMESPACE, account, installed, reinstall},
@@ -22,12 +24,12 @@ use crate::support::{
     program::run,
 };
 
-/// The words of a refusal by the policy of this name.
+/// Start of the error message of a refusal by the policy of this name.
 fn refusal(policy: &str, why: &str) -> String {
     format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {why}")
 }
 
-/// The policy of the kind that a request writes.
+/// Name of the policy for the kind of object that a request writes.
 fn policy_of((_, path, _): &Try) -> String {
     let of = |kind: &str| path.split('/').any(|part| part == kind);
     let kind = if of("services") {
@@ -42,7 +44,7 @@ fn policy_of((_, path, _): &Try) -> String {
     format!("{}{kind}", l::CONTROLLER_NAME)
 }
 
-/// A client with a token of the controller's ServiceAccount, and nothing else.
+/// A client that has only a token of the controller's ServiceAccount.
 async fn own_client(plane: &ControlPlane) -> Client {
     let create = ["create", "token", l::CONTROLLER_NAME, "-n", NAMESPACE];
     let token = plane.kubectl(&create).await.unwrap();
@@ -65,7 +67,7 @@ async fn own_client(plane: &ControlPlane) -> Client {
 /// Sends a request that changes nothing. Returns why it was refused, if it was.
 async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> {
     let content = match body {
-        Value::Null => Vec::new(), // options in a body would be heeded in place of those in the query
+        Value::Null => Vec::new(), // options in a body would override those in the query
         body => body.to_string().into_bytes(),
     };
     let request = Request::builder()
@@ -96,8 +98,10 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         .await
         .unwrap();
     plane.install_gateway_api().await.unwrap();
-    let routes = routes::furniture().into_iter().map(|route| ("shop", route));
-    for (namespace, mut object) in furniture().into_iter().chain(routes) {
+    let routes = routes::existing_objects()
+        .into_iter()
+        .map(|route| ("shop", route));
+    for (namespace, mut object) in existing_objects().into_iter().chain(routes) {
         if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {
             let name = owner["name"].as_str().unwrap();
             let service = services(&plane, namespace).get(name).await.unwrap();
@@ -109,7 +113,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
             .await
             .unwrap();
     }
-    // RBAC permits everything, so that it is the policy that refuses.
+    // RBAC permits everything, so that the policy is what refuses.
     let everything = ["--clusterrole=cluster-admin", "--user", CONTROLLER];
     let bind = [
         &["create", "clusterrolebinding", "everything"],
@@ -119,7 +123,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     plane.kubectl(&bind).await.unwrap();
     let client = own_client(&plane).await;
 
-    // A namespace is created where that is enabled.
+    // The controller may create a namespace only if that is enabled.
     let namespace = (Method::POST, "/api/v1/namespaces".to_owned(), named("new"));
     let why = refused(&client, &namespace).await.unwrap();
     assert!(
@@ -146,7 +150,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
                 "{request:?}\n  must be refused: {expected}\n  but: {said:?}"
             ));
         }
-        // Others are not looked at: a person may do what Kubernetes and RBAC let them.
+        // The policy ignores other accounts: Kubernetes and RBAC decide about these.
         let said = refused(&plane.client(), &request).await.unwrap_or_default();
         if said.contains("ValidatingAdmissionPolicy") {
             wrong.push(format!(

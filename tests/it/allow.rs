@@ -1,4 +1,4 @@
-//! What `allow` prints, used, and what `revoke` takes away.
+//! Uses what `allow` prints, and then removes it with `revoke`.
 
 use control_plane::ControlPlane;
 

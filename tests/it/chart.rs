@@ -1,4 +1,5 @@
-//! The Helm chart, by the real Helm: it renders what `install` prints, and is installed, upgraded and uninstalled.
+//! The Helm chart, with the real Helm: it renders the objects that `install` prints, and is installed, upgraded and
+//! uninstalled.
 
 mod cases;
 mod release;

@@ -1,5 +1,5 @@
-//! `check`, `status`, `gateways` and `graph` of two linked control planes. The controller's part, what it
-//! writes, is written here: these commands only read.
+//! `check`, `status`, `gateways` and `graph` of two linked control planes. No controller runs: the tests write what it
+//! would write, because these commands only read.
 
 mod found;
 mod planes;
@@ -35,7 +35,7 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     let before = planes.west.audit().unwrap().len();
     found::mirrors_without_endpoints_are_found(&planes);
     found::few_requests_were_made(&planes, before);
-    found::what_does_not_fit_the_service_range_is_told(&planes).await;
+    found::services_that_do_not_fit_the_service_range_are_reported(&planes).await;
     found::excess_permissions_are_found(&planes).await;
     found::linkerd_without_slices_is_found(&planes).await;
     found::lacking_permissions_are_found(&planes).await;
@@ -44,7 +44,8 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     a_dead_cluster_costs_one_timeout(&planes);
 }
 
-/// As `linkerd check` finds and calls an extension: by the name of the executable, with these arguments.
+/// Calls the program as `linkerd check` finds and calls an extension: by the name of the executable, with these
+/// arguments.
 fn linkerd_can_call_it(planes: &Planes) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("linkerd-multicluster");

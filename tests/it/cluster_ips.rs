@@ -1,5 +1,5 @@
-//! A source cluster whose Service range is full: what needs no ClusterIP goes on, what needs one waits in quiet, and has
-//! it soon after there is one.
+//! A source cluster whose Service range is full: work that needs no ClusterIP continues. Services that need one wait
+//! without repeated attempts, and are mirrored soon after one is free.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::support::{
 
 /// The condition that says that no ClusterIP is left.
 const EXHAUSTED: &str = "ClusterIPsExhausted";
-/// Services that are exported.
+/// Number of exported Services.
 const SERVICES: usize = 200;
-/// How long it is looked at.
+/// How long the controller is observed.
 const OBSERVED: Duration = Duration::from_secs(20);
 
-/// Requests of the controller that would write Services or EndpointSlices, since then.
+/// Requests of the controller to write Services or EndpointSlices, since this mark of the audit log.
 fn tries(source: &ControlPlane, since: u64) -> usize {
     let audit = source.audit_since(since).unwrap();
     let is_try = |event: &&control_plane::AuditEvent| {
@@ -36,7 +36,7 @@ fn tries(source: &ControlPlane, since: u64) -> usize {
     audit.iter().filter(is_try).count()
 }
 
-/// Name of the cluster, of its Link, and of the namespace of what it exports.
+/// Name of the target cluster, of its Link, and of the namespace of the exported Services.
 const FEW: &str = "few";
 
 /// Name of an exported Service.
@@ -44,7 +44,7 @@ fn name(number: usize) -> String {
     format!("web-{number}")
 }
 
-/// Name of the mirror of an exported Service, and the other way round.
+/// Converts the name of an exported Service to that of its mirror. `exported` does the opposite.
 fn mirror(exported: &str) -> String {
     format!("{exported}-{FEW}")
 }
@@ -69,9 +69,9 @@ async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_ar
     own_link(&source, far, FEW, &["--enable-headless-services"]).await;
     let controller = Controller::start(&source, &[]);
 
-    let mirrored = as_many_as_there_is_room_for(&source).await;
+    let mirrored = wait_until_the_range_is_full(&source).await;
     others_wait_in_quiet(&source, &controller, SERVICES - mirrored).await;
-    one_family_of_addresses_is_refused_alike(&source).await;
+    one_exhausted_address_family_gives_the_same_error(&source).await;
     let api = services(&source, FEW);
     let ours = ListParams::default().labels(&format!("{}={FEW}", l::CLUSTER_NAME));
     let standing = api.list(&ours).await.unwrap().items;
@@ -81,7 +81,7 @@ async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_ar
         .collect();
     let mut waiting: Vec<String> = (0..SERVICES).map(name).collect();
     waiting.retain(|name| !standing.contains(&mirror(name)));
-    what_needs_no_cluster_ip_goes_on(&source, far, &standing[0]).await;
+    work_that_needs_no_cluster_ip_continues(&source, far, &standing[0]).await;
     mirror_is(&source, FEW, FEW, &waiting[0], "NoClusterIP").await;
     freed_cluster_ips_are_used(&source, far, &standing, &waiting).await;
 
@@ -94,8 +94,8 @@ async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_ar
     .unwrap();
 }
 
-/// Waits until the Link says that there is no room for more. Returns how many are mirrored.
-async fn as_many_as_there_is_room_for(source: &ControlPlane) -> usize {
+/// Waits until the Link reports that no ClusterIP is left. Returns how many Services are mirrored.
+async fn wait_until_the_range_is_full(source: &ControlPlane) -> usize {
     let all = i64::try_from(SERVICES).unwrap();
     let status = status_that(source, FEW, |status| {
         condition(status, EXHAUSTED).is_some_and(|c| c.status == "True")
@@ -133,8 +133,8 @@ async fn others_wait_in_quiet(source: &ControlPlane, controller: &Controller, wa
     );
 }
 
-/// Kubernetes says the same where only one family of addresses has none left.
-async fn one_family_of_addresses_is_refused_alike(source: &ControlPlane) {
+/// Kubernetes returns the same error if only one address family has no address left.
+async fn one_exhausted_address_family_gives_the_same_error(source: &ControlPlane) {
     let mut dual = serde_json::to_value(web("dual", "no")).unwrap();
     dual["spec"]["ipFamilyPolicy"] = json!("RequireDualStack");
     let dual = serde_json::from_value(dual).unwrap();
@@ -151,8 +151,8 @@ async fn one_family_of_addresses_is_refused_alike(source: &ControlPlane) {
     );
 }
 
-/// Updates and headless Services.
-async fn what_needs_no_cluster_ip_goes_on(
+/// Updates and headless Services need no ClusterIP.
+async fn work_that_needs_no_cluster_ip_continues(
     source: &ControlPlane,
     far: &ControlPlane,
     standing: &str,
@@ -164,7 +164,7 @@ async fn what_needs_no_cluster_ip_goes_on(
     service(source, FEW, "headless-few", |_| true).await;
 }
 
-/// As many are withdrawn as stand; of those that wait so many are left that all of them find room.
+/// Withdraws all Services that have a mirror. Keeps as many of the waiting ones, so that there is room for all of them.
 async fn freed_cluster_ips_are_used(
     source: &ControlPlane,
     far: &ControlPlane,

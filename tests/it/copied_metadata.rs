@@ -1,4 +1,4 @@
-//! What a target cluster cannot tell other tools of the source cluster.
+//! Labels and annotations by which a target cluster could control other tools of the source cluster.
 
 use linkerd_mc::api::labels as l;
 use serde_json::json;

@@ -1,10 +1,10 @@
-//! The real controller, killed at every write: just before it is made, and just after, with the answer lost; and told
-//! every event of its watches too late, or not at all. However it comes to know what is, the end has to be that of a
-//! calm run, and nothing may happen on the way that must not.
+//! Kills the real controller at every write: just before the write, and just after it, with the answer lost. Also
+//! delays each event of its watches, or drops it. In each case, the end state has to be that of an undisturbed run, and
+//! nothing forbidden may happen on the way.
 //!
-//! `cargo test` draws some schedules of each scenario and prints the seed; `LINKERD_MC_SWEEP_SEED` takes those of an
-//! earlier run. With `LINKERD_MC_SWEEP=all` in the environment all are run; with the name of a scenario instead, all of
-//! that one and no other.
+//! `cargo test` chooses some schedules of each scenario at random, and prints the seed; `LINKERD_MC_SWEEP_SEED` repeats
+//! those of an earlier run. With `LINKERD_MC_SWEEP=all` in the environment, all schedules run. With the name of a
+//! scenario as its value, all schedules of this scenario run, and no others.
 
 mod history;
 mod mishaps;
@@ -37,20 +37,21 @@ use crate::support::{
     planes::{Alone, swept},
 };
 
-/// A write that does not come within this time does not come.
+/// After this time without the expected write, the run counts as finished without it.
 const COMES: Duration = Duration::from_secs(5);
-/// So long without a write or an event is the end of a calm run: longer than the time between two writes of a status.
+/// After this time without a write or an event, an undisturbed run is finished. It is longer than the time between two
+/// writes of a status.
 const CALM: Duration = Duration::from_millis(2500);
 
-/// Kills, and events that go wrong, that are drawn for each scenario.
+/// Number of kills, and of disturbed events, that are chosen for each scenario.
 const DRAWN: (usize, usize) = (2, 1);
 
 /// When the controller is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
-    /// The write has not been made.
+    /// Before the API server gets the write.
     Before,
-    /// It has been made, and the controller does not know.
+    /// After the API server executed the write, and before the controller gets the answer.
     After,
 }
 
@@ -113,7 +114,7 @@ async fn crashes_and_late_or_lost_events_do_not_change_the_result() {
         );
     }
     let (kills, mishaps) = (sweep.kills, sweep.mishaps);
-    // Past what the test harness keeps from being seen.
+    // Writes to stderr directly, because the test harness captures the output of macros.
     writeln!(
         std::io::stderr(),
         "crashes: LINKERD_MC_SWEEP_SEED={seed}: {} schedules in {:.0?}: {} killed at a write, {} with an event late or lost, {} ended before theirs; {} violations",
@@ -132,7 +133,7 @@ async fn crashes_and_late_or_lost_events_do_not_change_the_result() {
     );
 }
 
-/// How many runs there were of one sort, and in how many the moment came that they were about.
+/// The number of runs of one kind, and in how many of them the disturbance happened.
 #[derive(Clone, Copy, Default)]
 struct Schedules {
     runs: usize,
@@ -151,14 +152,14 @@ impl Schedules {
     }
 }
 
-/// Each of `1..=of` with each of these.
+/// Combines each number of `1..=of` with each of these.
 fn with_each<T: Copy>(of: usize, all: impl IntoIterator<Item = T> + Copy) -> Vec<(usize, T)> {
     (1..=of)
         .flat_map(|number| all.into_iter().map(move |each| (number, each)))
         .collect()
 }
 
-/// What a calm run gave.
+/// The result of an undisturbed run.
 struct Calm {
     writes: usize,
     events: usize,
@@ -166,7 +167,7 @@ struct Calm {
     changes: Changes,
 }
 
-/// A run under way, with the controller that has to bring it to its end.
+/// A run in progress, and the controller that has to finish it.
 struct Run<'a> {
     what: String,
     scenario: &'a Scenario,
@@ -178,7 +179,7 @@ struct Run<'a> {
 
 struct Sweep<'a> {
     planes: &'a Alone,
-    /// The controller's way to its own API server, and to that of the target cluster.
+    /// Proxies from the controller to its own API server, and to that of the target cluster.
     server: &'a Interceptor,
     far: &'a Interceptor,
     stages: usize,
@@ -187,11 +188,11 @@ struct Sweep<'a> {
     violations: Vec<String>,
 }
 
-/// What the controller is told of federated Services.
+/// Flag of the controller that selects local members of federated Services.
 const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=swept";
 
 impl Sweep<'_> {
-    /// A place that no run has had.
+    /// A new namespace and Link, which no other run used.
     async fn stage(&mut self, scenario: &Scenario) -> Stage {
         self.stages += 1;
         Stage::new(self.planes, self.far.url(), scenario, self.stages).await
@@ -221,7 +222,7 @@ impl Sweep<'_> {
         let (writes, events) = watched.counts();
         let changes = history::changes(&stage, &since).await.unwrap();
         let mut broken = changes.broken(scenario.keeps);
-        broken.extend(history::trespasses(&stage, &since).unwrap());
+        broken.extend(history::forbidden_requests(&stage, &since).unwrap());
         assert!(broken.is_empty(), "{}: {broken:#?}", scenario.name);
         all_in_step(&self.planes.source, &[MEMBERS]).await;
         stage.clear().await;
@@ -238,8 +239,8 @@ impl Sweep<'_> {
         self.far.forward();
     }
 
-    /// Brings the stage to where the scenario begins. With the controller that did, if it takes one, and the point in
-    /// the cluster's history.
+    /// Prepares the stage for the scenario. Returns the controller that did it, if the scenario needs one, and the
+    /// point in the cluster's history.
     async fn before(&self, scenario: &Scenario, stage: &Stage) -> (Option<Controller>, Point) {
         self.forward();
         scenario.prepare(stage).await;
@@ -266,7 +267,7 @@ impl Sweep<'_> {
         self.kills
             .add(timeout(COMES, reached.notified()).await.is_ok());
         controller.kill();
-        // What it had sent and not been answered ends with it.
+        // Drops requests that the controller sent and that were not answered.
         self.server.cut();
         self.forward();
         let controller = self.controller();
@@ -283,7 +284,7 @@ impl Sweep<'_> {
         stage.clear().await;
     }
 
-    /// Runs a scenario in which the event of this number goes wrong, counted from 1.
+    /// Runs a scenario in which the event of this number, counted from 1, is disturbed.
     async fn misled_at(&mut self, scenario: &Scenario, calm: &Calm, event: usize, mishap: Mishap) {
         let what = format!("{}, event {event} {mishap:?}", scenario.name);
         let stage = self.stage(scenario).await;
@@ -306,7 +307,7 @@ impl Sweep<'_> {
         stage.clear().await;
     }
 
-    /// Waits for the end of a run, and holds the run to the calm one.
+    /// Waits for the end of a run, and compares it with the undisturbed run.
     async fn judge(&mut self, run: &Run<'_>, at_the_end: impl Fn() -> bool) {
         let Run {
             what,
@@ -334,7 +335,7 @@ impl Sweep<'_> {
         let changes = history::changes(stage, since).await.unwrap();
         let mut broken = changes.broken(scenario.keeps);
         broken.extend(changes.beyond(&calm.changes));
-        broken.extend(history::trespasses(stage, since).unwrap());
+        broken.extend(history::forbidden_requests(stage, since).unwrap());
         if !broken.is_empty() {
             broken.push(history::account(stage, since).unwrap());
         }
@@ -342,7 +343,7 @@ impl Sweep<'_> {
             .extend(broken.iter().map(|broken| format!("{what}: {broken}")));
     }
 
-    /// From the write of this number on nothing comes through. Tells when it has come.
+    /// Blocks everything from the write of this number on. Notifies when that write was sent.
     fn trap(&self, write: usize, kill: Kill) -> Arc<Notify> {
         let reached = Arc::new(Notify::new());
         let (count, tell) = (AtomicUsize::new(0), reached.clone());

@@ -80,7 +80,7 @@ async fn broken_credentials_leave_the_old_connection_running() {
     .await;
     still_mirrors("empty").await;
 
-    // A token that the target cluster does not know.
+    // A token that the target cluster does not accept.
     let token = good.lines().find(|line| line.contains("token:")).unwrap();
     let indent = &token[..token.len() - token.trim_start().len()];
     put(
@@ -165,7 +165,7 @@ async fn rotated_credentials_are_used_and_mirrors_are_not_written() {
     unlink(west, "rotated").await;
 }
 
-/// The condition that says that the token of a Link is about to expire, or has.
+/// Condition for a token that expires soon, or has expired.
 const EXPIRING: &str = "CredentialsExpiring";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +189,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
     );
     assert_eq!(told.message, expected);
 
-    // A token that lasts.
+    // A token that is valid for longer.
     own_link(west, east, "ending", &["--service-account-name=ending"]).await;
     status_that(west, "ending", |s| condition(s, EXPIRING).is_none()).await;
     hub.controller.metric_is(metric, |at| at.is_none()).await;
@@ -220,7 +220,7 @@ async fn link_says_when_its_token_has_expired_also_if_it_never_worked() {
         "{}",
         told.message
     );
-    // It was told before that it was about to.
+    // The condition was set before the token expired.
     assert!(told.last_transition_time.0 < end, "{told:?}");
     condition_is(west, "ended", "Connected", "False", "Unreachable").await;
     unlink(west, "ended").await;
@@ -235,7 +235,7 @@ async fn when_credentials_lead_to_another_cluster_the_mirrors_follow() {
     export(north, "moved", &web("only-north", "moved")).await;
     own_link(west, east, "moved", &[]).await;
     service(west, "moved", "only-east-moved", |_| true).await;
-    // The Secrets alone; then the rest of the Link.
+    // First only the Secrets, then the Link.
     let printed = objects(north, "moved", &[]);
     apply(west, &printed[..2]).await;
     gone(west, "moved", "only-east-moved").await;

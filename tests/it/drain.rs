@@ -1,4 +1,4 @@
-//! Clusters that are drained: they leave federated Services at once, their mirrors stay, and they come back.
+//! Drained clusters: they leave federated Services at once, their mirrors stay, and they rejoin.
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Service;
@@ -33,7 +33,7 @@ fn cli(plane: &ControlPlane, args: &[&str]) -> Outcome {
     run(plane.kubeconfig(), args)
 }
 
-/// Namespace of the members of two clusters, of which one is drained, and then the other.
+/// Namespace of the members of two clusters. First one is drained, and then the other.
 const DRAINED: &str = "drained";
 /// The remote members of its federated Service.
 const BOTH: Option<&str> = Some("web@dr-east,web@dr-north");
@@ -81,7 +81,7 @@ async fn a_dry_run_drains_nothing(west: &ControlPlane) {
     assert!(!annotations.contains_key(l::DRAINED_UNTIL));
 }
 
-/// Once the command has ended.
+/// After the command has ended, only mirrors refer to the drained cluster.
 async fn only_mirrors_name_a_drained_cluster(west: &ControlPlane, mirror: &Service, ip: &str) {
     let said = done(cli(west, &["drain", "--cluster-name=dr-east", "--for=2h"]));
     assert!(said.contains("dr-east is drained until 2"), "{said}");
@@ -112,7 +112,7 @@ async fn a_drain_can_be_prolonged(west: &ControlPlane) {
     assert_eq!(first.last_transition_time, second.last_transition_time);
 }
 
-/// And that is told.
+/// The last member stays, and `drain` reports it.
 async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
     let last = cli(west, &["drain", "--cluster-name=dr-north"]);
     assert_eq!(last.code, 1, "{}", last.stderr);
@@ -131,7 +131,7 @@ async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
     assert_eq!(cluster_ip(&alone), ip);
 }
 
-/// The one that had to stay leaves then, until it is back too.
+/// When the first cluster is back, the cluster that had to stay leaves. It rejoins when its own drain ends.
 async fn the_first_to_come_back_takes_over(west: &ControlPlane, ip: &str) {
     let services = services(west, DRAINED);
     done(cli(west, &["undrain", "--cluster-name=dr-east"]));
@@ -212,7 +212,7 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     condition_is(source, "away", "Ready", "True", "Mirroring").await;
     controller.kill();
 
-    // Nobody is there to act on it.
+    // No controller runs, so the command times out.
     let waited = cli(source, &["drain", "--cluster-name=away", "--wait=1s"]).failure();
     assert!(
         waited.contains("away has not left federated Services after 1s"),
@@ -220,7 +220,7 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     );
     far.pause_api_server().unwrap();
 
-    // A controller that has never seen the cluster takes it out all the same.
+    // A controller that has never connected to the cluster removes it too.
     let controller = Controller::start(source, &[selector]);
     let after = members_are(source, ns, "web-federated", None, Some("web")).await;
     assert_eq!(cluster_ip(&after), cluster_ip(&before));
@@ -229,7 +229,7 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     let (_, metrics) = controller.get("/metrics").await.unwrap();
     assert!(metrics.contains(metric), "{metrics}");
 
-    // It comes back when it is seen.
+    // The cluster rejoins when the controller can connect to it.
     far.resume_api_server().unwrap();
     condition_is(source, "away", "Ready", "True", "Mirroring").await;
     done(cli(source, &["undrain", "--cluster-name=away"]));

@@ -1,5 +1,5 @@
-//! Edge cases of what is mirrored: Services with nothing behind them, without a gateway before them, or that cannot
-//! be mirrored; and Links that change in nothing that matters.
+//! Edge cases of mirroring: Services without endpoints, without a gateway, or that cannot be mirrored, and changes of
+//! Links that have no effect.
 
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
@@ -24,7 +24,7 @@ use crate::support::{
     planes::{alone, hub},
 };
 
-/// A headless Service that Kubernetes makes no slice for.
+/// A headless Service for which Kubernetes creates no slice.
 fn bare(name: &str, exported: &str) -> Service {
     let mut service = web(name, exported);
     let spec = service.spec.as_mut().unwrap();
@@ -54,7 +54,7 @@ async fn mirror_has_endpoints_exactly_while_its_service_has() {
     endpoints(east, "ebb", "web", 1).await;
     let one = slices_that(west, "ebb", "web-east", |s| addresses(s) == ["192.0.2.10"]).await;
 
-    // More of the same is no news: the gateway is there already.
+    // More endpoints change nothing: the mirror has the gateway already.
     endpoints(east, "ebb", "web", 2).await;
     export(east, "ebb", &web("fence", "true")).await;
     slices_that(west, "ebb", "fence-east", |s| !addresses(s).is_empty()).await;
@@ -66,7 +66,7 @@ async fn mirror_has_endpoints_exactly_while_its_service_has() {
         .await
         .unwrap();
     slices_that(west, "ebb", "web-east", |s| addresses(s).is_empty()).await;
-    // A change of the Service brings none back.
+    // A change of the Service adds no endpoints.
     patch(
         east,
         "ebb",
@@ -133,7 +133,7 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
     .await;
     mirror_is(west, "bare", "bare", "db", "Mirrored").await;
 
-    // Without any host it stays what it is, and so does whoever comes back.
+    // Without any host, the mirror stays headless, and it is not replaced when hosts come back.
     let mirror = services(west, "bare").get("db-bare").await.unwrap().uid();
     hosts(east, "bare", "db", &[]).await;
     gone(west, "bare", "db-0-bare").await;
@@ -145,14 +145,14 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
     let still = services(west, "bare").get("db-bare").await.unwrap();
     assert_eq!((still.uid(), cluster_ip(&still)), (mirror, "None"));
 
-    // Pod to pod Linkerd finds the hosts by itself.
+    // With remote discovery, Linkerd finds the hosts itself.
     let direct = service(west, "bare", "direct-bare", |_| true).await;
     assert_eq!(label(&direct, l::REMOTE_DISCOVERY), Some("bare"));
     assert_ne!(cluster_ip(&direct), "None");
-    // Older than the others, and nothing is known of what is behind it.
+    // This Service is older than the others, and its endpoints are not known.
     let idle = services(west, "bare").get_opt("idle-bare").await.unwrap();
     assert!(idle.is_none(), "{idle:?}");
-    // Who has a name makes it a mirror of hosts; who is not ready has no mirror.
+    // A host with a name makes the mirror headless. A host that is not ready gets no endpoint mirror.
     hosts(east, "bare", "idle", &[("idle-0", false)]).await;
     service(west, "bare", "idle-bare", |s| cluster_ip(s) == "None").await;
     mirror_is(west, "bare", "bare", "idle", "Mirrored").await;
@@ -163,10 +163,10 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_in_dns_and_what_a_service_mirror_made_are_not_mirrored() {
+async fn external_names_and_mirrors_are_not_mirrored() {
     let (east, west) = hub().await.pair();
     namespace("wide", &[east, west]).await;
-    // A selector on a label that is copied to mirrors.
+    // A selector on a label that mirrors get too.
     own_link(west, east, "wide", &["--selector=app=wide"]).await;
     let wide = |name: &str| {
         let mut service = web(name, "no");
@@ -200,7 +200,7 @@ async fn names_in_dns_and_what_a_service_mirror_made_are_not_mirrored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_its_spec_makes_a_link_connect_anew() {
+async fn only_spec_changes_make_a_link_reconnect() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("same", &[source, far]).await;
@@ -209,7 +209,7 @@ async fn only_its_spec_makes_a_link_connect_anew() {
     condition_is(source, "same", "Ready", "True", "Mirroring").await;
     let before = watches(far);
     annotate(source, "same", json!({ "note": "x" })).await;
-    // This changes the status.
+    // This changes the Link's status.
     export(far, "same", &web("web", "same")).await;
     status_that(source, "same", |status| status.mirrored == Some(1)).await;
     export(far, "same", &web("more", "same")).await;
@@ -238,7 +238,7 @@ async fn a_federated_service_waits_for_its_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
+async fn readiness_stays_while_the_gateway_state_is_unknown() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("unknown", &[source, far]).await;
@@ -257,8 +257,8 @@ async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
     .await;
     controller.kill();
 
-    // Its successor finds no word on the gateway in the Link's status, and would need a thousand failures to
-    // call it dead.
+    // The new controller finds no gateway state in the Link's status, and would need a thousand failures before the
+    // gateway counts as dead.
     let forget = Patch::Merge(json!({ "status": { "gateway": null } }));
     links(source)
         .patch_status("unknown", &PatchParams::default(), &forget)
@@ -271,7 +271,7 @@ async fn while_nothing_is_known_of_a_gateway_readiness_stays_as_it_is() {
         readiness(s) == Some(true)
     })
     .await;
-    // All that was there was worked on before.
+    // Everything was processed.
     condition_is(source, "unknown", "Ready", "True", "Mirroring").await;
     let old = slices_of(source, "unknown", "old-unknown").await.unwrap();
     assert_eq!(readiness(&old), Some(false));

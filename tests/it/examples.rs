@@ -1,5 +1,5 @@
-//! Every example of every help text, and every shell block of the pages for users, run by a shell as it is written, against
-//! two clusters.
+//! Runs each example of each help text, and each shell block of the pages for users, in a shell, exactly as it is
+//! written, against two clusters.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use crate::support::{
     controller::Controller, gateways::Gateways, installation::install, program::help,
 };
 
-/// What must be so before each example of a command: run by the same shell. The current context is `west`, where
-/// nothing else is said.
+/// Commands that the same shell runs before each example of a command. The current context is `west` unless stated
+/// otherwise.
 #[rustfmt::skip]
 const BEFORE: [(&str, &str); 8] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
@@ -30,7 +30,7 @@ const BEFORE: [(&str, &str); 8] = [
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
 
-/// What is not done as written here: text in an example, what stands for it, why.
+/// Replacements in examples: the text, what is run instead, and why.
 const OTHERWISE: [(&str, &str, &str); 3] = [
     (
         "/usr/local/share/man/man1",
@@ -70,14 +70,14 @@ const PAGES: [(&str, &str); 14] = [
     ("docs/troubleshooting.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
 ];
 
-/// How long a script may take, in seconds.
+/// Timeout of a script, in seconds.
 const LIMIT: &str = "300";
 
-/// The order of commands in the life of a cluster; those that it does not name come in between.
+/// The order in which commands are used in the life of a cluster. Commands that are not listed run in between.
 const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
 const LAST: [&str; 3] = ["unlink", "hand-back", "uninstall"];
 
-/// Examples of a command: the lines that follow a comment, up to an empty line.
+/// Examples of a command: the lines after a comment, up to an empty line.
 fn examples(command: &str) -> Vec<String> {
     let help = help(command);
     let (_, text) = help
@@ -149,11 +149,11 @@ fn commands() -> Vec<String> {
     commands
 }
 
-/// A folder to run scripts in, with a PATH of its own.
+/// A folder in which scripts run, with its own PATH.
 struct Desk {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
-    /// Where scripts find the stand-ins for gateways.
+    /// Address of the stand-in for gateways.
     gateways: String,
 }
 
@@ -164,7 +164,8 @@ impl Desk {
         fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_linkerd-mc"), bin.join("linkerd-mc")).unwrap();
         symlink(planes[0].kubectl_program(), bin.join("kubectl")).unwrap();
-        // What reads our output must get some; whether it is installed here does not matter.
+        // Stand-ins for programs that read our output: these need not be installed. A stand-in fails if its input is
+        // empty.
         for reader in ["man", "jq", "dot"] {
             let path = bin.join(reader);
             fs::write(&path, "#!/bin/sh\nexec grep -q .\n").unwrap();
@@ -205,14 +206,14 @@ impl Desk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Kept until the end: `script` takes two seconds to hang up after its standard input has ended.
+        // Stays open until the end: `script` takes two seconds to stop after its standard input was closed.
         let mut keyboard = child.stdin.take().unwrap();
         keyboard.write_all(b"y\n").unwrap();
         child.wait_with_output().unwrap()
     }
 }
 
-/// Codes with which an example may end: `plan` says with 2 that there are changes.
+/// Exit codes that an example may have: `plan` exits with 2 if there are changes.
 fn may_end_with(command: &str) -> &'static [i32] {
     match command {
         "plan" => &[0, 2],
@@ -277,7 +278,7 @@ async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
         }
     }
     assert!(count >= 35, "{count}");
-    // What was redirected has arrived.
+    // The file that the example redirects to has its output.
     let folder = desk.folder.path();
     for (name, text) in [
         ("values.yaml", "gateway:"),

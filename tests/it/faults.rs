@@ -1,5 +1,5 @@
-//! Networks and API servers that fail, between the controller and what it works with: nothing that lives is taken away,
-//! everything else goes on, and all is right within seconds of the end.
+//! Networks and API servers that fail between the controller and its clusters: no mirror that is still needed is
+//! deleted, everything else continues, and all mirrors are correct within seconds after the fault.
 
 use std::time::{Duration, Instant};
 
@@ -24,19 +24,20 @@ use crate::support::{
     program::run,
 };
 
-/// How soon after a fault has gone all has to be right.
+/// How soon after the end of a fault all mirrors have to be correct.
 const HEALED: Duration = Duration::from_secs(10);
-/// How soon a cluster that fell silent has to be known to have.
+/// How soon the controller has to detect that a cluster stopped responding.
 const NOTICED: Duration = Duration::from_secs(45);
 
-/// Namespace of the clusters that fall silent.
+/// Namespace of the clusters that stop responding.
 const SILENCE: &str = "silence";
-/// Three clusters that fall silent, each in its way, and one that does not.
+/// Three clusters that stop responding, each in another way, and one that works.
 const CLUSTERS: [&str; 4] = ["stalled", "held", "endless", "steady"];
-/// Which Services are members in the source cluster.
+/// Selects the members in the source cluster.
 const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=stalled";
 
-/// The ways to clusters that fall silent. Two answer pings; what stands behind them does not answer, or never ends.
+/// Proxies to the clusters that stop responding. Two of them still answer pings, but requests get no answer, or one
+/// that never ends.
 struct Lines {
     stalled: FaultProxy,
     held: Interceptor,
@@ -148,7 +149,7 @@ async fn silence_is_noticed(source: &ControlPlane, lines: &Lines) {
     }
 }
 
-/// The other cluster is mirrored, what people break is repaired, and members stay.
+/// The other cluster is still mirrored, edited mirrors are repaired, and members stay.
 async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
     export(far, SILENCE, &web("meanwhile", "steady")).await;
     service(source, SILENCE, "meanwhile-steady", |_| true).await;
@@ -161,7 +162,7 @@ async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
     service(source, SILENCE, "member-federated", is_complete).await;
 }
 
-/// What changes in a silent cluster cannot be known here.
+/// The controller cannot see changes in a cluster that does not respond.
 async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPlane, since: usize) {
     export(far, SILENCE, &web("later", "stalled")).await;
     relabel(far, SILENCE, "withdrawn", None).await;
@@ -201,7 +202,7 @@ async fn mirroring_recovers_from_broken_and_slow_connections() {
     namespace("broken-line", &[source, far]).await;
     let line = far.fault_proxy().unwrap();
     own_link(source, far, "line", &[&through(&line.url())]).await;
-    // A list that is longer than the resets below allow.
+    // This list is longer than the connections below last before they are reset.
     for number in 0..8 {
         let mut fat = web(&format!("web-{number}"), "line");
         let annotations = fat.metadata.annotations.get_or_insert_default();
@@ -239,7 +240,7 @@ async fn mirroring_recovers_from_broken_and_slow_connections() {
     export(far, "broken-line", &web("throttled", "line")).await;
     arrives("throttled", 3 * HEALED).await;
 
-    // Lists break off, again and again: what was known stays.
+    // Lists fail again and again: existing mirrors stay.
     line.set(Fault::Refuse);
     is_lost(source, "line").await;
     line.set(Fault::ResetAfter(9000));
@@ -261,7 +262,7 @@ async fn mirroring_recovers_from_broken_and_slow_connections() {
     gone(source, "broken-line", "reset-line").await;
 }
 
-/// What Kubernetes answers when too much is asked of it at once.
+/// The answer of Kubernetes to too many requests.
 fn too_many(seconds: u32) -> Verdict {
     let headers = vec![
         ("content-type", "text/plain; charset=utf-8".to_owned()),
@@ -274,12 +275,12 @@ fn too_many(seconds: u32) -> Verdict {
     )
 }
 
-/// Namespace of the cluster that refuses.
+/// Namespace of the cluster that refuses requests.
 const REFUSALS: &str = "refusals";
 /// The account whose token is revoked.
 const EXPIRING: &str = "expiring";
 
-/// A cluster whose API server refuses in one way after the other.
+/// A cluster whose API server refuses requests in several ways, one after the other.
 struct Refusing<'a> {
     source: &'a ControlPlane,
     far: &'a ControlPlane,
@@ -326,7 +327,7 @@ async fn refusing_target_is_asked_again_and_its_mirrors_stay() {
 }
 
 impl Refusing<'_> {
-    /// Refuses no more: what is exported then is mirrored in time.
+    /// Stops refusing, and checks that a new Service is mirrored in time.
     async fn recovers(&mut self, what: &str) {
         self.rounds += 1;
         let name = format!("after-{}", self.rounds);
@@ -364,7 +365,7 @@ impl Refusing<'_> {
         self.recovers("too many requests").await;
     }
 
-    /// Once, and not once a try.
+    /// Each error is logged once, not at every retry.
     async fn errors_are_told_once(&mut self, controller: &Controller) {
         self.server.judge(|_| refusal(500, "InternalError"));
         self.server.cut();
@@ -382,7 +383,7 @@ impl Refusing<'_> {
         self.recovers("errors").await;
     }
 
-    /// That a watch is too old to go on from is said in a watch, and said instead of one.
+    /// The API server can report an outdated version as an event of a watch, or as its answer to a watch.
     async fn what_is_too_old_is_listed_again(&mut self) {
         let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
         let json = vec![("content-type", "application/json".to_owned())];
@@ -415,7 +416,7 @@ impl Refusing<'_> {
         self.recovers("redirects").await;
     }
 
-    /// Under a running watch. What is allowed again has another token.
+    /// The token is revoked while a watch is open. Afterwards the Secret gets another token.
     async fn a_revoked_token_is_refused(&mut self, allowed: &str) {
         let far = self.far;
         far.kubectl(&["-n", NAMESPACE, "delete", "sa", EXPIRING])
@@ -428,7 +429,7 @@ impl Refusing<'_> {
         })
         .await
         .unwrap();
-        // The API server may remember for some seconds that it was good, and lets running watches run.
+        // The API server may cache for some seconds that the token was valid, and does not close open watches.
         let refused = eventually("a refusal", SOON, async || {
             self.server.cut();
             tokio::time::sleep(Duration::from_secs(3)).await;
@@ -487,7 +488,7 @@ async fn writes_wait_for_as_long_as_the_local_api_server_says() {
             panic!("{tries:?}")
         };
         assert!(second - first >= least, "{:?}", second - first);
-        // Something to do, so that the next round begins with nothing under way.
+        // Creates work, so that nothing is in progress when the next round begins.
         delete(far, "refused-writes", &name).await;
         gone(source, "refused-writes", &mirror).await;
     }
@@ -507,7 +508,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     for place in [source, far] {
         export(place, "deaths", &member("member", "dies", "no")).await;
     }
-    // The gateway lives all the time: what is written is not its doing.
+    // The gateway stays alive, so that it causes no writes.
     let gateways = Gateways::start().address();
     let flag = "--federated-service-selector=mirror.linkerd.io/federated=dies";
     let flags = [flag, "--probe-address", &gateways];
@@ -521,7 +522,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     let since = source.audit().unwrap().len();
     far.kill_api_server().unwrap();
     is_lost(source, "dies").await;
-    // The local member, and the Service that others ask for, go on.
+    // The local member and the Service that clients use continue.
     let ports = serde_json::json!({ "spec": { "ports": [{ "name": "http", "port": 8081 }] } });
     patch(source, "deaths", "member", ports).await;
     let federated = service(source, "deaths", "member-federated", |s| {
@@ -529,7 +530,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     })
     .await;
     assert!(members(&federated));
-    // Also a controller that starts now takes nothing away.
+    // A controller that starts now deletes nothing either.
     controller.kill();
     let _controller = Controller::start(source, &flags);
     is_lost(source, "dies").await;
@@ -554,7 +555,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     let took = healed.elapsed();
     eprintln!("the local API server: right again after {took:?}");
     assert!(took < HEALED, "{took:?}");
-    // Slices follow the gateway too, which nobody answers for here.
+    // Slices are not compared, because they follow the gateway too.
     let mut done = writes(source, "deaths", since);
     done.retain(|write| write.resource == "services" && write.verb != "create");
     assert_eq!(done, []);

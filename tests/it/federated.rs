@@ -15,7 +15,7 @@ use crate::support::{
     planes::{alone, hub},
 };
 
-/// A member of federated Services: of those of the hub's two Links and of west's own cluster, if `group` is `member`.
+/// A member of federated Services. It is selected by the hub's two Links, and by west itself if `group` is `member`.
 fn of_team(name: &str, group: &str, team: &str) -> Service {
     let mut service = member(name, group, "no");
     let annotations = service.metadata.annotations.get_or_insert_default();
@@ -23,7 +23,8 @@ fn of_team(name: &str, group: &str, team: &str) -> Service {
     service
 }
 
-/// Waits until a federated Service has these members, remote and local, and its source is of this team.
+/// Waits until a federated Service has these members, remote and local, and its labels are from the member of this
+/// team.
 async fn members_are(
     plane: &ControlPlane,
     namespace: &str,
@@ -43,7 +44,7 @@ async fn members_join_and_leave_and_the_first_ranked_gives_ports_and_metadata() 
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("federated", &[east, north, west]).await;
-    // The younger Link's member comes first.
+    // First, only the younger Link has a member.
     create(north, "federated", &of_team("web", "member", "north")).await;
     let first = members_are(
         west,
@@ -66,7 +67,7 @@ async fn members_join_and_leave_and_the_first_ranked_gives_ports_and_metadata() 
             .is_empty()
     );
 
-    // The oldest Link's comes before it, the local one before both.
+    // The member of the oldest Link ranks before it, and the local member before both.
     create(east, "federated", &of_team("web", "member", "east")).await;
     members_are(
         west,
@@ -92,7 +93,8 @@ async fn members_join_and_leave_and_the_first_ranked_gives_ports_and_metadata() 
         assert_eq!(joined.local_ref.unwrap().name, "web-federated");
     }
 
-    // The source's changes show, others' do not; one whose ports differ says so, and stays a member.
+    // Changes of the first-ranked member are copied, those of others are not. A member with other ports reports it, and
+    // stays.
     let sql = json!({ "spec": { "ports": [{ "name": "sql", "port": 5432 }] } });
     patch(north, "federated", "web", sql.clone()).await;
     let differs = member_is(west, "north", "federated", "web", "PortConflict").await;
@@ -208,7 +210,7 @@ async fn deleted_link_removes_its_members_and_no_others() {
     )
     .await;
     gone(west, "leaving", "lonely-federated").await;
-    // A selector that no longer takes it is as good as leaving.
+    // If the selector does not match the Service any more, it leaves, as without its label.
     edit(
         west,
         "fed-a",
@@ -270,7 +272,7 @@ async fn unreachable_cluster_keeps_its_membership() {
     far.pause_api_server().unwrap();
     let mut controller = Controller::start(source, &flags);
     condition_is(source, "unseen", "Connected", "False", "Unreachable").await;
-    // It goes on with what it sees: the local member's changes show, and the place of the other is kept.
+    // It continues with what it sees: changes of the local member are copied, and the other member stays.
     patch(
         source,
         "unseen",
@@ -303,7 +305,7 @@ async fn unreachable_cluster_keeps_its_membership() {
     )
     .await;
 
-    // Without a part in federation the local cluster's own Services are nobody's members.
+    // With `--no-local-federation`, Services of the local cluster are not members.
     controller.kill();
     regroup(source, "unseen", "web", Some("near")).await;
     let _controller = Controller::start(source, &[flags[0], "--no-local-federation"]);

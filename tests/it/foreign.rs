@@ -1,4 +1,4 @@
-//! Endpoints of mirrors that no service mirror has made: `check` finds them.
+//! `check` finds endpoints of mirrors that no service mirror created.
 
 use control_plane::{ControlPlane, eventually};
 use kube::api::{DeleteParams, PostParams};
@@ -11,7 +11,7 @@ use crate::support::{
     planes::hub,
 };
 
-/// What `check` says of endpoints of others in this namespace.
+/// The problems that `check` reports in this namespace.
 fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let found = checked(plane, "mirror services have no foreign endpoints");
     let error = found["error"].as_str().unwrap_or_default();
@@ -21,7 +21,7 @@ fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_finds_endpoints_that_others_made_under_a_mirrors_name() {
+async fn check_finds_foreign_endpoints_under_a_mirrors_name() {
     let (east, west) = hub().await.pair();
     namespace("shared", &[east, west]).await;
     own_link(west, east, "shared", &[]).await;
@@ -34,7 +34,7 @@ async fn check_finds_endpoints_that_others_made_under_a_mirrors_name() {
     }
     assert_eq!(foreign(west, "shared"), [""; 0]);
 
-    // Neither has a label that any watch of the controller asks for.
+    // No watch of the controller selects either of these.
     let slice = json!({
         "metadata": { "name": "mine", "labels": {
             "kubernetes.io/service-name": "slice-shared",
@@ -55,7 +55,7 @@ async fn check_finds_endpoints_that_others_made_under_a_mirrors_name() {
     west.kubectl_stdin(&["create", "-f", "-"], &legacy.to_string())
         .await
         .unwrap();
-    // Kubernetes makes a slice of them.
+    // Kubernetes creates a slice for them.
     slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
     let found = foreign(west, "shared");
     let begin = |service: &str| format!("Service shared/{service}: part of its traffic goes to ");
@@ -76,7 +76,7 @@ async fn check_finds_endpoints_that_others_made_under_a_mirrors_name() {
         ]
     );
 
-    // What it says helps.
+    // The command in the message fixes it.
     slices(west, "shared")
         .delete("mine", &DeleteParams::default())
         .await

@@ -1,5 +1,4 @@
-//! Mirrors that are given back to Linkerd's own service mirror: v1 Endpoints in place of our slices. That requests go
-//! on meanwhile is shown by `tests/mesh`.
+//! `hand-back` replaces our slices with v1 Endpoints. `tests/mesh` shows that no request fails meanwhile.
 
 use control_plane::ControlPlane;
 use k8s_openapi::{
@@ -26,7 +25,8 @@ use crate::support::{
     program::{Outcome, run},
 };
 
-/// The namespace of a Service, and of the Links of its installation: one of its own on a cluster that others use too.
+/// The namespace of a Service, and of the Links of its installation. The installation is not the one that other tests
+/// use on this cluster.
 const HANDED: &str = "handed";
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
@@ -35,7 +35,7 @@ fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
     run(plane.kubeconfig(), &[&own, more].concat())
 }
 
-/// What our controller signs Services with.
+/// Annotations that our controller writes on Services.
 fn signature() -> Value {
     json!({ l::MANAGED_BY: l::MANAGER, l::INSTALLATION: HANDED, l::DESIRED_STATE: "1" })
 }
@@ -70,7 +70,7 @@ async fn mirror(plane: &ControlPlane, name: &str, endpoints: Value) {
     created.unwrap();
 }
 
-/// Who manages the slices of a Service, and whether they were written once more.
+/// The manager of each slice of a Service, and whether the slice was written once more.
 async fn managers(plane: &ControlPlane, name: &str) -> Vec<(String, bool)> {
     let all = slices_of(plane, HANDED, name).await.unwrap();
     all.iter()
@@ -120,7 +120,7 @@ async fn hand_back_replaces_our_slices_with_endpoints() {
     );
     it_is_refused_while_a_controller_leads(west).await;
     mirrors_are_handed_back(west).await;
-    what_was_interrupted_is_done_again(west).await;
+    hand_back_continues_after_an_interruption(west).await;
 }
 
 async fn link_with_a_status(west: &ControlPlane) {
@@ -139,7 +139,7 @@ async fn link_with_a_status(west: &ControlPlane) {
     assert!(patched.unwrap().status.is_some());
 }
 
-/// As it does where a mirror had a selector for a while.
+/// Kubernetes leaves such Endpoints behind if a mirror had a selector for a while.
 async fn endpoints_that_kubernetes_left(west: &ControlPlane) {
     let left: Endpoints = serde_json::from_value(json!({
         "metadata": { "name": "web-handed", "labels": { "endpoints.kubernetes.io/managed-by": "endpoint-controller" } },
@@ -149,7 +149,7 @@ async fn endpoints_that_kubernetes_left(west: &ControlPlane) {
     created.unwrap();
 }
 
-/// Such a controller would make again what is deleted.
+/// A running controller would create again what `hand-back` deletes.
 async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     let leases = Api::<Lease>::namespaced(west.client(), HANDED);
     let mut lease: Lease = serde_json::from_value(json!({
@@ -207,13 +207,13 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
     let dead = endpoints.get("dead-handed").await.unwrap().subsets.unwrap();
     assert!(dead[0].addresses.is_none(), "{dead:?}");
 
-    // Whoever takes over does not believe that they are right already.
+    // Linkerd's service mirror must not assume that the mirror is up to date.
     let mirror = services(west, HANDED).get("web-handed").await.unwrap();
     assert_eq!(mirror.annotations().len(), 0, "{mirror:?}");
 }
 
-/// As if it had been ended after the deletion of ours.
-async fn what_was_interrupted_is_done_again(west: &ControlPlane) {
+/// The state after an interruption that follows the deletion of our slices.
+async fn hand_back_continues_after_an_interruption(west: &ControlPlane) {
     let signed = json!({ "metadata": { "annotations": signature() } });
     patch(west, HANDED, "web-handed", signed).await;
     let forgotten =

@@ -1,4 +1,4 @@
-//! Help: what it says. That its examples work is shown in `examples.rs`.
+//! Compares help texts with snapshots. `examples.rs` tests that their examples work.
 
 use crate::support::program::help;
 

@@ -1,4 +1,4 @@
-//! A target cluster is not to be trusted: what it may send does harm to its own mirrors at most.
+//! Hostile objects of a target cluster affect only its own mirrors.
 
 use control_plane::eventually;
 use kube::api::ListParams;
@@ -25,7 +25,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
     own_link(source, far, "hostile", &["--enable-headless-services"]).await;
     let _controller = Controller::start(source, &[]);
 
-    // As many annotations as Kubernetes takes: with ours it would be too many for a mirror.
+    // Annotations of the maximum size in Kubernetes: together with ours they would be too large for a mirror.
     for (name, size) in [("large", 200 << 10), ("too-large", (256 << 10) - 200)] {
         let mut large = web(name, "hostile");
         let annotations = large.metadata.annotations.get_or_insert_default();
@@ -39,7 +39,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
     many["spec"]["ports"] = json!(list);
     export(far, "hostile", &serde_json::from_value(many).unwrap()).await;
 
-    // What says that it is a mirror, of a Link's own cluster or another, is not mirrored again.
+    // Services with the labels of mirrors, of the Link's own cluster or of another one, are not mirrored.
     for (name, cluster) in [("liar", "hostile"), ("other-liar", "elsewhere")] {
         let mut liar = web(name, "hostile");
         let labels = liar.metadata.labels.get_or_insert_default();
@@ -47,7 +47,8 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         labels.insert(l::CLUSTER_NAME.into(), cluster.into());
         export(far, "hostile", &liar).await;
     }
-    // What would lead Linkerd elsewhere, make a mirror a federated Service or a gateway's, or seem to be in order.
+    // Labels and annotations that would make Linkerd use another Service, make the mirror a federated Service or that
+    // of a gateway, or make it look up to date.
     let mut pretender = web("pretender", "hostile");
     let labels = pretender.metadata.labels.get_or_insert_default();
     for key in [
@@ -89,7 +90,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         s.iter().flat_map(|s| s.ports.iter().flatten()).count() == 250
     })
     .await;
-    // What no mirror could hold is not copied.
+    // Metadata that a mirror cannot store is not copied.
     mirror_is(source, "hostile", "hostile", "too-large", "LimitExceeded").await;
     condition_is(source, "hostile", "Ready", "True", "Mirroring").await;
     let liars = services(source, "hostile")
@@ -114,7 +115,7 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("mutual", &[source, far]).await;
-    // A label that mirrors get too, unlike Linkerd's own.
+    // Mirrors get this label too, unlike Linkerd's own label.
     let flags = [
         "--selector=mutual=yes",
         "--federated-service-selector=mutual=yes",
@@ -145,7 +146,8 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
         })
         .await;
     }
-    // What is exported after both mirrors stood is mirrored: by then these have been seen, and passed over.
+    // These Services are exported after both mirrors exist. When they are mirrored, the controllers have seen the
+    // mirrors and ignored them.
     for (plane, other, cluster) in [(source, far, "here"), (far, source, "there")] {
         let later = format!("later-{cluster}");
         create(plane, "mutual", &exported(&later)).await;

@@ -1,10 +1,11 @@
-//! Target clusters whose API servers mean harm, beside three that behave well: what they do to the controller, to its
-//! cluster and to their neighbours.
+//! Hostile API servers of target clusters, next to three that behave well: their effect on the controller, its cluster
+//! and the other target clusters.
 //!
-//! `just hostile MINUTES` runs the long one: without hostile targets, with them in the hands of another controller, and with
-//! them in the same. The second shows what they cost the machine and the API server, whoever has them; what the third has
-//! beyond that is the cost of sharing a process. `LINKERD_MC_HOSTILE_CONDUCTS` names some of the ways to misbehave, and
-//! `LINKERD_MC_HOSTILE_SEED` takes the choices of an earlier run.
+//! `just hostile MINUTES` runs the long test in three phases: without hostile targets, with hostile targets of another
+//! controller, and with hostile targets of the same controller. The second phase shows the load that they cause on the
+//! machine and the API server. The difference to the third one is the effect of sharing a process.
+//! `LINKERD_MC_HOSTILE_CONDUCTS` selects some kinds of hostile behaviour, and `LINKERD_MC_HOSTILE_SEED` repeats the
+//! random choices of an earlier run.
 
 mod conduct;
 mod figures;
@@ -29,15 +30,15 @@ use crate::support::{
     other,
 };
 
-/// What is held of the short run.
+/// Limits of the short run.
 const BRIEF: Bounds = Bounds {
     memory: Some(256),
-    // What `--max-writes-per-link` says, and the status.
+    // The limit of `--max-writes-per-link`, plus the status.
     writes: Some((1_000.0, 51.0)),
     lines: Some(100),
     latency: None,
 };
-/// What is held of the long run.
+/// Limits of the long run.
 const LONG: Bounds = Bounds {
     latency: Some(20.0),
     ..BRIEF
@@ -47,7 +48,7 @@ const APART: &str = "hostile-apart";
 
 /// The source cluster with its controller, and the cluster that the well-behaved Links lead to.
 struct Scene {
-    // Those who ask before those who answer: fields are dropped in this order.
+    // The clients first, then the servers: fields are dropped in this order.
     controller: Controller,
     /// The one that has the hostile Links, if not the same.
     apart: Option<Controller>,
@@ -63,7 +64,7 @@ impl Scene {
             install(&plane, gateway).await;
             plane
         };
-        // Nobody else's: what hostile targets leave in the one is not worth cleaning up.
+        // No other test uses these control planes, so objects of hostile targets need no cleanup.
         let (source, far) = tokio::join!(
             start("hostile-source", "192.0.2.70"),
             start("hostile-far", "192.0.2.71")
@@ -119,14 +120,14 @@ impl Scene {
         (conduct.name(), address)
     }
 
-    /// Lets things happen for so long.
+    /// Lets the clusters run for this long.
     async fn phase(&self, name: &'static str, mark: &Mark, time: Duration) -> Figures {
         let latencies = neighbours::churn(&self.source, &self.far, time).await;
         Figures::since(mark, name, time, latencies, &self.source, &self.controller)
     }
 
-    /// What is wrong with what the hostile Links say of themselves.
-    async fn untruths(&self) -> Vec<String> {
+    /// Wrong statements in the status of the hostile Links.
+    async fn wrong_statuses(&self) -> Vec<String> {
         let mut untrue = Vec::new();
         for target in &self.hostile {
             let link = links(&self.source)
@@ -150,7 +151,7 @@ async fn hostile_targets_do_no_harm_to_other_clusters() {
     scene.let_in(&Conduct::ALL, 1).await;
     let figures = scene.phase("hostile", &mark, Duration::from_secs(20)).await;
     neighbours::are_in_step(&scene.source).await;
-    let mut wrong = scene.untruths().await;
+    let mut wrong = scene.wrong_statuses().await;
     wrong.extend(figures.beyond(&BRIEF, &Conduct::ALL, None));
     eprintln!("{}", table(&[figures], &Conduct::ALL));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -178,7 +179,7 @@ async fn hostile_targets_stay_within_their_budgets_for_minutes() {
     let with = scene.phase("with", &mark, time).await;
     let mut wrong = with.beyond(&LONG, &conducts, Some(&apart));
     eprintln!("{}", table(&[without, apart, with], &conducts));
-    wrong.extend(scene.untruths().await);
+    wrong.extend(scene.wrong_statuses().await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     neighbours::are_in_step(&scene.source).await;
 }

@@ -1,5 +1,5 @@
-//! What a target cluster may do here: into which namespaces it mirrors, how many are created for it, and which federated
-//! Services it joins.
+//! The import policy for a target cluster: into which namespaces it may mirror, how many namespaces are created for it,
+//! and which federated Services it may join.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -61,7 +61,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     let line = format!("‼ closed/web: NamespaceNotAllowed: {why}\n");
     assert_eq!(plan, format!("{line}{line}Nothing to do.\n"));
 
-    // By other labels, which may change.
+    // By other labels, which can change.
     let selector = Some("team=blue,!closed");
     annotate(west, "chosen", json!({ l::ALLOWED_NAMESPACES: selector })).await;
     for name in ["web-chosen", "web-federated"] {
@@ -79,7 +79,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     relabel(west, "closed", "closed", None).await;
     let stands = service(west, "closed", "web-chosen", |_| true).await;
 
-    // What cannot be read changes nothing but the status.
+    // An annotation that cannot be read changes only the status.
     for (key, value, why) in [
         (
             l::ALLOWED_NAMESPACES,
@@ -121,7 +121,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
 async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_if_unprotected() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
-    // The one that a Link names does not help it.
+    // A Link that names a protected namespace does not get it.
     let named =
         "--allowed-namespaces=kubernetes.io/metadata.name in (kube-system,linkerd-multicluster)";
     own_link(source, far, "shielded", &[named]).await;
@@ -130,7 +130,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     }
     join(source, "kube-system", "shielded", "member", "no").await;
     let unprotected = ["--protected-namespaces="];
-    // The admission policy has to let it, too.
+    // The admission policy has to allow it, too.
     reinstall(source, &["--set", "protectedNamespaces="]).await;
     let mut controller = Controller::start(source, &unprotected);
     let stands = async || {
@@ -139,7 +139,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
         members_are(source, "kube-system", "shielded-federated", remote, local).await;
     };
     stands().await;
-    // That of the Links has probe Services and nothing else.
+    // The namespace of the Links has only probe Services.
     mirror_is(
         source,
         "shielded",
@@ -153,7 +153,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     controller.kill();
     reinstall(source, &[]).await;
 
-    // The target cluster has no say in it, and need not be there.
+    // The target cluster is not asked, and may be unreachable.
     far.pause_api_server().unwrap();
     let mut controller = Controller::start(source, &[]);
     for name in ["shielded-shielded", "shielded-federated"] {
@@ -181,7 +181,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     };
     told().await;
     in_step(source, "shielded", &[]).await;
-    // Commands tell it too. Elsewhere `check` would also see the Links of other tests.
+    // Commands report it too. On the other control planes, `check` would also see the Links of other tests.
     let check = run(source.kubeconfig(), &["check", "--wait", "0s"]);
     let line = format!("shielded: kube-system/shielded: NamespaceNotAllowed ({why})");
     assert!(check.stdout.contains(&line), "{}", check.stdout);
@@ -224,7 +224,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     gone(west, "consent", "web-federated").await;
     in_step(west, "guest", &[]).await;
 
-    // The local cluster's own consent: a member there.
+    // A local member is the consent of the source cluster.
     join(west, "consent", "web", "member", "no").await;
     let (remote, local) = (Some("web@guest"), Some("web"));
     members_are(west, "consent", "web-federated", remote, local).await;
@@ -254,7 +254,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
         "{plan}"
     );
 
-    // As Linkerd does it.
+    // The default, as in Linkerd.
     annotate(west, "guest", json!({ l::FEDERATION: "any" })).await;
     members_are(west, "consent", "web-federated", remote, local).await;
     withdraw(None).await;
@@ -338,7 +338,7 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     status_that(source, "crowd", |status| counted(status, 4, 4)).await;
     let first = created().await;
     assert_eq!(first.len(), 2, "{first:?}");
-    // With the settings of the Deployment.
+    // With the settings of the Deployment, `plan` finds nothing to do.
     in_step(source, "crowd", &[]).await;
 
     controller.kill();
@@ -347,12 +347,12 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     status_that(source, "crowd", |status| counted(status, 4, 4)).await;
     assert_eq!(created().await, first);
 
-    // One that somebody has taken over makes room for another one.
+    // If somebody removes the label of a created namespace, there is room for another one.
     relabel(source, &first[0], l::CLUSTER_NAME, None).await;
     status_that(source, "crowd", |status| counted(status, 6, 3)).await;
     let now = created().await;
     assert_eq!(now.len(), 2, "{now:?}");
-    // So does one that is there for other reasons.
+    // A namespace that somebody else creates also makes room.
     let missing = wanted
         .iter()
         .find(|name| !now.contains(name) && **name != first[0])
@@ -361,7 +361,7 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     status_that(source, "crowd", |status| counted(status, 8, 2)).await;
     let one = service(source, missing, "web-crowd", |_| true).await;
     assert_eq!(label(&one, l::CLUSTER_NAME), Some("crowd"));
-    // And one that was created for another Link, which has a limit of its own.
+    // The same holds for a namespace that was created for another Link, which has its own limit.
     let over = wanted
         .iter()
         .find(|name| ![&first[0], missing].contains(name) && !now.contains(name));

@@ -1,4 +1,4 @@
-//! What `install` prints, put to a real API server.
+//! Applies the output of `install` to a real API server.
 
 use control_plane::{ControlPlane, LinkerdOptions, Verdict};
 use k8s_openapi::jiff::Timestamp;
@@ -37,7 +37,7 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
     );
     assert!(first.lines().count() > 20, "{first}");
     for variant in VARIANTS {
-        // Some of its fields stay as they were first.
+        // Some fields of this Service cannot be changed.
         let gateway = ["delete", "service", "linkerd-gateway", "--ignore-not-found"];
         plane
             .kubectl(&[&["-n", "linkerd-multicluster"], &gateway[..]].concat())
@@ -47,11 +47,11 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
         twice(&plane, &run(plane.kubeconfig(), &args).data()).await;
     }
 
-    the_link_type_and_the_crd_agree(&plane).await;
+    crd_keeps_every_field_of_the_link_type(&plane).await;
     policies_are_left_out_where_there_are_none(&plane);
 }
 
-/// As with an API server before Kubernetes 1.30.
+/// Uses the program as with an API server before Kubernetes 1.30.
 fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
     let old = plane
         .intercept(Some(("admin", &["system:masters"])))
@@ -85,7 +85,7 @@ fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
     );
 }
 
-/// Applies objects, and again, which changes nothing. Returns what kubectl said at first.
+/// Applies objects twice; the second time changes nothing. Returns the output of the first `kubectl apply`.
 async fn twice(plane: &ControlPlane, printed: &str) -> String {
     let generations = async || {
         let all = "jsonpath={.items[*].metadata.generation}";
@@ -96,7 +96,7 @@ async fn twice(plane: &ControlPlane, printed: &str) -> String {
     let before = generations().await;
     let second = plane.apply(printed).await.unwrap();
     for line in second.lines() {
-        // Their selector is one that kubectl replaces each time, by what it is.
+        // kubectl always patches the selector of this kind, because it replaces selectors as a whole.
         let replaced = line.starts_with("poddisruptionbudget.policy/");
         assert!(replaced || line.ends_with(" unchanged"), "{second}");
     }
@@ -105,8 +105,8 @@ async fn twice(plane: &ControlPlane, printed: &str) -> String {
     first
 }
 
-/// A Link with every field set comes back as it went, so the CRD prunes nothing of it.
-async fn the_link_type_and_the_crd_agree(plane: &ControlPlane) {
+/// The API server stores a Link with every field set without changes, so the CRD prunes no field.
+async fn crd_keeps_every_field_of_the_link_type(plane: &ControlPlane) {
     let links = Api::<Link>::namespaced(plane.client(), "linkerd-multicluster");
     let mut link = full_link();
     let created = links.create(&PostParams::default(), &link).await.unwrap();
@@ -126,13 +126,13 @@ async fn the_link_type_and_the_crd_agree(plane: &ControlPlane) {
         ["east", "east", "True", "False", "3", "2", "1"]
     );
 
-    // What the CRD fills in where a Link says nothing.
+    // Defaults of the CRD for a Link without these fields.
     let bare = Link::new("bare", LinkSpec::default());
     let bare = links.create(&PostParams::default(), &bare).await.unwrap();
     assert_eq!(bare.spec.probe_spec.failure_threshold.as_deref(), Some("3"));
     assert_eq!(bare.spec.probe_spec.timeout.as_deref(), Some("30s"));
 
-    // Objects of the older versions are served too, and lose nothing on the way.
+    // Objects of the older versions are served without loss, too.
     for version in ["v1alpha1", "v1alpha2"] {
         let resource = format!("links.{version}.multicluster.linkerd.io");
         let name = plane
@@ -258,7 +258,7 @@ async fn missing_linkerd_and_unreachable_cluster_have_different_errors() {
     hint: known contexts: manifests
     "#);
 
-    // Port 1 of the loopback address: nobody listens there.
+    // Port 1 of the loopback address, where nothing listens.
     let away = run(
         plane.kubeconfig(),
         &["--api-addr", "127.0.0.1:1", "install"],
@@ -270,7 +270,7 @@ async fn missing_linkerd_and_unreachable_cluster_have_different_errors() {
     hint: check that the cluster is up, and that --context is the right one
     ");
 
-    // Without a cluster there is nothing to ask.
+    // `--ignore-cluster` sends no requests.
     let offline = run(
         plane.kubeconfig(),
         &["--context", "mars", "install", "--ignore-cluster"],

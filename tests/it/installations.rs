@@ -19,10 +19,10 @@ use crate::support::{
     planes::alone,
 };
 
-/// What an installation makes: a mirror with a slice, a headless one with a host, a federated Service.
+/// Mirrors of an installation: one with a slice, a headless one with a host, and a federated Service.
 const MADE: [&str; 4] = ["web-first", "db-first", "db-0-first", "member-federated"];
 
-/// Links `source` to `far` as `first`, and exports what [`MADE`] stands for.
+/// Links `source` to `far` as `first`, and exports the Services of [`MADE`].
 async fn furnish(source: &ControlPlane, far: &ControlPlane, namespace: &str) {
     own_link(source, far, "first", &["--enable-headless-services"]).await;
     export(far, namespace, &web("web", "first")).await;
@@ -31,7 +31,7 @@ async fn furnish(source: &ControlPlane, far: &ControlPlane, namespace: &str) {
     join(far, namespace, "member", "first", "no").await;
 }
 
-/// UID and `ClusterIP` of all that [`furnish`] brings about.
+/// UID and `ClusterIP` of all Services in [`MADE`].
 async fn identities(source: &ControlPlane, namespace: &str) -> Vec<(Option<String>, String)> {
     let mut found = Vec::new();
     for name in MADE {
@@ -67,7 +67,8 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     let before = identities(source, "two-shared").await;
     let since = source.audit_mark().unwrap();
 
-    // Its own Link is worked on, and then all that it would have collected at its start is decided too.
+    // When the Link of the second installation is processed, its controller has also decided about all objects that it
+    // found at its start.
     apply(source, &other::moved(objects(far, "second", &[]), "two-mc")).await;
     export(far, "two-theirs", &web("web", "second")).await;
     let second = other::controller(source, "two-mc", &["--federated-service-selector=no=one"]);
@@ -79,7 +80,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     );
     assert_eq!(identities(source, "two-shared").await, before);
 
-    // Nor does the first one collect what the second has made, also after a restart.
+    // The first installation does not delete the mirrors of the second one either, also after a restart.
     let theirs = service(source, "two-theirs", "web-second", |_| true).await;
     controller.kill();
     let since = source.audit_mark().unwrap();
@@ -101,7 +102,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_links_to_one_name_from_two_installations_do_not_fight() {
+async fn two_installations_that_want_the_same_names_do_not_overwrite_each_other() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("same-shared", &[source, far]).await;
@@ -135,15 +136,19 @@ async fn two_links_to_one_name_from_two_installations_do_not_fight() {
     gone(source, "same-shared", "web-first").await;
 }
 
-/// As a version before installations were written down has left it.
-async fn forget_installation(plane: &ControlPlane, namespace: &str, name: &str) -> Service {
+/// Removes the annotation, as in versions that did not record the installation.
+async fn remove_installation_annotation(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+) -> Service {
     let forgotten = json!({ "metadata": { "annotations": { l::INSTALLATION: null } } });
     patch(plane, namespace, name, forgotten).await;
     services(plane, namespace).get(name).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster() {
+async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their_cluster() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("unnamed", &[source, far]).await;
@@ -155,9 +160,9 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
     let before = identities(source, "unnamed").await;
     controller.kill();
     for name in MADE {
-        forget_installation(source, "unnamed", name).await;
+        remove_installation_annotation(source, "unnamed", name).await;
     }
-    // No Link of this one names their cluster: it does not collect them.
+    // No Link of this installation names their cluster, so it does not delete them.
     apply(
         source,
         &other::moved(objects(far, "second", &[]), "unnamed-mc"),
@@ -176,7 +181,7 @@ async fn mirrors_without_an_installation_belong_to_whoever_links_their_cluster()
         [""; 0]
     );
     drop(second);
-    // A Link of this one does.
+    // Now a Link of this installation names their cluster.
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     for name in MADE {
         let named = |s: &Service| annotation(s, l::INSTALLATION) == Some(NAMESPACE);
@@ -198,7 +203,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     other::install(source, "moves-mc", &["--set", &take_over]).await;
     furnish(source, far, "moves").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
-    // Other tests export to a Link of this name, too.
+    // Other tests export to a Link with this name, too.
     let is_mirrored = |s: &LinkStatus, name: &str| {
         said(&s.mirror_services, "moves", name).is_some_and(|said| said.reason == "Mirrored")
     };
@@ -209,7 +214,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let before = identities(source, "moves").await;
     controller.kill();
 
-    // Started before its Links are there: a flag alone collects nothing.
+    // The controller starts before its Links exist: a flag alone deletes nothing.
     let flags = [
         "--federated-service-selector=no=one",
         "--take-over-from",
@@ -230,7 +235,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
         service(source, "moves", name, named).await;
     }
     assert_eq!(identities(source, "moves").await, before);
-    // The old installation can be taken away now, and has nothing left to collect.
+    // The old installation can be removed now, and it has no mirrors left to delete.
     unlink(source, "first").await;
     let since = source.audit_mark().unwrap();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);

@@ -1,4 +1,4 @@
-//! Replicas: one leads, the others stand by; and what a controller does when it is told to stop.
+//! Replicas: one leads, and the others wait. Also the behaviour of a controller that is asked to stop.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::support::{
     planes::alone,
 };
 
-/// A replica with a user and a lease identity of its own, so that the audit log tells replicas apart.
+/// A replica with its own user and lease identity, so that the audit log shows which replica made a request.
 fn replica(plane: &ControlPlane, name: &str, flags: &[&str]) -> Controller {
     let kubeconfig = plane.user_kubeconfig(name, &["system:masters"]).unwrap();
     let args = [&["--identity", name], flags].concat();
@@ -39,7 +39,7 @@ async fn holder_is(plane: &ControlPlane, name: &str) {
     .unwrap();
 }
 
-/// What a replica wrote, but for the lease, since the audit log had this length.
+/// Writes of a replica, except for the lease, since the audit log had this length.
 fn writes(plane: &ControlPlane, replica: &str, since: usize) -> Vec<AuditEvent> {
     let mut audit = plane.audit().unwrap().split_off(since);
     audit.retain(|event| event.user == replica && event.is_write() && event.resource != "leases");
@@ -60,7 +60,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     export(far, "leader", &web("one", "leader")).await;
     service(source, "leader", "one-leader", |_| true).await;
 
-    // The other is ready to take over at once, and leaves the target cluster alone until then.
+    // The other replica is ready to take over, and does not connect to the target cluster until then.
     let before = watches(far);
     let second = replica(source, "second", &probed);
     let answers = [
@@ -88,7 +88,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     assert_eq!(watches(far), before);
     assert_eq!(writes(source, "second", since), []);
 
-    // A lease that nobody gives up is respected for 30 s.
+    // A lease that is not released is valid for 30 s.
     let asked = Instant::now();
     let (code, took) = first.terminate();
     assert_eq!(code, Some(0));
@@ -100,7 +100,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
         "it took {handover:?} to hand over"
     );
     eprintln!("stopped after {took:?}, handed over after {handover:?}");
-    // What the first one found out and said while the other stood by is as good as found out and said by itself.
+    // The new leader uses the state that the first one wrote to the status, and writes nothing.
     second.in_step_within(SOON).await;
     assert_eq!(writes(source, "second", since), []);
     export(far, "leader", &web("three", "leader")).await;
@@ -140,7 +140,7 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
     service(source, "silent", "two-silent", |_| true).await;
     killed.kill();
 
-    // Now nobody works, and there is something to do that the old leader hears of when it wakes up.
+    // Now no controller works, and there is a change that the old leader sees when it continues.
     export(far, "silent", &web("three", "silent")).await;
     let since = source.audit().unwrap().len();
     signal("CONT", stopped.pid());
@@ -156,7 +156,7 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
             .is_none()
     );
 
-    // A lease whose holder was killed can be had once it has run out.
+    // The lease of a killed leader can be taken when it has expired.
     let third = replica(source, "third", &flags);
     holder_is(source, "third").await;
     service(source, "silent", "three-silent", |_| true).await;

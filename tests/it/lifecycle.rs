@@ -1,4 +1,4 @@
-//! Links come, are edited and go; so do namespaces, here and there.
+//! Links and namespaces, local and remote, that are created, edited and deleted.
 
 use linkerd_mc::api::labels as l;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn mirrors_follow_edits_of_their_link() {
     .await;
 
     let gateway = json!({
-        // A space after the comma, a name twice, both families.
+        // A space after the comma, a duplicate, and both address families.
         "gatewayAddress": "192.0.2.78, 192.0.2.77,192.0.2.78,2001:db8::1",
         "gatewayPort": "5143",
         "gatewayIdentity": "other.identity",
@@ -167,7 +167,7 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     gone(west, "twins", "from-north-twin-a").await;
     condition_is(west, "twin-a", "Ready", "True", "Mirroring").await;
 
-    // One that never had the cluster leaves nothing.
+    // Deleting a Link that never served the cluster deletes no mirrors.
     younger[2]["metadata"]["name"] = json!("twin-c");
     apply(west, &younger[2..]).await;
     condition_is(west, "twin-c", "Ready", "False", "DuplicateCluster").await;
@@ -175,13 +175,13 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     hub.controller.metric_is(ready, |v| v == Some(0.0)).await;
     unlink(west, "twin-c").await;
     hub.controller.metric_is(ready, |v| v.is_none()).await;
-    // The series of the gateway are those of the Link in charge.
+    // The metrics of the gateway are those of the Link that serves the cluster.
     for (name, value) in [("gateway_alive", 1), ("gateway_enabled", 1)] {
         let found = hub.controller.metric(&gateway(name)).await.unwrap();
         assert_eq!(found, Some(value), "{name}");
     }
 
-    // Who takes over has a gateway that is not probed; then it has one again.
+    // The Link that takes over has a gateway without a probe, and then with one.
     edit(west, "twin-b", json!({ "probeSpec": { "path": "" } })).await;
     unlink(west, "twin-a").await;
     for name in ["gateway_alive", "gateway_enabled"] {

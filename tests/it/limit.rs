@@ -1,4 +1,5 @@
-//! Limits on what is taken in of a target cluster: what they leave out is told, and what stands stays.
+//! Limits on the objects that are accepted from a target cluster: the status names objects that are left out, and
+//! existing mirrors stay.
 
 use control_plane::ControlPlane;
 use kube::ResourceExt as _;
@@ -47,14 +48,14 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     status_that(source, "limit", over).await;
     in_step(source, "limit", &two).await;
 
-    // Another controller takes in what stands, not what comes first in a list.
+    // Another controller accepts the Services that have mirrors, not the first ones of the list.
     controller.kill();
     let mut controller = Controller::start(source, &two);
     status_that(source, "limit", |s| over(s) && s.mirrored == Some(2)).await;
     let done = said(source, "limit", since);
     assert_eq!(done, Vec::<String>::new());
 
-    // There is room, and what was left out is in; then there is too little again.
+    // When there is room, the Service that was left out is mirrored; then there is too little room again.
     delete(far, "limit", "b").await;
     service(source, "limit", "a-limit", |_| true).await;
     gone(source, "limit", "b-limit").await;
@@ -119,7 +120,7 @@ async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_th
     .await;
     controller.kill();
 
-    // Four of these are a megabyte.
+    // The metadata of four of these Services takes a megabyte.
     let long =
         json!({ "metadata": { "annotations": { "example.com/long": "x".repeat(240_000) } } });
     patch(far, "heavy", "a", long).await;
@@ -146,7 +147,7 @@ async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_th
     gone(source, "heavy", "a-heavy").await;
 }
 
-/// Slices of a Service whose endpoints take no traffic, and that come before its others in a list.
+/// Creates slices of a Service that have no ready endpoint, and that precede its other slices in a list.
 async fn idle_slices(plane: &ControlPlane, namespace: &str, service: &str, exported: &str) {
     let slices: Vec<_> = (0..12)
         .map(|n| {
@@ -188,7 +189,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     status_that(source, "cut", |s| s.mirrored == Some(1)).await;
     controller.kill();
 
-    // Ten slices of one Service are looked at, and what takes traffic is in the last.
+    // Only ten slices are accepted, and the slice with the ready endpoint is the last one.
     idle_slices(far, "cut", "web", "cut").await;
     let one = ["--max-services-per-link=1"];
     let since = source.audit().unwrap().len();
@@ -201,7 +202,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     in_step(source, "cut", &one).await;
     assert_eq!(said(source, "cut", since), Vec::<String>::new());
 
-    // Without the others all is seen again, and followed.
+    // Without the other slices, all are accepted, and the endpoints are updated again.
     let idle = ["-n", "cut", "delete", "endpointslices", "-l", "idle=true"];
     far.kubectl(&idle).await.unwrap();
     status_that(source, "cut", |s| {
@@ -232,7 +233,7 @@ async fn hosts_count_against_the_limit_and_are_mirrored_once_there_is_room() {
     }
     status_that(source, "throng", |s| exceeded(s).is_empty()).await;
 
-    // There is room for one more host, not for two; what stands stays.
+    // There is room for one more host, but not for two. Existing mirrors stay.
     stateful(far, "throng", "queue", "throng").await;
     hosts(far, "throng", "queue", &[("q-0", true), ("q-1", true)]).await;
     let over = |s: &LinkStatus| {

@@ -1,4 +1,4 @@
-//! `link` and `plan`: two clusters linked on one command, and what that would do.
+//! `link` and `plan`: links two clusters with one command, and shows before what it would do.
 
 use std::{process::Stdio, sync::Arc};
 
@@ -62,7 +62,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let kubeconfig = west.folder().join("both.kubeconfig");
     ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
 
-    // Before: the Link and its Secrets come through a pipe, nothing is applied.
+    // Before linking: `plan` reads the Link and its Secrets from stdin, and nothing is applied.
     let proposed = link_gen(&east, "link-east", &[]);
     let plan = ["--context", "link-west", "plan", "--link-file", "-"];
     let (code, diff, errors) = run_with(&kubeconfig, &plan, &proposed);
@@ -101,7 +101,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     );
     assert!(linked.stdout.contains("web-link-east"), "{}", linked.stdout);
 
-    // After: nothing is left to do, and a Link that nobody applied is no Link.
+    // After linking: nothing is left to do. A Link that was not applied is unknown.
     let again = run(
         &kubeconfig,
         &["--context", "link-west", "plan", "--link", "link-east"],

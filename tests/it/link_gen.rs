@@ -1,4 +1,4 @@
-//! What `link-gen` prints for one control plane, used from another.
+//! The output of `link-gen` for one control plane, used in another.
 
 use control_plane::{ControlPlane, LinkerdOptions};
 use k8s_openapi::api::core::v1::Secret;
@@ -113,7 +113,7 @@ async fn link_gen_names_what_the_target_lacks_and_prints_no_objects() {
         link_gen(&["--token-duration=1h", "--gateway-name=gone"])
     );
 
-    // An account for mirroring reads Linkerd's configuration, but no ServiceAccounts.
+    // The account may read Linkerd's configuration, but no ServiceAccounts.
     let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let denied = link_gen(&["--as", &account]).replace(east.url(), "SERVER");
     insta::assert_snapshot!("denied", denied);

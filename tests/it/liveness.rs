@@ -1,4 +1,4 @@
-//! Gateways that live, die and come back, or have no address; and what the controller tells of them.
+//! Gateways that die, recover, or have no address, and what the controller reports about them.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use crate::support::{
 const PERIOD: Duration = Duration::from_secs(1);
 const THRESHOLD: u32 = 2;
 
-/// Links west to east with a Link of its own whose gateway is probed at this path, once a second.
+/// Links west to east with a separate Link, whose gateway is probed at this path once a second.
 async fn probed(hub: &Hub, cluster: &str, path: &str) {
     link_probed(&hub.west, &hub.east, cluster, path).await;
 }
@@ -68,7 +68,7 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
     slices_that(west, "pulse", "db-pulse", |s| readiness(s) == Some(false)).await;
     let took = killed.elapsed();
-    // Jitter makes a period a tenth longer; beyond that this machine may be busy with other tests.
+    // Jitter makes a period up to a tenth longer. The rest is for a machine that is busy with other tests.
     let limit = THRESHOLD * PERIOD.mul_f64(1.1) + Duration::from_secs(1);
     assert!(took < limit + Duration::from_secs(5), "{took:?}");
     eprintln!("not ready {took:?} after the gateway died, the limit is {limit:?}");
@@ -84,14 +84,14 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     hub.controller
         .metric_is(failed, |v| v >= Some(f64::from(THRESHOLD)))
         .await;
-    // A mirror that changes meanwhile, or is made, has no ready endpoints either, nor has one that refills.
+    // A mirror that is changed or created meanwhile, or whose slice is filled again, has no ready endpoints either.
     export(east, "pulse", &web("late", "pulse")).await;
     endpoints(east, "pulse", "web", 0).await;
     slices_that(west, "pulse", "web-pulse", |s| addresses(s).is_empty()).await;
     endpoints(east, "pulse", "web", 1).await;
     slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
     slices_that(west, "pulse", "late-pulse", |s| readiness(s) == Some(false)).await;
-    // The other Link to this cluster has a gateway of its own.
+    // The other Link to this cluster has its own gateway.
     condition_is(west, "east", "GatewayAlive", "True", "ProbeSucceeded").await;
 
     hub.gateways.revive("/pulse");
@@ -138,8 +138,8 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     hub.controller.metric_is(failed, |v| v.is_none()).await;
 }
 
-/// Nothing here resolves names of Services, so probes that go by name would fail. There is no kube-proxy either: who
-/// listens at the probe Service's ClusterIP stands for the gateway behind it.
+/// Names of Services do not resolve here, so a probe that uses a name would fail. There is no kube-proxy either, so a
+/// server that listens at the ClusterIP of the probe Service stands in for the gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_need_no_dns_and_follow_the_probe_service() {
     let far = &hub().await.east;
@@ -228,7 +228,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     assert_eq!(slices[0].ports.as_ref().unwrap()[0].port, Some(4191));
     assert_eq!(readiness(&slices), Some(true));
 
-    // The port is the Link's, in both; deleted, it comes back.
+    // The Link sets the port of the Service and of its slice. A deleted probe Service is created again.
     edit(west, "probe", json!({ "probeSpec": { "port": "31191" } })).await;
     service(west, NAMESPACE, "probe-probe", |s| {
         ports(s) == [("mc-probe", 31191)]
@@ -251,7 +251,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     })
     .await;
 
-    // What is wrong with a probe is said, and nothing is probed; without a path nothing is to be probed.
+    // An invalid probe is reported, and the gateway is not probed. Without a path, it is not probed either.
     edit(
         west,
         "probe",
@@ -279,7 +279,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     )
     .await;
     condition_is(west, "probe", "GatewayAlive", "True", "ProbeSucceeded").await;
-    // Without a gateway there is none to probe.
+    // Without a gateway there is no probe Service.
     edit(west, "probe", json!({ "gatewayAddress": "" })).await;
     status_that(west, "probe", |status| status.gateway.is_none()).await;
     gone(west, NAMESPACE, "probe-probe").await;
@@ -307,10 +307,10 @@ async fn gateway_without_a_good_address_is_reported_and_known_addresses_stay() {
         known.is_some_and(|c| c.message.contains("no-such-gateway.invalid"))
     });
     assert_eq!(status.await.unhealthy, Some(1));
-    // The Service stands, so that its name resolves; only its endpoints are missing.
+    // The Service exists, so its name resolves. Only its endpoints are missing.
     services(west, "nowhere").get("web-nowhere").await.unwrap();
 
-    // Loopback is no address of an endpoint, says Kubernetes where the Link allows it.
+    // If the Link allows loopback addresses, Kubernetes rejects them as endpoints.
     let allowed = json!({ l::GATEWAY_NETWORKS: "127.0.0.1,::1" });
     annotate(west, "nowhere", allowed).await;
     edit(west, "nowhere", json!({ "gatewayAddress": "localhost" })).await;
@@ -326,7 +326,7 @@ async fn gateway_without_a_good_address_is_reported_and_known_addresses_stay() {
         said.message
     );
 
-    // One that resolves is enough; a name that does not resolve next to it changes nothing.
+    // One name that resolves is enough. Another name that does not resolve changes nothing.
     annotate(west, "nowhere", json!({ l::GATEWAY_NETWORKS: null })).await;
     edit(
         west,

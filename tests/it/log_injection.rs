@@ -1,4 +1,4 @@
-//! What a target cluster says is told, on one line and in brief.
+//! Messages of a target cluster are reported as one short line.
 
 use control_plane::Verdict;
 use serde_json::json;

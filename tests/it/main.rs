@@ -1,7 +1,7 @@
 //! Tests against real control planes. One binary: it links once, and its tests share the control planes.
 //!
-//! [`support`] has what they share. Beside it, each module holds the behaviour that the line above it names, and uses
-//! none of the others. README.md leads from each situation to its tests.
+//! [`support`] has the code that they share. Each other module tests the behaviour in the comment above it, and uses
+//! none of the others. README.md lists the tests for each situation.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(
@@ -16,17 +16,17 @@ mod support;
 
 // Mirrors
 
-// Which labels and annotations for other tools, as Argo CD, a mirror has.
+// Which labels and annotations for other tools, such as Argo CD, a mirror gets.
 mod copied_metadata;
-// Services without endpoints, gateways or hosts, or that cannot be mirrored; Links that change in nothing that matters.
+// Services without endpoints, gateways or hosts, or that cannot be mirrored; changes of Links that have no effect.
 mod edge_cases;
 // Headless Services, whose hosts have mirrors of their own.
 mod headless;
-// Gateway mode and remote discovery: what a mirror has, and that it follows its Service.
+// Gateway mode and remote discovery: the contents of a mirror, and its updates.
 mod mirroring;
 // Mirrors of Linkerd's service mirror are adopted, edited ones repaired, Services of users left alone.
 mod ownership;
-// Nothing is written at rest, and no more than is needed when there is much to do.
+// Nothing is written while nothing changes, and no more than needed otherwise.
 mod writes;
 
 // Federated Services
@@ -65,36 +65,36 @@ mod unreadable;
 mod cluster_ips;
 // The controller is killed at each write, and each event comes late or is lost.
 mod crashes;
-// Networks and API servers that fall silent, break, refuse or die.
+// Networks and API servers that stop responding, fail, or refuse requests.
 mod faults;
 // Replicas: one leads, and another takes over.
 mod leader;
-// Target clusters that are away for long, restored from a backup, or rebuilt.
+// Target clusters that are unavailable for long, restored from a backup, or rebuilt.
 mod outages;
-// What changed while no controller ran.
+// Changes while no controller ran.
 mod restart;
 // Changes and faults at random for minutes; `just soak` runs it.
 mod soak;
-// What cannot make progress takes no CPU, and delays nothing else.
+// Work that cannot make progress uses no CPU, and delays nothing else.
 mod stalls;
-// Watches that are refused or fall silent, and those of Services without a selector.
+// Watches that are refused or stop responding, and those of Services without a selector.
 mod watches;
 
-// What target clusters and a stolen token can do
+// Attacks by target clusters, and with a stolen token
 
-// The admission policies refuse what the controller does not write.
+// The admission policies refuse writes that the controller does not make.
 mod admission_policy;
-// Endpoints that others made under the name of a mirror.
+// Endpoints that others created under the name of a mirror.
 mod foreign;
 // Large and misleading Services, and clusters that are linked both ways.
 mod hostile_objects;
-// Target clusters whose API servers do harm; `just hostile` runs it for longer.
+// Target clusters with hostile API servers; `just hostile` runs it for longer.
 mod hostile_target;
 // Namespaces and federated Services that a target cluster may use.
 mod import_policy;
 // Limits on what is accepted from a target cluster.
 mod limit;
-// What a target cluster says is logged and shown on one line, and cut.
+// Messages of a target cluster are logged and shown on one line, and shortened.
 mod log_injection;
 // The roles are sufficient, and each verb in them is used.
 mod rbac;
@@ -117,9 +117,9 @@ mod hand_back;
 mod help;
 // The container image runs alone.
 mod image;
-// `install`: its objects are accepted, and the CRD fits the type.
+// `install`: its objects are accepted, and the CRD has all fields of the type.
 mod install;
-// `link`, and what `plan` says before it.
+// `link`, and the plan that `plan` shows before it.
 mod link;
 // `link-gen`.
 mod link_gen;
@@ -131,5 +131,5 @@ mod plan;
 mod rotate;
 // `unlink` and `uninstall`.
 mod unlink;
-// `--version`, and the metric of the build.
+// `--version`, and the metric with the version of the build.
 mod version;

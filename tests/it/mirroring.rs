@@ -134,7 +134,7 @@ async fn switching_the_mode_keeps_the_cluster_ip() {
         endpoints(east, "switch", "web", 1).await;
         let mirror = service(west, "switch", "web-east", |s| !discovery(s)).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        // Here Kubernetes' own slice of the Service is empty, and may be seen before the one with endpoints.
+        // Kubernetes' own slice of the Service is empty here, and may be seen before the one with endpoints.
         slices_that(west, "switch", "web-east", |s| {
             addresses(s) == ["192.0.2.10"] && readiness(s) == Some(true)
         })
@@ -144,7 +144,7 @@ async fn switching_the_mode_keeps_the_cluster_ip() {
         let mirror = service(west, "switch", "web-east", discovery).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
         in_step(west, "east", &[]).await;
-        // Streams that began before go on with them.
+        // Open streams continue to use the slices.
         let found = slices_of(west, "switch", "web-east").await.unwrap();
         assert_eq!(addresses(&found), ["192.0.2.10"]);
         assert_eq!(readiness(&found), Some(true));
@@ -247,7 +247,7 @@ async fn a_users_service_with_the_mirrors_name_is_left_alone() {
         .delete("web", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    // What was reported as a conflict is gone from the status once the deletion was worked on.
+    // The conflict is removed from the status when the deletion has been processed.
     eventually("the conflict to be gone", SOON, async || {
         let output = west
             .kubectl(&[

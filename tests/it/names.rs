@@ -1,4 +1,4 @@
-//! The program as a plugin of a real kubectl, which looks for it on the `PATH`.
+//! The program as a plugin of a real kubectl, which finds it on the `PATH`.
 
 use std::{os::unix::fs::symlink, process::Command};
 

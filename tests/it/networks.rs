@@ -1,4 +1,5 @@
-//! Where gateways may not be: in this cluster itself, and outside of the networks that a Link allows.
+//! Addresses of gateways that are refused: those in this cluster itself, and those outside of the networks that a Link
+//! allows.
 
 use control_plane::{ControlPlane, eventually};
 use linkerd_mc::api::labels as l;
@@ -20,10 +21,10 @@ use crate::support::{
 
 const REFUSED: &str = "GatewayAddressRefused";
 
-/// Namespace, Link and cluster of the mirror whose gateway moves.
+/// Namespace, Link and cluster of the mirror whose gateway address changes.
 const INSIDE: &str = "inside";
 
-/// Sets which networks the Link allows; null removes them.
+/// Sets the networks that the Link allows; null removes them.
 async fn allow(west: &ControlPlane, networks: Value) {
     annotate(west, INSIDE, json!({ l::GATEWAY_NETWORKS: networks })).await;
 }
@@ -43,12 +44,12 @@ async fn refuses(west: &ControlPlane, reason: &str, text: &str) {
     condition_says(west, INSIDE, REFUSED, ("True", reason), text).await;
 }
 
-/// Waits until the Link says nothing of refused addresses.
+/// Waits until the Link reports no refused addresses.
 async fn refuses_none(west: &ControlPlane) {
     status_that(west, INSIDE, |now| condition(now, REFUSED).is_none()).await;
 }
 
-/// What `check` says of the addresses of gateways: result and error.
+/// Result and error of the `check` of gateway addresses.
 fn used(plane: &ControlPlane) -> (Value, String) {
     let found = checked(plane, "gateway addresses are accepted");
     let error = found["error"].as_str().unwrap_or_default().to_owned();
@@ -98,7 +99,7 @@ async fn addresses_that_are_not_refused_are_used(west: &ControlPlane) {
     in_step(west, INSIDE, &[]).await;
 }
 
-/// What a name resolves to, the API server, and the Service range; between them a good address.
+/// A host name, the API server, and the Service range. Between them a valid address is set.
 async fn addresses_of_this_cluster_are_refused(west: &ControlPlane, mirror: &str) {
     let kubernetes = services(west, "default").get("kubernetes").await.unwrap();
     let own = cluster_ip(&kubernetes);
@@ -113,7 +114,7 @@ async fn addresses_of_this_cluster_are_refused(west: &ControlPlane, mirror: &str
         move_to(west, address).await;
         refuses(west, "AllRefused", &why).await;
         has(west, &[]).await;
-        // A name is looked up first; until then no address is known.
+        // The name has to be looked up first. Until then, no address is known.
         status_that(west, INSIDE, |status| {
             let told = said(&status.mirror_services, INSIDE, "web");
             told.is_some_and(|told| {

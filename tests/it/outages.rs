@@ -1,5 +1,5 @@
-//! Target clusters that are away for long, that know less than they did when they are back, or that are others by then:
-//! what is known of them stays until they say otherwise, and no more is written than what they say.
+//! Target clusters that are unavailable for long, that are restored from a backup, or that are rebuilt: existing
+//! mirrors stay until the cluster answers, and only its changes are written.
 
 use std::time::{Duration, Instant};
 
@@ -20,18 +20,18 @@ use crate::support::{
     planes::{Hub, hub},
 };
 
-/// An outage that outlasts every timer of the controller, the longest of which take 60 s: after it nothing comes that
-/// would not come after half an hour.
+/// An outage that is longer than every timer of the controller (at most 60 s), so that the result is the same as after
+/// half an hour.
 const AWAY: Duration = Duration::from_secs(70);
-/// How soon after the end of an outage all has to be right.
+/// How soon after the end of an outage all mirrors have to be correct.
 const HEALED: Duration = Duration::from_secs(10);
 
-/// What gives a Service this port, as a merge patch.
+/// A merge patch that sets the port of a Service.
 fn port(number: u16) -> Value {
     json!({ "spec": { "ports": [{ "name": "http", "port": number }] } })
 }
 
-/// The target cluster that is away, and the namespace of what is mirrored from it.
+/// Name of the target cluster that is unavailable, and of the namespace of its Services.
 const LOST: &str = "away";
 /// The remote members of the federated Service.
 const BOTH: [&str; 2] = ["member@away", "member@stays"];
@@ -54,7 +54,7 @@ async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     let before = cluster_ips(west, LOST).await;
 
     let (began, since) = (Instant::now(), west.audit().unwrap().len());
-    // First silence, then nobody there: one outage.
+    // One outage: first the cluster does not respond, then it refuses connections.
     line.set(Fault::Stall);
     is_lost(west, LOST).await;
     let lost = connected(west, LOST).await;
@@ -63,8 +63,8 @@ async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     relabel(east, LOST, "withdrawn", None).await;
     delete(east, LOST, "deleted").await;
     export(east, LOST, &web("new", LOST)).await;
-    the_other_cluster_goes_on(hub).await;
-    // Silence has to be listened to.
+    available_cluster_is_still_mirrored(hub).await;
+    // Waits, because the absence of writes takes time to observe.
     tokio::time::sleep(AWAY.saturating_sub(began.elapsed())).await;
     nothing_is_written_for_the_lost_cluster(west, since);
     assert_eq!(connected(west, LOST).await, lost, "since when it is away");
@@ -88,7 +88,7 @@ async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     gone(west, LOST, "same-away").await;
 }
 
-/// Links the cluster that is going to be away, and one that stays.
+/// Links the cluster that will be unavailable, and one that stays available.
 async fn mirror_both_clusters(hub: &Hub, line: &FaultProxy) {
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     let federated = "--federated-service-selector=mirror.linkerd.io/federated=away";
@@ -98,7 +98,7 @@ async fn mirror_both_clusters(hub: &Hub, line: &FaultProxy) {
     for name in names {
         export(east, LOST, &web(name, LOST)).await;
     }
-    // The controller of `west` has the default selector for members of its own cluster.
+    // The controller of `west` has the default selector for local members.
     for (plane, group) in [(east, LOST), (north, LOST), (west, "member")] {
         export(plane, LOST, &member("member", group, "no")).await;
     }
@@ -112,8 +112,8 @@ async fn mirror_both_clusters(hub: &Hub, line: &FaultProxy) {
     service(west, LOST, "member-federated", complete).await;
 }
 
-/// Federated Services live on with the clusters that are there, and keep the place of the one that is not.
-async fn the_other_cluster_goes_on(hub: &Hub) {
+/// Federated Services keep working with the available clusters, and keep the member of the unavailable one.
+async fn available_cluster_is_still_mirrored(hub: &Hub) {
     let (north, west) = (&hub.north, &hub.west);
     patch(west, LOST, "member", port(8081)).await;
     let changed = service(west, LOST, "member-federated", |s| {
@@ -130,7 +130,7 @@ async fn the_other_cluster_goes_on(hub: &Hub) {
     service(west, LOST, "meanwhile-stays", |_| true).await;
 }
 
-/// But for its status, a few times.
+/// Except for the Link's status, a few times.
 fn nothing_is_written_for_the_lost_cluster(west: &ControlPlane, since: usize) {
     let mut touched = said(west, LOST, since);
     touched.retain(|write| write.contains("-away"));
@@ -158,7 +158,7 @@ async fn all_changes_have_come(west: &ControlPlane, healed: Instant) {
 fn only_changes_were_written(west: &ControlPlane, since: usize) {
     let mut done = said(west, LOST, since);
     done.retain(|write| !write.contains("new-away"));
-    // A slice has the ports of its Service; those of what goes, go with it.
+    // A slice has the ports of its Service. A slice that belongs to a deleted Service is deleted too.
     let needed = |write: &String| {
         let (verb, name) = write.split_once(' ').unwrap();
         match verb {
@@ -170,10 +170,10 @@ fn only_changes_were_written(west: &ControlPlane, since: usize) {
     assert!(done.iter().all(needed), "{done:?}");
 }
 
-/// The name of a target cluster that is restored, and then rebuilt, and of its namespace.
+/// Name of a target cluster that is restored and then rebuilt, and of its namespace.
 const MORTAL: &str = "mortal";
 
-/// A mirror whose Service has this port by now.
+/// Waits for a mirror whose Service has this port.
 async fn has_port(west: &ControlPlane, number: i32) -> Service {
     service(west, MORTAL, "changed-mortal", |s| {
         ports(s) == [("http", number)]
@@ -181,7 +181,7 @@ async fn has_port(west: &ControlPlane, number: i32) -> Service {
     .await
 }
 
-/// Waits until the endpoints of a mirror are those of this gateway.
+/// Waits until the endpoints of a mirror are the address of this gateway.
 async fn leads_to(west: &ControlPlane, mirror: &str, gateway: &str) {
     slices_that(west, MORTAL, mirror, |s| addresses(s) == [gateway]).await;
 }
@@ -205,7 +205,7 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     mirrors_follow_the_backup(west, &first).await;
     let now = has_port(west, 8081).await;
     assert_eq!(now.metadata.uid, changed.metadata.uid);
-    // A watch is under way that sees what comes now.
+    // A watch is open, and sees this change.
     export(&first, MORTAL, &web("then", MORTAL)).await;
     leads_to(west, "then-mortal", "192.0.2.70").await;
 
@@ -213,7 +213,7 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     let since = west.audit().unwrap().len();
     another_authority_is_not_trusted(west, first, &second, &line).await;
     assert_eq!(said(west, MORTAL, since), [""; 0]);
-    // With its new credentials it is the cluster of that name again.
+    // With new credentials, the Link connects to the rebuilt cluster.
     own_link(west, &second, MORTAL, &[&through(&line.url())]).await;
     for name in ["same-mortal", "fresh-mortal"] {
         leads_to(west, name, "192.0.2.71").await;
@@ -236,7 +236,7 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     gone(west, MORTAL, "same-mortal").await;
 }
 
-/// What came after the backup is undone; versions of objects are given out a second time.
+/// Changes after the backup are undone, and the API server uses the same versions again for other objects.
 async fn mirrors_follow_the_backup(west: &ControlPlane, first: &ControlPlane) {
     let backup = first.back_up().await.unwrap();
     patch(first, MORTAL, "changed", port(8082)).await;
@@ -259,7 +259,7 @@ async fn mirrors_follow_the_backup(west: &ControlPlane, first: &ControlPlane) {
     assert!(!done.iter().any(|write| write.contains("same")), "{done:?}");
 }
 
-/// A new cluster in place of the target, with one Service as it was, one that has changed, and one that is new.
+/// A new cluster that replaces the target, with an unchanged Service, a changed one and a new one.
 async fn rebuilt() -> ControlPlane {
     let second = ControlPlane::start("mortal-again").await.unwrap();
     install(&second, "192.0.2.71").await;
@@ -281,7 +281,7 @@ async fn rebuilt() -> ControlPlane {
     second
 }
 
-/// The address is the same, and who answers there proves to be somebody else.
+/// The address is the same, but the server has a certificate of another authority.
 async fn another_authority_is_not_trusted(
     west: &ControlPlane,
     first: ControlPlane,

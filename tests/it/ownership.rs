@@ -47,7 +47,7 @@ async fn mirrors_of_linkerds_service_mirror_are_adopted() {
         (before.uid(), cluster_ip(&before))
     );
     assert_eq!(ports(&after).len(), 3);
-    // What the Link does not ask for goes, with its Endpoints; what is another Link's stays.
+    // The mirror that the Link does not select is deleted, with its Endpoints. The mirror of another Link stays.
     gone(west, "adopted", "stale-adopt").await;
     assert!(endpoints.get_opt("stale-adopt").await.unwrap().is_none());
     in_step(west, "adopt", &[]).await;
@@ -57,8 +57,8 @@ async fn mirrors_of_linkerds_service_mirror_are_adopted() {
     assert!(endpoints.get_opt("web-somebody").await.unwrap().is_some());
 }
 
-/// Linkerd forgets an address with the slice that Kubernetes made of the Endpoints, though ours has it too, until ours
-/// changes.
+/// When Kubernetes deletes its slice of the Endpoints, Linkerd drops the address, although our slice has it too. It
+/// adds the address again when our slice changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
@@ -86,8 +86,7 @@ async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_
     unlink(west, "hand-over").await;
 }
 
-/// The same for the Service that a gateway is probed through: Linkerd's own service mirror labels its Endpoints with the
-/// cluster alone.
+/// The same for the probe Service: Linkerd's own service mirror labels its Endpoints only with the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
@@ -137,7 +136,7 @@ async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_end
     unlink(west, "probed").await;
 }
 
-/// Waits until a mirror and its slice are as they were.
+/// Waits until a mirror and its slice are restored.
 async fn repaired(plane: &ControlPlane, namespace: &str, before: &Service) {
     let what = format!("{namespace}/{} to be repaired", before.name_any());
     eventually(&what, SOON, async || {
@@ -189,7 +188,7 @@ async fn mirrors_that_people_changed_are_repaired() {
     let again = service(west, "repairs", "web-repair", |s| s.uid() != mirror.uid()).await;
     repaired(west, "repairs", &again).await;
 
-    // The slice: emptied, its labels changed, deleted.
+    // The slice is emptied, its labels are changed, and it is deleted.
     let name = slices_of(west, "repairs", "web-repair").await.unwrap()[0].name_any();
     let slice_changes = [
         json!({ "endpoints": [{ "addresses": ["192.0.2.66"], "conditions": { "ready": true } }] }),
@@ -211,7 +210,7 @@ async fn mirrors_that_people_changed_are_repaired() {
         .unwrap();
     slice_is(west, &before).await;
 
-    // What people add is theirs: no reason to write.
+    // Labels and annotations that people add stay, and cause no write.
     let added =
         json!({ "metadata": { "labels": { "theirs": "x" }, "annotations": { "theirs": "x" } } });
     patch(west, "repairs", "web-repair", added).await;
@@ -238,7 +237,7 @@ async fn mirrors_that_people_changed_are_repaired() {
     gone(west, "repairs", "web-repair").await;
 }
 
-/// Waits until a slice has the content that it had.
+/// Waits until the slice has its former content again.
 async fn slice_is(plane: &ControlPlane, before: &EndpointSlice) {
     let (namespace, name) = (before.namespace().unwrap(), before.name_any());
     eventually(
@@ -308,7 +307,7 @@ async fn edited_federated_service_is_repaired_and_a_users_service_is_left_alone(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_made() {
+async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_created() {
     let (east, west) = hub().await.pair();
     namespace("names", &[east, west]).await;
     // `a` of cluster `b-c` and `a-b` of cluster `c` are both `a-b-c`.
@@ -331,7 +330,7 @@ async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_made() {
         now.metadata.resource_version,
         first.metadata.resource_version
     );
-    // The name is free again: whoever waited for it gets it.
+    // When the name is free, the Service that waited for it gets it.
     delete(east, "names", "a").await;
     service(west, "names", "a-b-c", |s| {
         label(s, l::CLUSTER_NAME) == Some("c")

@@ -1,5 +1,5 @@
-//! `plan` foretells what the controller does, with the settings that the controller has. That it finds nothing to do
-//! where a controller is in step is asked at the end of most scenarios, by [`in_step`].
+//! `plan` shows what the controller will do, with the settings of the controller. Most other tests check at their end,
+//! with [`in_step`], that it finds nothing to do.
 
 use control_plane::ControlPlane;
 use kube::{
@@ -40,7 +40,7 @@ async fn plan_takes_its_settings_from_the_deployment_and_flags_override_them() {
         "--set",
         "controller.enableHeadlessServices=true,enableNamespaceCreation=true",
     ];
-    // The Deployment is what `plan` reads.
+    // `plan` reads the settings from the Deployment.
     reinstall(source, &own).await;
     let flags = ["--enable-headless-services", "--enable-namespace-creation"];
     let controller = Controller::start(source, &flags);
@@ -55,7 +55,7 @@ async fn plan_takes_its_settings_from_the_deployment_and_flags_override_them() {
         other.stdout
     );
 
-    // Without a Deployment nobody says how the controller runs.
+    // Without a Deployment, `plan` does not know the settings of the controller.
     Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(source.client(), NAMESPACE)
         .delete(l::CONTROLLER_NAME, &DeleteParams::default())
         .await
@@ -78,7 +78,7 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
     let (source, far) = (&alone.source, &alone.far);
     namespace("seen", &[source, far]).await;
     own_link(source, far, "seen", &[]).await;
-    // Nobody copies labels to slices that people make.
+    // Kubernetes does not copy labels to slices that users create.
     let mut custom = web("custom", "seen");
     custom.spec.as_mut().unwrap().selector = None;
     create(far, "seen", &custom).await;

@@ -1,4 +1,4 @@
-//! Federated Services whose members prefer a cluster: the routes of these, and what becomes of them.
+//! Federated Services whose members prefer a cluster: their routes, and how they change.
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
@@ -30,7 +30,7 @@ const SERVICE: &str = "web-federated";
 const ROUTE: &str = "web-federated-80";
 const MIRROR: &str = "web-preferred";
 const GATEWAY: &str = "192.0.2.50";
-/// All requests but one in a million.
+/// Weight of all requests but one in a million.
 const HEAVY: u64 = 1_000_000;
 
 /// A member with two endpoints that are ready.
@@ -77,7 +77,7 @@ async fn unrouted(plane: &ControlPlane) {
     .unwrap();
 }
 
-/// What the annotation says of the local cluster: since when it is left out, and until when.
+/// The times in the annotation for the local cluster: since when it gets no requests, and until when.
 fn left_out(service: &Service) -> Option<(&str, &str)> {
     let out = annotation(service, l::FAILED_OVER)?;
     out.strip_prefix("local=")?.split_once('/')
@@ -108,7 +108,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     prefer(source, "local".into()).await;
     own_link(source, far, NAME, &["--federated-through=gateway"]).await;
 
-    // Without the Gateway API all are asked, and the Link says so.
+    // Without the Gateway API, requests go to all members, and the Link reports it.
     let said = member_is(source, NAME, NAME, "web", "NoRoutes").await;
     assert_eq!(
         said.message,
@@ -130,7 +130,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     others_have_routes(source).await;
     other_cluster_is_preferred(source, &gateways).await;
 
-    // What cannot be read, and what is not meant any more.
+    // A preference that cannot be read, and one that is removed.
     prefer(source, "east=0".into()).await;
     let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
     assert!(
@@ -150,7 +150,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
     in_step(source, NAME, &FLAGS).await;
 
-    // With the Service its routes go.
+    // The routes are deleted with the Service.
     prefer(source, "local".into()).await;
     routed(source, &both).await;
     unlink(source, NAME).await;
@@ -160,7 +160,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     permit(source, false).await;
 }
 
-/// The local member loses its endpoints and has them again: it waits.
+/// The local member loses its endpoints and gets them back. Then it waits for the hold-down.
 async fn leaves_and_returns(source: &ControlPlane) {
     endpoints(source, NAME, "web", 0).await;
     routed(source, &[(SERVICE, 1)]).await;
@@ -172,7 +172,7 @@ async fn leaves_and_returns(source: &ControlPlane) {
     })
     .await;
     assert_eq!(left_out(&waits).unwrap().0, left_out(&left).unwrap().0);
-    // Not even the requests get there that go to all members.
+    // While it waits, it does not get the requests that go to all members either.
     let slices = slices_of(source, NAME, SERVICE).await.unwrap();
     assert!(
         is_ready(&slices, GATEWAY) && !is_ready(&slices, "192.0.2.100"),
@@ -184,7 +184,7 @@ async fn leaves_and_returns(source: &ControlPlane) {
     in_step(source, NAME, &FLAGS).await;
 }
 
-/// Somebody else's route is heeded and not touched; ours is put right.
+/// A route of somebody else is respected and not changed. Our own route is repaired.
 async fn others_have_routes(source: &ControlPlane) {
     let theirs = routes(source, NAME, "GRPCRoute");
     let spec = json!({
@@ -228,7 +228,7 @@ async fn others_have_routes(source: &ControlPlane) {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
 }
 
-/// A preferred cluster has a mirror, which goes after the route has left it.
+/// A preferred cluster gets a mirror. The mirror is deleted after the cluster is removed from the route.
 async fn other_cluster_is_preferred(source: &ControlPlane, gateways: &Gateways) {
     prefer(source, format!("{NAME},local").into()).await;
     let first = [(MIRROR, HEAVY), (SERVICE, 1)];

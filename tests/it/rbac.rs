@@ -1,5 +1,5 @@
-//! The roles that `install` prints are enough for the controller, and no more than it uses: both are read from the audit
-//! logs of the source and the target cluster after the controller has done all that it can do.
+//! The roles that `install` prints grant exactly what the controller uses. After the controller has done everything
+//! that it can do, the test compares them with the audit logs of the source and the target cluster.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -28,7 +28,8 @@ use crate::support::{
     program::run,
 };
 
-/// What the remote-access account may do and our programs do not: API groups' resources, verbs, and who does.
+/// Permissions of the remote-access account that our programs do not use: API group, resource, verbs, and who uses
+/// them.
 #[rustfmt::skip]
 const FOR_LINKERD: [(&str, &str, &[&str], &str); 7] = [
     ("apps", "replicasets", &["get", "list", "watch"], "destination watches them, and gets one that it has not seen yet: they lead from Pods to Deployments"),
@@ -40,13 +41,13 @@ const FOR_LINKERD: [(&str, &str, &[&str], &str); 7] = [
     ("", "events", &["patch"], "Linkerd's service mirror counts repeated Events"),
 ];
 
-/// Members of the local cluster. The Deployment has no such flag.
+/// Selects local members. The Deployment does not set this flag.
 const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=rbac";
 
-/// API group, resource with its subresource, verb.
+/// API group, resource (with its subresource) and verb.
 type Use = (String, String, String);
 
-/// What a role permits.
+/// Permissions of a role.
 fn permitted(role: &Value) -> BTreeSet<Use> {
     let list = |rule: &Value, field: &str| -> Vec<String> {
         serde_json::from_value(rule[field].clone()).unwrap()
@@ -64,7 +65,8 @@ fn permitted(role: &Value) -> BTreeSet<Use> {
     all
 }
 
-/// What a user has done in the places that `place` takes; the namespace is empty for what concerns all.
+/// Permissions that a user used in the namespaces that `place` selects. The namespace of cluster-wide requests is
+/// empty.
 fn done(events: &[AuditEvent], user: &str, place: impl Fn(&str) -> bool) -> BTreeSet<Use> {
     let own = events
         .iter()
@@ -101,7 +103,7 @@ fn role<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
         .unwrap()
 }
 
-/// A controller as the Deployment runs it: with the rights of its ServiceAccount, and a lease.
+/// A controller that runs as in its Deployment: with the permissions of its ServiceAccount, and a lease.
 fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
     let groups = [
         "system:serviceaccounts",
@@ -122,7 +124,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
     )
 }
 
-/// Every mode of mirroring, and everything that can get in the way of it.
+/// Uses all modes of mirroring, and all cases in which the controller needs more permissions.
 async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
     // Through the gateway, over a mirror of Linkerd's service mirror, with its Endpoints.
     let managed = |s: &Service| annotation(s, l::MANAGED_BY) == Some(l::MANAGER);
@@ -131,7 +133,8 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
         addresses(s) == ["192.0.2.50"]
     })
     .await;
-    // Pod to pod, headless, federated with a local member, in a namespace that was not there.
+    // Remote discovery, a headless Service, a federated Service with a local member, and a namespace that has to be
+    // created.
     service(source, "rbac", "direct-rbac", |s| {
         label(s, l::REMOTE_DISCOVERY) == Some("rbac")
     })
@@ -142,11 +145,11 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
     members_are(source, "rbac", "shared-federated", members.0, members.1).await;
     member_is(source, "rbac", "rbac", "shared", "Mirrored").await;
     service(source, "rbac-created", "there-rbac", |_| true).await;
-    // A name that is somebody's: it looks whose, and says so in Events in both clusters.
+    // A name that is taken: the controller reads the object with this name, and writes Events in both clusters.
     mirror_is(source, "rbac", "rbac", "taken", "NameConflict").await;
     condition_is(source, "rbac", "GatewayAlive", "True", "ProbeSucceeded").await;
 
-    // A slice that its watch does not show, because somebody took its label away.
+    // A slice that is missing in the controller's watch, because somebody removed its label.
     let slice = slices_of_web[0].metadata.name.clone().unwrap();
     let unlabelled = json!({ "metadata": { "labels": {
         l::MIRRORED_SERVICE: null, l::CLUSTER_NAME: null,
@@ -160,13 +163,13 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
         labels.is_some_and(|all| all.contains_key(l::MIRRORED_SERVICE))
     })
     .await;
-    // Another mode: the mirror is changed, its slices stay.
+    // The mode changes: the mirror is updated, and its slices stay.
     relabel(far, "rbac", "web", Some("rbac-direct")).await;
     let flat = |s: &Service| label(s, l::REMOTE_DISCOVERY).is_some();
     service(source, "rbac", "web-rbac", flat).await;
 }
 
-/// Asserts that `granted` and `used` are the same, but for what `others` do.
+/// Asserts that `granted` and `used` are equal, except for the permissions in `others`.
 fn each_is_used(
     whose: &str,
     granted: &BTreeSet<Use>,
@@ -195,7 +198,7 @@ fn roles_fit(objects: &[Value], source: &[AuditEvent], target: &[AuditEvent]) {
 
     let nobody = BTreeSet::new();
     let own = "linkerd-multicluster-controller";
-    // A rule for all namespaces must be of use outside our own one.
+    // Each permission of the ClusterRole must be used outside of our own namespace.
     let elsewhere = done(source, CONTROLLER, |namespace| namespace != NAMESPACE);
     let cluster_role = permitted(role(objects, "ClusterRole", own));
     each_is_used("the ClusterRole", &cluster_role, &elsewhere, &nobody);
@@ -226,7 +229,7 @@ fn roles_fit(objects: &[Value], source: &[AuditEvent], target: &[AuditEvent]) {
     );
 }
 
-/// Routes are changed, created where there is one of that name, and deleted.
+/// A route is updated, created while one with its name exists, and deleted.
 async fn routes_come_and_go(source: &ControlPlane) {
     for (kind, port) in [("HTTPRoute", 80), ("TCPRoute", 5432)] {
         let routes = gateway_api::routes(source, "rbac", kind);
@@ -248,7 +251,7 @@ async fn routes_come_and_go(source: &ControlPlane) {
         })
         .await
         .unwrap();
-        // Without its mark it is somebody else's, who has the name.
+        // Without our annotations, the route belongs to somebody else, who has the name.
         let marks = json!({ l::MANAGED_BY: null, l::INSTALLATION: null });
         let change = json!({ "metadata": { "annotations": marks, "ownerReferences": null } });
         routes
@@ -278,7 +281,7 @@ async fn routes_come_and_go(source: &ControlPlane) {
     }
 }
 
-/// `check` of the source cluster, which uses the credentials of its Links.
+/// Runs `check` of the source cluster, which uses the credentials of its Links.
 fn check(kubeconfig: &Path) {
     let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
@@ -299,7 +302,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     source.install_gateway_api().await.unwrap();
     let values = "enableNamespaceCreation=true,federation.routes=true";
     let objects = install(source, &["--set", values]).await;
-    // The first to take it creates the lease.
+    // The first leader creates the lease.
     Api::<Lease>::namespaced(source.client(), NAMESPACE)
         .delete_collection(&DeleteParams::default(), &ListParams::default())
         .await
@@ -310,7 +313,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     linkerds_mirror(source, "rbac", "web", "rbac").await;
     let mut users = web("taken-rbac", "no");
     users.metadata.labels = None;
-    // A route to a port of HTTP and one to a port of TCP.
+    // Routes to an HTTP port and to a TCP port.
     let mut prefers = member("shared", "rbac", "no");
     let annotation = (l::PREFER.to_owned(), "local".to_owned());
     prefers.metadata.annotations = Some([annotation].into());
@@ -345,10 +348,10 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     gone(source, "rbac", "direct-rbac").await;
     unlink(source, "rbac").await;
     gone(source, "rbac", "web-rbac").await;
-    // The member that is left is the local one.
+    // Only the local member is left.
     regroup(source, "rbac", "shared", None).await;
     gone(source, "rbac", "shared-federated").await;
-    // Giving up the lease is a request, too.
+    // The controller releases the lease with a request, too.
     assert_eq!(controller.terminate().0, Some(0));
 
     assert!(services(source, "rbac").get("taken-rbac").await.is_ok());

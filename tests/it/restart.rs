@@ -1,4 +1,4 @@
-//! A controller that comes back finds what is left of its predecessor's world, and goes on from there.
+//! A controller that is restarted continues with the objects of its predecessor.
 
 use control_plane::eventually;
 use kube::{ResourceExt as _, api::PostParams};
@@ -25,7 +25,7 @@ async fn arguments_of_linkerds_deployment_start_the_controller() {
         .source
         .kubeconfig_through(alone.source.url(), CONTROLLER, &CONTROLLER_GROUPS)
         .unwrap();
-    // What Linkerd's chart passes, and two flags that people add.
+    // Arguments of Linkerd's chart, and two flags that people add.
     let args = [
         "service-mirror",
         "-log-level=info",
@@ -152,7 +152,7 @@ async fn objects_of_a_link_deleted_while_the_controller_was_down_are_removed() {
     service(source, NAMESPACE, "probe-forgotten", |_| true).await;
     controller.kill();
     unlink(source, "forgotten").await;
-    // It looks like a mirror of a Link that is gone, and nothing says that it was ours.
+    // A Service that looks like a mirror of a deleted Link, without an annotation that says that it is ours.
     let others = json!({
         "metadata": { "name": "others-forgotten", "labels": { l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: "forgotten" } },
         "spec": { "ports": [{ "port": 80 }] },
@@ -213,7 +213,7 @@ async fn missing_namespaces_are_created_if_enabled_and_permitted() {
     gone(source, "wanted", "one-wanted").await;
 }
 
-/// The Link CRD as Linkerd has it, as far as a status is concerned: two lists and nothing else.
+/// The status in Linkerd's own CRD for Links has only two lists.
 async fn without_our_fields(plane: &control_plane::ControlPlane) {
     let printed = run(plane.kubeconfig(), &["install", "-o", "json"]).data();
     let mut definition: Value = printed
@@ -253,7 +253,8 @@ async fn link_crd_without_our_status_fields_is_enough() {
     })
     .await;
 
-    // What the definition drops is no reason to write again: after this change there is one more write, with it.
+    // Fields that the CRD drops must not cause further writes. After this change there is one more write, which
+    // contains it.
     let writes = || {
         let audit = source.audit().unwrap();
         let ours = audit
@@ -261,7 +262,7 @@ async fn link_crd_without_our_status_fields_is_enough() {
             .filter(|e| e.user == CONTROLLER && e.is_write() && e.resource == "links");
         ours.count()
     };
-    // Ready was said, and the gateway's first news.
+    // The Link was reported as ready, and the state of the gateway once.
     let settled = eventually("the status to rest", SOON, async || {
         let before = writes();
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;

@@ -1,4 +1,5 @@
-//! New credentials for a link: minted, taken up by both readers, the old ones revoked; and from wherever it was cut off.
+//! New credentials for a link: a token is created, the controller and Linkerd use it, and the old token is revoked.
+//! `rotate` also continues after an interruption at any point.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -24,8 +25,8 @@ use crate::support::{
 
 const LINKERD: &str = "linkerd";
 
-/// Linkerd's destination controller, as far as a restart of it goes: here nobody rolls Deployments out, and this one
-/// says that it is, whatever changes.
+/// Stands in for Linkerd's destination controller. No controller runs Deployments here, so its status always says that
+/// the rollout is complete.
 async fn destination(plane: &ControlPlane) -> Api<Deployment> {
     let api = Api::<Deployment>::namespaced(plane.client(), LINKERD);
     let deployment = json!({
@@ -56,7 +57,7 @@ fn token(kubeconfig: &str) -> String {
     line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
 }
 
-/// All of a kubeconfig but its token, in no order.
+/// All lines of a kubeconfig except for its token, without their order.
 fn rest(kubeconfig: &str) -> BTreeSet<String> {
     let text = kubeconfig.replace(&token(kubeconfig), "");
     text.lines()
@@ -64,7 +65,7 @@ fn rest(kubeconfig: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The kubeconfig that Linkerd has of a cluster.
+/// The kubeconfig of a cluster that Linkerd reads.
 async fn linkerds(plane: &ControlPlane, cluster: &str) -> String {
     let of_cluster = ListParams::default().labels(&format!("{}={cluster}", l::CREDENTIALS_CLUSTER));
     let found = Api::<Secret>::namespaced(plane.client(), LINKERD)
@@ -75,14 +76,14 @@ async fn linkerds(plane: &ControlPlane, cluster: &str) -> String {
     String::from_utf8(data[l::KUBECONFIG_KEY].0.clone()).unwrap()
 }
 
-/// Token Secrets that were minted for one link alone.
+/// Token Secrets that were created for one link only.
 async fn minted(plane: &ControlPlane) -> Vec<String> {
     let own = ListParams::default().labels(l::TOKEN_OF_LINK);
     let found = secrets(plane).list(&own).await.unwrap();
     found.iter().map(ResourceExt::name_any).collect()
 }
 
-/// Waits until an API server accepts a token, or does not.
+/// Waits until an API server accepts a token, or refuses it.
 async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
     let token = format!("--token={token}");
     let server = format!("--server={}", plane.url());
@@ -105,7 +106,7 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
 struct Rotation<'a> {
     source: &'a ControlPlane,
     far: &'a ControlPlane,
-    /// Has contexts of both.
+    /// Kubeconfig with contexts of both clusters.
     config: PathBuf,
 }
 
@@ -151,7 +152,7 @@ async fn rotate_replaces_tokens_revokes_the_old_ones_and_resumes_after_an_interr
     let controller = Controller::start(source, &[]);
     let resumed = rotation.the_next_run_goes_on(&third).await;
 
-    // The controller goes on with it, mirrors were not written, and nobody was told a token.
+    // The controller continues with it, no mirror was written, and no output has a token.
     condition_is(source, "turn", "Ready", "True", "Mirroring").await;
     export(far, "turned", &web("later", "turn")).await;
     service(source, "turned", "later-turn", |_| true).await;
@@ -198,7 +199,7 @@ impl Rotation<'_> {
         assert_eq!(young["result"], "skipped");
     }
 
-    /// Without Linkerd's there is no telling when the old token may go.
+    /// Without Linkerd's destination controller, `rotate` cannot know when the old token is unused.
     fn a_destination_controller_is_needed(&self) {
         let lacking = self.run(&[]);
         assert_eq!(lacking.code, 1);
@@ -209,7 +210,7 @@ impl Rotation<'_> {
         );
     }
 
-    /// Both readers have the third token then. Returns what the program said.
+    /// The controller and Linkerd use the third token then. Returns the output of the program.
     async fn the_old_token_is_revoked(&self, first: &str, second: &str) -> String {
         let outcome = self.run(&["-o=json"]);
         let done = result(&outcome);
@@ -222,7 +223,7 @@ impl Rotation<'_> {
             done["credentialsFingerprint"],
             json!(link.status.unwrap().credentials_fingerprint)
         );
-        // The first token is that of `install`, and other links may have it; the second one was this link's alone.
+        // Other links may use the first token, because `install` created it. The second one belonged only to this link.
         assert_eq!(done["kept"], json!([]));
         assert_eq!(done["revoked"].as_array().unwrap().len(), 1);
         is_accepted(self.far, &token(first), true).await;
@@ -231,7 +232,7 @@ impl Rotation<'_> {
         outcome.stderr
     }
 
-    /// It is cut off while it waits for a controller that does not run. Returns what the program said.
+    /// The command is interrupted while it waits for a controller that does not run. Returns the output of the program.
     async fn without_a_controller_both_tokens_stay(&self, third: &str) -> String {
         let cut = self.run(&["--wait=1s"]);
         assert_eq!(cut.code, 1);
@@ -247,7 +248,7 @@ impl Rotation<'_> {
         cut.stderr
     }
 
-    /// Returns what the program said.
+    /// Returns the output of the program.
     async fn the_next_run_goes_on(&self, third: &str) -> String {
         let resumed = self.run(&[]);
         assert_eq!(resumed.code, 0, "{}", resumed.stderr);
@@ -262,7 +263,7 @@ impl Rotation<'_> {
     }
 }
 
-/// What a run that succeeded says of the Link, as JSON.
+/// The result for the Link, from the JSON of a successful run.
 fn result(outcome: &Outcome) -> Value {
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let all: Value = serde_json::from_str(&outcome.stdout).unwrap();

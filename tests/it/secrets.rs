@@ -1,4 +1,4 @@
-//! What is secret stays in its Secret: whatever goes well or wrong, no log, message, status, Event or metric repeats it.
+//! Credentials appear only in their Secrets: no log, message, status, Event or metric contains them, also after errors.
 
 use control_plane::{ControlPlane, eventually};
 
@@ -12,10 +12,10 @@ use crate::support::{
     program::run,
 };
 
-/// A word that stands in credentials and nowhere else.
+/// A text that appears only in credentials.
 const MARKER: &str = "Zm9yYmlkZGVu-marker";
 
-/// Commands of the program that read credentials, or fail on the way to them.
+/// Commands that read credentials, or fail before they could.
 const COMMANDS: [&[&str]; 9] = [
     &["check", "--wait=0s"],
     &["check", "-o", "json", "--wait=0s"],
@@ -34,7 +34,7 @@ const COMMANDS: [&[&str]; 9] = [
     &["link-gen", "--cluster-name", "x", "--namespace", "missing"],
 ];
 
-/// Everything that a person or a machine may come to read.
+/// Everything that people or programs can read.
 async fn readable(plane: &ControlPlane, controller: &Controller) -> Vec<(String, String)> {
     let mut all = vec![("the log".to_owned(), controller.log())];
     for path in ["/metrics", "/ready", "/live"] {
@@ -50,7 +50,7 @@ async fn readable(plane: &ControlPlane, controller: &Controller) -> Vec<(String,
             "{args:?}: {}",
             outcome.stderr
         );
-        // A command that succeeds may print credentials if that is what it is for: these are not, or fail.
+        // `link-gen` prints credentials if it succeeds, so its commands here have to fail.
         assert!(args[0] != "link-gen" || outcome.code != 0, "{args:?}");
         all.push((args.join(" "), outcome.stdout + &outcome.stderr));
     }
@@ -98,7 +98,8 @@ async fn credentials_are_in_no_log_status_event_metric_or_output() {
     };
     search("all is well").await;
 
-    // What is no kubeconfig, what nobody knows, what leads nowhere, and what would run something.
+    // An invalid kubeconfig, a token that is not accepted, a server that does not exist, and a kubeconfig that reads a
+    // file.
     let server = far.url();
     let broken = [
         format!("users: [{MARKER}"),

@@ -1,8 +1,8 @@
-//! Minutes of all that may happen at once: Services that come, change and go, a Link that does, endpoints, hosts,
-//! gateways, people who meddle, and networks that fail and heal. What never may happen is watched for all the time; at
-//! the end all has to be as a fresh computation says, and the process has to be no larger than after its first minute.
+//! All kinds of events at once, for minutes: Services, endpoints, hosts, gateways and a Link that are created, changed
+//! and deleted, manual edits, and networks that fail and recover. Violations are checked all the time. At the end, all
+//! mirrors have to be as `plan` computes them, and the process may not use more memory than after its first minute.
 //!
-//! `just soak MINUTES` runs it. `LINKERD_MC_SOAK_SEED` takes the choices of an earlier run.
+//! `just soak MINUTES` runs it. `LINKERD_MC_SOAK_SEED` repeats the random choices of an earlier run.
 
 mod guard;
 mod scene;
@@ -19,34 +19,34 @@ use self::{
     vitals::{Vitals, table},
 };
 
-/// Time between two things that happen.
+/// Time between two operations.
 const TICK: Duration = Duration::from_millis(250);
-/// How long the process may take to become as large as it has to be, at most: a third of the time, if that is less.
+/// After this time, the process has its full size. A third of the total time, if that is less.
 const WARM_UP: Duration = Duration::from_secs(60);
 
-/// What happened so far.
+/// Counts of operations and faults.
 #[derive(Debug, Default)]
 struct Tally {
     operations: usize,
     faults: usize,
 }
 
-/// A soak under way: what lies between the controller and its clusters, and until when it is out of order.
+/// A soak in progress, and until when each disturbance lasts.
 struct Soak {
     scene: Scene,
     random: fastrand::Rng,
     tally: Tally,
-    /// Of each Link, and of the local API server.
+    /// When the fault of each Link, and that of the local API server, ends.
     heals: [Option<Instant>; LINKS.len() + 1],
-    /// When the Link that comes and goes is to come back.
+    /// When the deleted Link is created again.
     linked_again: Option<Instant>,
-    /// When the gateway of a Link is to come back.
+    /// When the gateway of each Link recovers.
     revived: [Option<Instant>; LINKS.len()],
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it takes as many minutes as it is told to: `just soak MINUTES`"]
-async fn state_is_right_and_memory_bounded_after_minutes_of_changes_and_faults() {
+async fn mirrors_are_correct_and_memory_is_bounded_after_minutes_of_changes_and_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let minutes: u64 = number("LINKERD_MC_SOAK_MINUTES").unwrap_or(10);
     let seed = number("LINKERD_MC_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
@@ -91,7 +91,7 @@ async fn state_is_right_and_memory_bounded_after_minutes_of_changes_and_faults()
 }
 
 impl Soak {
-    /// Lets things happen for so long.
+    /// Runs random operations and faults for this long.
     async fn go_on(&mut self, time: Duration, max: &mut Vitals) {
         let started = Instant::now();
         let mut ticks = interval(TICK);
@@ -110,14 +110,14 @@ impl Soak {
         }
     }
 
-    /// Ends all that is out of order, and waits until everything is as it should be.
+    /// Ends all disturbances, and waits until all mirrors are correct.
     async fn heal(&mut self) {
         let end_of_time = Instant::now() + Duration::from_secs(3600);
         self.mend(end_of_time).await;
         self.scene.settle().await;
     }
 
-    /// Ends what was to be out of order until now.
+    /// Ends the disturbances that should have ended by now.
     async fn mend(&mut self, now: Instant) {
         let over = |until: &mut Option<Instant>| until.take_if(|until| *until <= now).is_some();
         for (number, until) in self.heals.iter_mut().enumerate() {
@@ -139,7 +139,7 @@ impl Soak {
         Instant::now() + Duration::from_millis(self.random.u64(500..most * 1000))
     }
 
-    /// Disturbs one of the ways to API servers, if it is in order.
+    /// Disturbs one of the connections to API servers, if it works.
     fn break_something(&mut self) {
         let line = self.random.usize(..self.heals.len());
         if self.heals[line].is_some() {
@@ -147,7 +147,7 @@ impl Soak {
         }
         self.tally.faults += 1;
         let (fault, seconds) = match self.random.u8(..7) {
-            // Long enough to be noticed, sometimes.
+            // Some of these are long enough to be detected.
             0 => (Fault::Stall, 50),
             1 => (Fault::Stall, 8),
             2 => (Fault::Refuse, 15),

@@ -1,4 +1,4 @@
-//! What cannot go on takes nothing from what can: no processor time, and no turns.
+//! Work that cannot make progress uses no CPU time, and does not delay other work.
 
 use std::{
     sync::{
@@ -25,22 +25,22 @@ use crate::support::{
     planes::alone,
 };
 
-/// How long a controller that can do nothing is observed.
+/// How long a controller that cannot make progress is observed.
 const OBSERVED: Duration = Duration::from_secs(10);
-/// Processor time that it may take meanwhile.
+/// CPU time that it may use in this time.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// User and system time of a process so far.
 fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // Fields 14 and 15, counted from 1; the name before them may hold blanks. Ticks are 1/100 s on Linux.
+    // Fields 14 and 15, counted from 1. The name before them may contain spaces. A tick is 1/100 s on Linux.
     let (_, after) = stat.rsplit_once(')').unwrap();
     let ticks = after.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.map(|field| field.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// Observes a controller that has nothing that it can do.
+/// Observes a controller that cannot make progress.
 async fn is_idle(controller: &Controller) {
     let before = cpu(controller.pid());
     tokio::time::sleep(OBSERVED).await;
@@ -66,7 +66,7 @@ async fn controller_uses_no_cpu_while_all_write_slots_are_taken() {
     let controller = Controller::start_through(source, &server.url(), &flags);
     is_well(source, "slots").await;
 
-    // The first writes fail, so that their keys have to wait; those after them take all slots, and stay.
+    // The first writes fail, so their keys wait. The next writes take all slots, and never end.
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = asked.clone();
     server.judge(move |asked| {
@@ -121,7 +121,7 @@ async fn leader_uses_no_cpu_while_it_cannot_list_its_own_cluster() {
     let gateways = Gateways::start();
     let flags = ["--probe-address", &gateways.address()];
     let controller = Controller::start_through(source, &server.url(), &flags);
-    // Everything but the refused list is there.
+    // Everything except for the refused list is available.
     eventually("the target cluster to be listed", SOON, async || {
         let log = controller.log();
         Ok(
@@ -143,13 +143,13 @@ async fn leader_uses_no_cpu_while_it_cannot_list_its_own_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unresponsive_cluster_delays_its_own_removals_and_nothing_else() {
     const SERVICES: usize = 150;
-    /// How soon the other cluster's changes have to be there; without the one that does not answer it takes 0.3 s.
+    /// How soon changes of the other cluster have to be mirrored. If all clusters answer, it takes 0.3 s.
     const PROMPT: Duration = Duration::from_secs(5);
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("unanswered", &[source, far]).await;
     own_link(source, far, "hangs", &[]).await;
-    // The other cluster is the source itself: there are only two.
+    // The source cluster is also the other target cluster, because there are only two.
     own_link(source, source, "other", &[]).await;
     let names = || (0..SERVICES).map(|number| format!("web-{number}"));
     stream::iter(names())
@@ -244,7 +244,7 @@ async fn write_that_fails_with_changing_messages_is_logged_once_and_so_is_its_re
     });
     export(far, "retries", &web("web", "retries")).await;
     service(source, "retries", "web-retries", |_| true).await;
-    // It is told a moment after the last of its writes.
+    // It is logged shortly after its last write.
     eventually("the rest of the writes", SOON, async || {
         let depth = controller.metric::<u64>("linkerd_mc_queue_depth").await?;
         let running = controller.metric::<u64>("linkerd_mc_in_flight").await?;

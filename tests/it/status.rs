@@ -45,7 +45,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
         ["shown", "shown", "True", "True", "1", "1", "1"]
     );
 
-    // Who reads the lists, as Linkerd's dashboard and `kubectl describe` do, finds them as it always did.
+    // Linkerd's dashboard and `kubectl describe` find the lists in the same place as before.
     let text = west
         .kubectl(&[
             "get",
@@ -95,7 +95,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
         ["Ready", "CredentialsValid", "Connected", "GatewayAlive"]
     );
 
-    // The last entry of a list goes too.
+    // The last entry of a list is removed, too.
     delete(east, "shown", "web").await;
     delete(east, "shown-not", "web").await;
     status_that(west, "shown", |s| {
@@ -123,7 +123,7 @@ async fn repeated_problem_has_one_event() {
         relabel(east, "told", "web", Some("told")).await;
     }
     mirror_is(west, "told", "told", "web", "MissingNamespace").await;
-    // News are told in order: once another Service's are there, nothing is on its way.
+    // Events are written in order: when that of another Service exists, no earlier one is pending.
     export(east, "told", &web("fence", "told")).await;
     let fence = async || Ok(events(east, "told", "Service", "fence").await?.pop());
     let message = "Skipped mirroring service: namespace does not exist";
@@ -209,7 +209,7 @@ async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
     status_that(source, "dropped", |s| s.mirrored == Some(1)).await;
     let before = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
 
-    // Linkerd's own definition knows the two lists.
+    // Linkerd's own CRD has only the two lists.
     let since = source.audit().unwrap().len();
     let list = json!({ "type": "array", "items": {
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
@@ -227,7 +227,7 @@ async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
         .await
         .unwrap();
     status_that(source, "dropped", |s| s.conditions.is_empty()).await;
-    // What the controller writes meanwhile is dropped, too.
+    // The CRD drops these fields from later writes, too.
     eventually("the status to be written", SOON, async || {
         Ok((status_writes(source, since) > 0).then_some(()))
     })

@@ -1,4 +1,4 @@
-//! Federated Services whose members of other clusters come through gateways.
+//! Federated Services whose remote members are reached through gateways.
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
@@ -27,12 +27,12 @@ async fn member(plane: &ControlPlane) {
     endpoints(plane, NAME, "web", 2).await;
 }
 
-/// Sets how the cluster takes part, or leaves it to the default.
+/// Sets how the cluster takes part; null restores the default.
 async fn turn(plane: &ControlPlane, through: Value) {
     annotate(plane, NAME, json!({ l::FEDERATED_THROUGH: through })).await;
 }
 
-/// The addresses that take traffic behind the gateway of the cluster, and in the local cluster.
+/// The ready addresses of the cluster's gateway, and those of the local cluster.
 fn ready(slices: &[EndpointSlice]) -> [Vec<&str>; 2] {
     let of = |remote: bool| {
         let is_remote = |slice: &&EndpointSlice| {
@@ -56,7 +56,7 @@ fn ready(slices: &[EndpointSlice]) -> [Vec<&str>; 2] {
 const GATEWAY: &str = "192.0.2.50";
 const PODS: [&str; 2] = ["192.0.2.100", "192.0.2.101"];
 
-/// Waits until the federated Service leads to these: the gateway of the cluster, and Pods of the local one.
+/// Waits until the federated Service has these endpoints: the gateway of the cluster, and local Pods.
 async fn leads_to(source: &ControlPlane, gateways: &[&str], pods: &[&str]) -> Vec<EndpointSlice> {
     let are = |now: &[EndpointSlice]| ready(now) == [gateways, pods];
     slices_that(source, NAME, SERVICE, are).await
@@ -78,7 +78,7 @@ async fn federated_service_has_slices_of_local_pods_and_of_a_remote_gateway() {
     pods_and_gateways_come_and_go(source, far, &gateways).await;
     form_changes_and_the_service_stays(source, cluster_ip(&made)).await;
 
-    // The other cluster goes, and then the local member.
+    // First the other cluster leaves, then the local member.
     unlink(source, NAME).await;
     let left = service(source, NAME, SERVICE, |now| {
         has_members(now, None, Some("web")) && annotation(now, l::MEMBERS).is_none()
@@ -131,7 +131,7 @@ async fn pods_and_gateways_come_and_go(
     leads_to(source, &[GATEWAY], &PODS).await;
 }
 
-/// From slices to discovery and back; a form that there is not changes nothing.
+/// From slices to discovery and back. An invalid value changes nothing.
 async fn form_changes_and_the_service_stays(source: &ControlPlane, ip: &str) {
     turn(source, Value::Null).await;
     let flat = service(source, NAME, SERVICE, |now| {

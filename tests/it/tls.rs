@@ -1,4 +1,4 @@
-//! Links whose connection is not safe: made only where that is asked for, told, and not taken away.
+//! Links with an insecure connection: they are created only with a flag, are reported, and work.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::support::{
 const INSECURE: &str = "InsecureTLS";
 const UNVERIFIED: &str = "insecure-skip-tls-verify: true\n";
 
-/// A kubeconfig of this control plane that has its certificate verified by nobody.
+/// A kubeconfig of this control plane that disables the verification of its certificate.
 fn unverified(plane: &ControlPlane) -> PathBuf {
     let good = std::fs::read_to_string(plane.kubeconfig()).unwrap();
     let lines = good.lines().map(|line| {
@@ -124,7 +124,7 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     assert!(after != before && after.contains(UNVERIFIED));
     in_step(west, "unsafe", &[]).await;
 
-    // Made again as it should be.
+    // The Link is created again with a secure connection.
     apply(west, &objects(east, "unsafe", &[])).await;
     status_that(west, "unsafe", |status| {
         condition(status, INSECURE).is_none()

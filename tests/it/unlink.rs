@@ -1,4 +1,4 @@
-//! What `unlink` and `uninstall` name, deleted for real.
+//! Deletes what `unlink` and `uninstall` print.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::support::{
     program::run,
 };
 
-/// What a link leaves in a cluster over time: ours, and what Linkerd's own `link` and `controllers` make.
+/// Objects that a link leaves in a cluster over time: ours, and those of Linkerd's own `link` and `controllers`.
 const LINKED: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -154,7 +154,7 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     error: cluster "south" is not linked to namespace "linkerd-multicluster"
     hint: linked clusters: east, north
     "#);
-    // Without a terminal there is no prompt, and nothing may be deleted.
+    // Without a terminal, the command cannot ask, and must not delete anything.
     let unasked = run(kubeconfig, &["unlink", "--cluster-name=east", "--apply"]).failure();
     insta::assert_snapshot!(unasked, @r"
     error: cannot prompt for confirmation: stdin or stderr is not a terminal
@@ -210,7 +210,7 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
     );
 }
 
-/// No controller runs here, so the mirror of north stays; the Link is deleted all the same.
+/// No controller runs here, so the mirror of north stays. The Link is deleted anyway.
 async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     let kubeconfig = plane.kubeconfig();
     let apply = [
@@ -228,7 +228,7 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
         .await
         .unwrap();
-    // Without a Link no controller would do it.
+    // Without a Link, no controller would delete the mirrors.
     let done = run(kubeconfig, &apply);
     assert_eq!(
         (done.code, done.stdout.as_str()),
@@ -273,7 +273,7 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     ");
 }
 
-/// Linkerd finds the cluster by its Secret when a Service stops to name it.
+/// Linkerd needs the Secret of a cluster when a Service stops naming the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     let (east, west) = hub().await.pair();

@@ -1,5 +1,5 @@
-//! Links that cannot be worked with, and Links that turn to another cluster: what stands for them stays until it is
-//! known what should be.
+//! Links that are invalid or cannot be decoded, and Links that change to another cluster: their mirrors stay until the
+//! desired state is known.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
@@ -24,7 +24,7 @@ use crate::support::{
 
 const CRD: &str = "links.multicluster.linkerd.io";
 
-/// Lets the API server take what Linkerd's own CRD lets in: any value in `matchLabels`.
+/// Changes the CRD to accept what Linkerd's own CRD accepts: any value in `matchLabels`.
 async fn loosen(plane: &ControlPlane) {
     let loose = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let path = "/spec/versions/2/schema/openAPIV3Schema/properties/spec/properties/selector/properties/matchLabels";
@@ -35,7 +35,8 @@ async fn loosen(plane: &ControlPlane) {
         .unwrap();
 }
 
-/// Makes a Link unreadable: a value of a label selector that is no text. The new schema takes a moment to be served.
+/// Makes a Link impossible to decode: a value of its label selector is not text. The API server takes a moment to serve
+/// the new schema.
 async fn break_link(plane: &ControlPlane, link: &str) {
     let broken = json!({ "spec": { "selector": { "matchLabels": { l::EXPORTED: true } } } });
     let links: Api<LinkObject> = Api::namespaced(plane.client(), NAMESPACE);
@@ -50,7 +51,7 @@ async fn break_link(plane: &ControlPlane, link: &str) {
     .unwrap();
 }
 
-/// The UID and `ClusterIP` of Services that must stay what they are.
+/// UID and `ClusterIP` of Services that must not change.
 async fn identities(plane: &ControlPlane, namespace: &str, names: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for name in names {
@@ -61,7 +62,7 @@ async fn identities(plane: &ControlPlane, namespace: &str, names: &[&str]) -> Ve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_link_keeps_its_mirrors_and_says_so() {
+async fn unreadable_link_keeps_its_mirrors_and_is_reported() {
     const MADE: [&str; 2] = ["web-unreadable", "member-federated"];
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -107,7 +108,7 @@ async fn unreadable_link_keeps_its_mirrors_and_says_so() {
     .await
     .unwrap();
 
-    // A replica that starts now has never seen it otherwise.
+    // A replica that starts now has never seen a valid version of the Link.
     controller.kill();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.in_step_within(SOON).await;
@@ -115,7 +116,7 @@ async fn unreadable_link_keeps_its_mirrors_and_says_so() {
     invalid("selector.matchLabels").await;
     assert_eq!(identities(source, "unreadable", &MADE).await, before);
 
-    // Mended, it goes on where it was.
+    // When the Link is fixed, the controller continues.
     delete(far, "unreadable", "web").await;
     let mended =
         json!({ "spec": { "selector": { "matchLabels": { l::EXPORTED: "unreadable" } } } });
@@ -143,7 +144,7 @@ async fn unreadable_link_keeps_its_mirrors_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn crd_refuses_label_values_that_are_no_text() {
+async fn crd_refuses_label_values_that_are_not_text() {
     let alone = alone().await;
     let source = &alone.source;
     own_link(source, &alone.far, "refused", &[]).await;
@@ -181,7 +182,7 @@ async fn invalid_cluster_name_keeps_the_mirrors() {
 
     edit(source, "steady", json!({ "targetClusterName": "East" })).await;
     condition_says(source, "steady", "Ready", ("False", "InvalidLink"), "East").await;
-    // The other Link's mirror comes after whatever was to be removed.
+    // The other Link's mirror is created after the controller could have deleted the mirrors.
     export(far, "steady", &web("later", "witness")).await;
     service(source, "steady", "later-witness", |_| true).await;
     assert_eq!(identities(source, "steady", &MADE).await, before);
@@ -235,7 +236,7 @@ async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     export(far, "renamed", &web("later", "witness")).await;
     service(source, "renamed", "later-witness", |_| true).await;
     assert_eq!(identities(source, "renamed", &MADE).await, before);
-    // Nor does a controller forget that starts in between.
+    // A controller that starts in between keeps them, too.
     controller.kill();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.in_step_within(SOON).await;

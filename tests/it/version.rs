@@ -1,4 +1,4 @@
-//! Which build it is that runs, as the program and its metrics tell.
+//! The version of the running build, in the output of the program and in its metrics.
 
 use std::{path::Path, process::Command};
 
@@ -16,7 +16,7 @@ const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_version_and_the_metrics_name_the_commit() {
-    // What the build was told or found; HEAD may have moved since.
+    // The commit of this build; HEAD may have moved since.
     let commit = env!("LINKERD_MC_BUILD_COMMIT");
     let known = build::commit(Path::new(SOURCE), std::env::var("LINKERD_MC_COMMIT").ok());
     assert_eq!(commit.is_empty(), known.is_none());
@@ -33,7 +33,7 @@ async fn the_version_and_the_metrics_name_the_commit() {
 }
 
 #[test]
-fn the_commit_is_that_of_the_source_or_what_the_build_was_told() {
+fn the_commit_is_that_of_the_source_or_of_the_build_argument() {
     let folder = tempfile::tempdir().unwrap();
     let told = |text: &str| Some(text.to_owned());
     assert_eq!(build::commit(folder.path(), None), None);
@@ -63,7 +63,7 @@ fn the_commit_is_that_of_the_source_or_what_the_build_was_told() {
     let head = told(&git(&clone, &["rev-parse", "--short=12", "HEAD"]));
     assert_eq!(build::commit(&clone, None), head);
     assert_eq!(build::commit(&clone, told("abc")), told("abc"));
-    // A worktree has a file in place of the folder .git.
+    // A worktree has a file instead of the folder .git.
     let path = worktree.to_str().unwrap();
     git(&clone, &["worktree", "add", "--quiet", path, "-b", "other"]);
     git(
@@ -73,7 +73,7 @@ fn the_commit_is_that_of_the_source_or_what_the_build_was_told() {
     let other = told(&git(&worktree, &["rev-parse", "--short=12", "HEAD"]));
     assert_ne!(other, head);
     assert_eq!(build::commit(&worktree, None), other);
-    // Source that lies in somebody else's repository is not of its commit.
+    // Source in a subfolder of another repository does not belong to that repository's commit.
     let inner = clone.join("vendor");
     std::fs::create_dir(&inner).unwrap();
     assert_eq!(build::commit(&inner, None), None);

@@ -1,4 +1,4 @@
-//! Watches that are refused, that fall silent, and that follow what no label selects.
+//! Watches that are refused, watches that deliver nothing, and watches of slices without labels.
 
 use std::{
     sync::{Arc, Mutex},
@@ -24,10 +24,10 @@ use crate::support::{
     planes::{alone, hub},
 };
 
-/// How soon a watch that fell silent has to be made up for, whatever the API server speaks.
+/// How soon a watch that delivers nothing has to be replaced, with any version of HTTP.
 const NOTICED: Duration = Duration::from_secs(45);
 
-/// When requests of a kind came, since the last look.
+/// Times of requests of one kind, since the last call.
 #[derive(Clone, Default)]
 struct Times(Arc<Mutex<Vec<Instant>>>);
 
@@ -67,14 +67,14 @@ async fn refused_watches_back_off_and_lists_replace_them() {
     assert!(is_lost(west, "nowatch").await.contains("made up"));
     let lost = connected(west, "nowatch").await;
     lists.take();
-    // Rest has to be listened to.
+    // Waits, because the absence of requests takes time to observe.
     tokio::time::sleep(Duration::from_secs(25)).await;
     let listed = lists.take();
     eprintln!("{listed} lists in 25 s of refused watches");
     assert!(listed <= 6, "{listed} lists in 25 s");
     let now = connected(west, "nowatch").await;
     assert_eq!(now, lost, "it changes its mind again and again");
-    // Each list tells all the same, one a minute at least.
+    // Each list has all changes, and there is at least one list per minute.
     export(east, "refused-watch", &web("listed", "nowatch")).await;
     service(west, "refused-watch", "listed-nowatch", |_| true).await;
     server.forward();
@@ -83,7 +83,7 @@ async fn refused_watches_back_off_and_lists_replace_them() {
     gone(west, "refused-watch", "web-nowatch").await;
 }
 
-/// Like [`is_well`], for what may wait for a minute first.
+/// Like [`is_well`], but waits for up to a minute first.
 async fn condition_well(plane: &control_plane::ControlPlane, link: &str) {
     control_plane::eventually("the Link to be connected", 2 * SOON, async || {
         let status = status_that(plane, link, |_| true).await;
@@ -94,7 +94,7 @@ async fn condition_well(plane: &control_plane::ControlPlane, link: &str) {
     .unwrap();
 }
 
-/// From now on no event of this resource, and no end of its watches, comes through.
+/// From now on, drops all events of this resource, and does not forward the end of its watches.
 fn silence(server: &Interceptor, resource: &'static str) {
     server.look(move |asked: &Asked, _| {
         if asked.is_watch(resource) {
@@ -131,7 +131,7 @@ async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     service(source, "http-1", "web-old", |_| true).await;
     lists.take();
     let since = source.audit().unwrap().len();
-    // Longer than a watch over HTTP/1.1 lasts: it is resumed, not made anew, and nothing is written.
+    // This is longer than a watch over HTTP/1.1 lasts. It is resumed, not listed again, and nothing is written.
     tokio::time::sleep(Duration::from_secs(35)).await;
     assert_eq!(lists.take(), 0, "lists of a cluster at rest");
     let mut wrote = source.audit().unwrap().split_off(since);
@@ -159,7 +159,7 @@ async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     drop(controller);
 }
 
-/// How soon endpoints have to follow.
+/// How soon endpoints have to be updated.
 const FOLLOWED: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +179,7 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
         }))
         .unwrap()
     };
-    // The same name elsewhere says nothing of this one.
+    // A slice of a Service with the same name in another namespace has no effect.
     namespace("elsewhere", &[east]).await;
     let parameters = PostParams::default();
     slices(east, "elsewhere")
@@ -213,7 +213,7 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
         eprintln!("round {round}: endpoints came after {came:?}, and went after {went:?}");
         assert!(came < FOLLOWED && went < FOLLOWED, "{came:?} {went:?}");
     }
-    // What happens while it is not exported for a moment is made up for.
+    // Changes while the Service was not exported for a moment are applied.
     relabel(east, "custom", "custom", None).await;
     add().await;
     relabel(east, "custom", "custom", Some("true")).await;

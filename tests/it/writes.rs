@@ -1,4 +1,4 @@
-//! Nothing changed, nothing written; and much to do takes no more writes than it needs.
+//! Nothing is written when nothing changes, and large amounts of work take no more writes than needed.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -21,7 +21,7 @@ use crate::support::{
     planes::alone,
 };
 
-/// Writes of the controller since the audit log had this length, as a person reads them.
+/// Writes of the controller since the audit log had this length, as text.
 fn said(plane: &ControlPlane, since: usize) -> Vec<String> {
     writes(plane, since)
         .iter()
@@ -36,7 +36,7 @@ fn writes(plane: &ControlPlane, since: usize) -> Vec<AuditEvent> {
     audit
 }
 
-/// How long nothing must happen.
+/// How long there must be no write.
 const REST: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +54,7 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
     for plane in [source, far] {
         join(plane, "rest", "member", "rest", "no").await;
     }
-    // Problems too are no reason to write twice.
+    // Problems are not written twice either.
     namespace("rest-missing", &[far]).await;
     export(far, "rest-missing", &web("web", "rest")).await;
     export(far, "rest", &web(&"s".repeat(60), "rest")).await;
@@ -88,7 +88,7 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
             assert_eq!(said(source, since), [""; 0], "{round}");
         } else {
             let since = source.audit().unwrap().len();
-            // Silence has to be listened to.
+            // Waits, because the absence of writes takes time to observe.
             tokio::time::sleep(REST).await;
             assert_eq!(said(source, since), [""; 0], "{round}");
         }
@@ -99,7 +99,7 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
     gone(source, "rest", "db-0-rest").await;
 }
 
-/// So many Services are exported before the controller starts.
+/// Number of Services that are exported before the controller starts.
 const MANY: usize = 1000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn a_thousand_services_take_two_writes_each() {
         .for_each_concurrent(32, async |number| {
             let name = format!("web-{number}");
             let mut exported = web(&name, "many");
-            // Without a selector Kubernetes makes no slice of its own, and copies no labels to ours.
+            // Without a selector, Kubernetes creates no slice of its own, and copies no labels to ours.
             exported.spec.as_mut().unwrap().selector =
                 Some(BTreeMap::from([("app".into(), name.clone())]));
             of_services
@@ -178,7 +178,7 @@ async fn a_thousand_services_take_two_writes_each() {
             .len(),
         MANY
     );
-    // The next to have these control planes finds them as they were.
+    // The next test with these control planes must not find these objects.
     in_step(source, "many", &[]).await;
     unlink(source, "many").await;
     eventually("no mirrors", 3 * SOON, async || {

@@ -1,4 +1,4 @@
-//! The cases: each does something to the rig, holds it under load, and leaves it as it was.
+//! The cases: each one changes or disturbs the rig while there is a load, checks the result, and restores the rig.
 
 mod controller;
 mod definition;
@@ -30,7 +30,7 @@ use crate::{
     table::{self, Row},
 };
 
-/// A case gives a row of the table, unless something did not hold.
+/// A case returns a row of the table, or an error if a check failed.
 type Case = fn(&mut Rig) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
 
 /// All cases, in the order in which they run.
@@ -99,23 +99,23 @@ const CASES: &[(&str, Case)] = &[
     ("all objects of a link deleted at once", |rig| {
         Box::pin(unlink::at_once(rig))
     }),
-    // The last: afterwards the watches of Linkerd come back one by one, within half a minute.
+    // This case is the last one: after it, Linkerd's watches come back one by one, within half a minute.
     ("target API server away 60 s", |rig| {
         Box::pin(outages::target_api(rig))
     }),
 ];
 
-/// This one is run only where it is asked for by name.
+/// This case runs only if it is chosen by name.
 const SOAK: (&str, Case) = ("soak", |rig| Box::pin(soak::run(rig)));
 
-/// Prints their names.
+/// Prints the names of all cases.
 pub(crate) fn list() {
     for (name, _) in CASES {
         println!("{name}: test");
     }
 }
 
-/// The cases that are chosen: those with one of these parts in their names, and all if there are none.
+/// The cases with one of these parts in their names; all cases if there are no parts.
 fn chosen(parts: &[String]) -> impl Iterator<Item = (&'static str, Case)> {
     let has = |name: &str| parts.iter().any(|part| name.contains(part));
     let usual = CASES
@@ -129,7 +129,7 @@ pub(crate) fn any_is_chosen(parts: &[String]) -> bool {
     chosen(parts).next().is_some()
 }
 
-/// Runs the cases that are chosen.
+/// Runs the chosen cases.
 pub(crate) fn run(place: &Arc<Place>, parts: &[String]) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -158,7 +158,7 @@ pub(crate) fn run(place: &Arc<Place>, parts: &[String]) -> ExitCode {
     }
 }
 
-/// Whether all passed.
+/// Runs the chosen cases, and returns whether all passed.
 async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     let mut rows = Vec::new();
     let started = Instant::now();
@@ -183,7 +183,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()))
 }
 
-/// Until somebody wants it to end.
+/// Waits until the process is asked to stop.
 async fn stopped() {
     let [interrupt, terminate] =
         [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind));
@@ -196,7 +196,7 @@ async fn stopped() {
     }
 }
 
-/// A row, if no request has failed.
+/// A row of the table. Fails if a request failed.
 fn without_failures(tallies: &BTreeMap<String, Tally>) -> anyhow::Result<Row> {
     let row = Row::of(tallies);
     let told: Vec<String> = tallies
@@ -207,7 +207,7 @@ fn without_failures(tallies: &BTreeMap<String, Tally>) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-/// The tally of a mirror.
+/// The tally of a mirror. Fails if there is none.
 fn of<'a>(tallies: &'a BTreeMap<String, Tally>, name: &str) -> anyhow::Result<&'a Tally> {
     tallies
         .get(name)

@@ -1,4 +1,4 @@
-//! What runs inside the network namespace of a Pod: this program under another role, named by its first arguments.
+//! Programs that run in the network namespace of a Pod: this program with another role, named by its first arguments.
 
 mod app;
 mod client;
@@ -9,10 +9,10 @@ use std::process::ExitCode;
 pub(crate) use app::PORT as APP_PORT;
 pub(crate) use client::{Answer, Ask};
 
-/// The first argument of a helper, and its name where every user may run it.
+/// The first argument of a helper, and its file name in the folder that every user can read.
 pub(crate) const NAME: &str = "mesh-helper";
 
-/// The role that these arguments name, and the arguments of the role.
+/// The role in these arguments, and the arguments of the role.
 pub(crate) fn role(arguments: &[String]) -> Option<(&str, &[String])> {
     match arguments {
         [name, role, rest @ ..] if name == NAME => Some((role, rest)),
@@ -20,7 +20,7 @@ pub(crate) fn role(arguments: &[String]) -> Option<(&str, &[String])> {
     }
 }
 
-/// Plays a role until it is killed.
+/// Runs a role until the process is killed.
 pub(crate) fn run(role: &str, arguments: &[String]) -> ExitCode {
     let played = tokio::runtime::Builder::new_current_thread()
         .enable_all()

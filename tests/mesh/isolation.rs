@@ -1,8 +1,8 @@
-//! Namespaces of its own for a whole run: network, processes and mounts.
+//! Runs the suite in its own namespaces: network, processes and mounts.
 //!
-//! This program starts itself again as the first process of a new process namespace. When that one ends, for whatever
-//! reason, the kernel ends all others and removes networks and mounts. Several runs can go at the same time, and no
-//! packet leaves the machine: the network namespace has no way out.
+//! This program starts itself again as the first process of a new process namespace. When that process ends, for
+//! whatever reason, the kernel ends all others and removes networks and mounts. Several runs can go on at the same
+//! time, and no packet leaves the machine, because the network namespace is not connected to anything.
 
 use std::{
     env, fs,
@@ -18,7 +18,7 @@ use control_plane::Assets;
 
 use crate::rig::process::run;
 
-/// Set in the process inside: where logs go.
+/// Set in the inner process: the folder for logs.
 const LOGS: &str = "LINKERD_MC_MESH_LOGS";
 /// The folder with Linkerd's programs.
 const LINKERD_BIN: &str = "LINKERD_BIN";
@@ -28,38 +28,38 @@ const LINKERD: [&str; 4] = [
     "linkerd-policy-controller",
     "linkerd2-proxy",
 ];
-/// What the rig is made with, from the packages iproute2, nftables and util-linux.
+/// Programs that the rig uses, from the packages iproute2, nftables and util-linux.
 const TOOLS: [&str; 7] = [
     "ip", "nft", "unshare", "nsenter", "setpriv", "mount", "sysctl",
 ];
-/// A file system in memory, over whatever the machine has there, where only this run sees it.
+/// A file system in memory is mounted here, over that of the machine, and only this run sees it.
 const RUN: &str = "/run";
 const HOME: &str = "/run/mesh";
 const TEMPORARY: &str = "/run/mesh/tmp";
 
-/// Where a run takes place.
+/// Folders of a run.
 pub(crate) struct Place {
-    /// Folder of programs that every user may run: Linkerd's, and this one as `mesh-helper`.
+    /// Folder of programs that every user can run: Linkerd's, and this one as `mesh-helper`.
     pub(crate) programs: PathBuf,
-    /// Folder for files of the rig; gone when the run ends.
+    /// Folder for files of the rig; deleted when the run ends.
     pub(crate) home: PathBuf,
-    /// Folder for logs; kept when a case fails.
+    /// Folder for logs; kept if a case fails.
     pub(crate) logs: PathBuf,
 }
 
-/// What came of it.
+/// The result of [`enter`].
 pub(crate) enum Outcome {
-    /// This is the process inside.
+    /// This process is the inner one.
     Inside(Place),
-    /// The process inside has ended.
+    /// The inner process has ended.
     Ended(ExitCode),
-    /// Something that it needs is not there.
+    /// A requirement is missing.
     NotRun(String),
-    /// It could not begin.
+    /// The run could not start.
     Failed(anyhow::Error),
 }
 
-/// Enters the namespaces, in a process of its own.
+/// Enters the namespaces in a new process.
 pub(crate) fn enter() -> Outcome {
     if let Some(logs) = env::var_os(LOGS) {
         return prepare(PathBuf::from(logs)).map_or_else(Outcome::Failed, Outcome::Inside);
@@ -70,7 +70,7 @@ pub(crate) fn enter() -> Outcome {
     start().map_or_else(Outcome::Failed, Outcome::Ended)
 }
 
-/// Why it cannot run here.
+/// The missing requirement, if there is one.
 fn missing() -> Option<String> {
     let Some(folder) = env::var_os(LINKERD_BIN).filter(|folder| !folder.is_empty()) else {
         return Some(format!(
@@ -95,9 +95,9 @@ fn missing() -> Option<String> {
     Some(format!("there is no program {tool} here"))
 }
 
-/// Starts this program inside, and waits for it.
+/// Starts this program in the namespaces, and waits for it.
 fn start() -> anyhow::Result<ExitCode> {
-    // Building them takes the network, which is not there inside.
+    // Building the control plane needs the network, which is not available inside.
     let programs = Assets::locate()?.program("");
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mesh-{}", std::process::id()));
     fs::create_dir_all(&logs).context("failed to create the folder for logs")?;
@@ -111,7 +111,7 @@ fn start() -> anyhow::Result<ExitCode> {
         .env(LINKERD_BIN, folder)
         .env("KUBEBUILDER_ASSETS", programs)
         .env("TMPDIR", TEMPORARY)
-        // Only this process has the writing end: when it is gone, the process inside ends.
+        // Only this process has the writing end, so the inner process ends when this one does.
         .stdin(Stdio::piped())
         .spawn()
         .context("failed to start unshare")?;
@@ -122,13 +122,13 @@ fn start() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(1)))
 }
 
-/// Makes the place, inside.
+/// Prepares the folders and mounts, in the namespaces.
 fn prepare(logs: PathBuf) -> anyhow::Result<Place> {
     ensure!(std::process::id() == 1, "{LOGS} is set outside of a run");
     end_with_parent(logs.clone());
     let resolver = fs::canonicalize("/etc/resolv.conf").ok();
     run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", RUN])?;
-    // Where it led to what is hidden now.
+    // The file that `/etc/resolv.conf` links to may be hidden by the mount.
     if let Some(file) = resolver.filter(|file| !file.exists()) {
         fs::create_dir_all(file.parent().unwrap_or_else(|| Path::new(RUN)))?;
         fs::write(file, "")?;
@@ -152,14 +152,14 @@ fn prepare(logs: PathBuf) -> anyhow::Result<Place> {
     })
 }
 
-/// Puts a file where every user reaches it, whoever may enter the folders above it.
+/// Makes a file available to every user, whoever may enter the folders above it.
 fn lend(file: &Path, at: &Path) -> anyhow::Result<()> {
     fs::write(at, "").with_context(|| format!("failed to create {}", at.display()))?;
     let (file, at) = (file.display().to_string(), at.display().to_string());
     run("mount", &["--bind", &file, &at])
 }
 
-/// Ends this process, and with it the whole run, when the one outside is gone.
+/// Ends this process, and with it the whole run, when the outer process has ended.
 fn end_with_parent(logs: PathBuf) {
     thread::spawn(move || {
         let _ = io::stdin().lock().read(&mut [0]);
@@ -167,7 +167,7 @@ fn end_with_parent(logs: PathBuf) {
     });
 }
 
-/// Ends the run where it is, as Ctrl-C does.
+/// Ends the run, as Ctrl-C does.
 #[expect(clippy::exit, reason = "the kernel cleans up after the first process")]
 pub(crate) fn stop(logs: &Path) -> ! {
     let _ = fs::remove_dir_all(logs);

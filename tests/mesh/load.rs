@@ -1,4 +1,4 @@
-//! The load: requests at a steady rate, each on a connection of its own, and what came of them.
+//! The load: requests at a steady rate, each on its own connection, and their results.
 
 use std::{
     collections::BTreeMap,
@@ -20,30 +20,30 @@ use crate::{helper::Answer, requests::Client};
 
 /// Time between two requests to the same Service.
 const PERIOD: Duration = Duration::from_millis(50);
-/// The same for one that does not answer yet.
+/// The same while the Service does not answer yet.
 const IMPATIENT: Duration = Duration::from_millis(20);
 
-/// Where a load goes.
+/// The target of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The mirror's name.
     pub(crate) name: String,
     /// Its ClusterIP and port.
     pub(crate) address: SocketAddr,
-    /// What the client asks for.
+    /// The host in the requests.
     pub(crate) host: String,
 }
 
-/// What came of the requests to one Service.
+/// The results of the requests to one Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) failed: u64,
-    /// How often each Pod has answered, for each identity that it saw.
+    /// Number of answers of each Pod, by the identity of the client that it saw.
     pub(crate) answers: BTreeMap<(String, String), u64>,
-    /// How often each error came.
+    /// Number of occurrences of each error.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// When the first and the last request was sent that failed, from the start of the load.
+    /// When the first and the last failed request were sent, since the start of the load.
     pub(crate) failures: Option<(Duration, Duration)>,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Asks again and again, without waiting for answers, until the first request has succeeded. Gives how many it took.
+/// Sends requests, without waiting for answers, until one has succeeded. Returns how many it took.
 pub(crate) async fn until_answered(client: &Client, target: &Target) -> anyhow::Result<u64> {
     let mut ticks = interval(IMPATIENT);
     let mut asked = FuturesUnordered::new();
@@ -101,15 +101,15 @@ pub(crate) async fn until_answered(client: &Client, target: &Target) -> anyhow::
     }
 }
 
-/// What came of a load so far.
+/// The results of a load so far.
 struct Counts {
     started: Instant,
-    /// Requests that were sent before do not count, from the start of the load.
+    /// Requests that were sent before this time since the start of the load do not count.
     from: Duration,
     tallies: BTreeMap<String, Tally>,
 }
 
-/// A load that goes on until it is finished.
+/// A load that runs until it is finished.
 pub(crate) struct Load {
     stop: CancellationToken,
     counts: Arc<Mutex<Counts>>,
@@ -117,7 +117,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts a load on each of these.
+    /// Starts a load on each of these targets.
     pub(crate) fn start(client: &Client, targets: &[Target]) -> Self {
         let stop = CancellationToken::new();
         let counts = Arc::new(Mutex::new(Counts {
@@ -139,19 +139,19 @@ impl Load {
         }
     }
 
-    /// What came of it so far, by the mirror's name.
+    /// The results so far, by the mirror's name.
     pub(crate) fn so_far(&self) -> BTreeMap<String, Tally> {
         lock(&self.counts).tallies.clone()
     }
 
-    /// Counts from now on only.
+    /// From now on, counts only new requests.
     pub(crate) fn count_anew(&self) {
         let mut counts = lock(&self.counts);
         counts.from = counts.started.elapsed();
         counts.tallies.clear();
     }
 
-    /// Ends it, waits for the last answers, and gives what came of it.
+    /// Ends it, waits for the last answers, and returns the results.
     pub(crate) async fn finish(mut self) -> anyhow::Result<BTreeMap<String, Tally>> {
         self.stop.cancel();
         for task in std::mem::take(&mut self.tasks) {

@@ -1,13 +1,13 @@
-//! Requests through real Linkerd proxies, between two clusters, while things happen to the mirrors.
+//! Sends requests through real Linkerd proxies, between two clusters, while mirrors and clusters change.
 //!
-//! It runs as root on Linux, with Linkerd's programs in the folder that `LINKERD_BIN` names; otherwise it says in one
-//! line what is missing, and passes. Arguments choose cases by a part of their names.
+//! It runs as root on Linux, with Linkerd's programs in the folder in `LINKERD_BIN`. Otherwise it prints one line with
+//! the missing requirement, and passes. Arguments choose cases by a part of their names.
 //!
-//! - [`isolation`]: all of it runs in network, process and mount namespaces of its own, so nothing is left behind.
+//! - [`isolation`]: everything runs in separate network, process and mount namespaces, so nothing is left behind.
 //! - [`rig`]: two clusters with Linkerd's controllers, Pods with proxies, a gateway, and our controller in the mesh.
-//! - [`helper`]: what runs inside a Pod: this program, started again under another role.
-//! - [`load`] and [`oracle`]: what clients see, and what their proxy takes for the endpoints of a Service.
-//! - [`cases`]: what is done to the rig, and what must hold meanwhile.
+//! - [`helper`]: programs in a Pod: this program, started again with another role.
+//! - [`load`] and [`oracle`]: the results that clients get, and the endpoints that their proxy has for a Service.
+//! - [`cases`]: changes of the rig, and what must hold meanwhile.
 
 #![expect(
     clippy::print_stdout,
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if let Some((role, rest)) = helper::role(&arguments) {
         return helper::run(role, rest);
     }
-    // Options of Rust's own harness may come along, from `cargo test`.
+    // `cargo test` may pass options for Rust's own test harness.
     let (options, parts): (Vec<String>, Vec<String>) = arguments
         .into_iter()
         .partition(|argument| argument.starts_with('-'));

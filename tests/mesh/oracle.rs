@@ -1,4 +1,4 @@
-//! What a proxy takes for the endpoints of a Service, read from its log. Answers alone do not tell: a balancer may
+//! The endpoints that a proxy has for a Service, read from its log. Answers do not show them, because a balancer may
 //! prefer one endpoint for minutes.
 
 use std::{
@@ -18,7 +18,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Of the proxy with this log.
+    /// Reads this log of a proxy.
     pub(crate) fn new(log: &Path) -> Self {
         Self { log: log.into() }
     }
@@ -45,9 +45,9 @@ impl Oracle {
     }
 }
 
-/// Reads what balancers have logged. A line names the Service in its spans, `service{ns=app name=web port=80}`, and ends
-/// with the event, such as `Adding endpoint addr=10.241.2.11:8080`. A new balancer, and one whose stream has begun
-/// again, is told all endpoints first; what it had before no longer counts.
+/// Parses the log lines of balancers. A line names the Service in its spans, `service{ns=app name=web port=80}`, and
+/// ends with the event, such as `Adding endpoint addr=10.241.2.11:8080`. A new balancer, and one whose stream was
+/// opened again, gets all endpoints first, so its former endpoints no longer count.
 fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
     let mut endpoints: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     for line in log.lines() {
@@ -74,7 +74,7 @@ fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
     endpoints
 }
 
-/// The spans and the event of a line of a balancer.
+/// The spans and the event of a log line of a balancer.
 fn split(line: &str) -> Option<(&str, &str)> {
     [
         " linkerd_pool_p2c: ",

@@ -1,4 +1,4 @@
-//! Requests of a client in the mesh, and plain ones from outside of it.
+//! Requests of a client in the mesh, and plain ones from outside of the mesh.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use crate::{
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
-/// Asks from inside a Pod, through its proxy.
+/// Sends requests from a Pod, through its proxy.
 #[derive(Clone)]
 pub(crate) struct Client {
     input: Arc<Mutex<ChildStdin>>,
@@ -57,10 +57,10 @@ impl Client {
                     break;
                 };
                 let asked = lock(&answered).remove(&answer.id);
-                // Who asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = asked.map(|asked| asked.send(answer));
             }
-            // Whoever waits is told by the end of the channel.
+            // Closing the channel ends the wait of all callers.
             lock(&answered).clear();
         });
         Ok(Self {
@@ -71,7 +71,7 @@ impl Client {
         })
     }
 
-    /// Makes a request on a connection of its own.
+    /// Sends a request on its own connection.
     pub(crate) async fn get(&self, address: SocketAddr, host: &str) -> anyhow::Result<Answer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let ask = Ask {
@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-/// Status of an answer to a request that does not go through a proxy on this side.
+/// Status of the answer to a request that is sent without a proxy.
 pub(crate) async fn status(address: &str, path: &str) -> anyhow::Result<u16> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

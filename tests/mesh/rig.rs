@@ -35,7 +35,7 @@ use crate::{isolation::Place, oracle::Oracle, requests::Client};
 
 /// Namespace of the applications in both clusters.
 pub(crate) const NAMESPACE: &str = "app";
-/// The name of the gateway of `east`, which a name server knows: load balancers often have no fixed address.
+/// The name of the gateway of `east`. A name server resolves it, because load balancers often have no fixed address.
 const GATEWAY_NAME: &str = "gateway.east.example";
 
 /// The cluster that `west` mirrors from, and its Link.
@@ -47,28 +47,28 @@ pub(crate) use identity::name as identity_of;
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {
-    /// Asks from a Pod of `west`.
+    /// Sends requests from a Pod of `west`.
     pub(crate) client: Client,
-    /// What the client's proxy takes for the endpoints of a Service.
+    /// The endpoints that the client's proxy has for a Service.
     pub(crate) oracle: Oracle,
     _client_pod: Pod,
     pub(crate) controller: Controller,
-    /// Ports on loopback that a controller needs: of the API server of `west`, of [`Self::east_api`], and of those that
-    /// came later.
+    /// Ports on loopback that a controller needs: that of the API server of `west`, that of [`Self::east_api`], and
+    /// those of clusters that were added later.
     ways: Vec<u16>,
     /// Pods of `west`'s own member of the federated Service, and of `east`.
     pub(crate) west_pods: Vec<Pod>,
     pub(crate) east_pods: Vec<Pod>,
-    /// Number of the next Pod of `east`: no name comes twice.
+    /// Number of the next Pod of `east`. Names are never used twice.
     next_pod: u8,
     pub(crate) gateway: Pod,
-    /// The only way from `west` to the API server of `east`.
+    /// The proxy through which `west` reaches the API server of `east`.
     pub(crate) east_api: FaultProxy,
     pub(crate) west: Cluster,
     pub(crate) east: Cluster,
     /// The name server of `west`.
     pub(crate) dns: Dns,
-    /// What proxies of all clusters trust.
+    /// The root certificate that proxies of all clusters trust.
     root: Root,
 }
 
@@ -126,7 +126,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Puts right what a case has left that broke off.
+    /// Restores the rig after a case that was interrupted.
     pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
         self.dns.away(false);
         self.east_api.set(Fault::None);
@@ -156,8 +156,8 @@ impl Rig {
         Pod::start(&mut self.west, template, &[]).await
     }
 
-    /// Starts a Pod of `east` and deletes the oldest one, which is given back: it answers as long as it is kept, as Pods
-    /// do that are told to end.
+    /// Starts a Pod of `east`, and deletes the oldest one. Returns the deleted Pod, which answers until it is dropped,
+    /// like a Pod that terminates.
     pub(crate) async fn replace_pod(&mut self) -> anyhow::Result<Pod> {
         let new = self.start_pod().await?;
         self.east_pods.push(new);
@@ -171,7 +171,7 @@ impl Rig {
         self.start_controller(controller::OURS, number).await
     }
 
-    /// Puts another replica of our controller in the place of the one that runs.
+    /// Replaces the running controller by another replica.
     pub(crate) async fn replace_controller(&mut self, number: u8) -> anyhow::Result<()> {
         let next = self.start_replica(number).await?;
         self.controller.terminate()?;
@@ -190,7 +190,7 @@ impl Rig {
         Controller::start(&mut self.west, deployment, number, &self.ways).await
     }
 
-    /// Waits until the lease names this controller.
+    /// Waits until this controller holds the lease.
     pub(crate) async fn leads(&self, name: &str, limit: Duration) -> anyhow::Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.west.plane.client(), EXTENSION);
         eventually(&format!("{name} to lead"), limit, async || {
@@ -250,7 +250,7 @@ impl Rig {
     }
 }
 
-/// Starts the Pod of `east` with this number: it is behind all its Services.
+/// Starts the Pod of `east` with this number. All Services of `east` select it.
 async fn start_east_pod(east: &mut Cluster, number: u8) -> anyhow::Result<Pod> {
     let name = format!("web-{number}");
     let template = PodTemplate::app(NAMESPACE, &name, "web").host_of("db");

@@ -1,22 +1,22 @@
-//! What the cases have shown, as rows.
+//! The table with the results of the cases.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::load::Tally;
 
-/// What a case has shown.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) requests: u64,
     pub(crate) failed: u64,
-    /// What the proxy had for endpoints.
+    /// Whether the proxy had the right endpoints.
     pub(crate) oracle: String,
-    /// Times, and whatever else was measured.
+    /// Times, and other measurements.
     pub(crate) measured: String,
 }
 
 impl Row {
-    /// A row of a load under which the proxy was always right in the end.
+    /// A row for a load. The proxy had the right endpoints at the end.
     pub(crate) fn of(tallies: &BTreeMap<String, Tally>) -> Self {
         Self {
             requests: tallies.values().map(|tally| tally.requests).sum(),
@@ -26,21 +26,21 @@ impl Row {
         }
     }
 
-    /// The same with the requests of another one.
+    /// Adds the requests of another row.
     pub(crate) fn and(mut self, other: &Self) -> Self {
         self.requests += other.requests;
         self.failed += other.failed;
         self
     }
 
-    /// The same with what else was measured.
+    /// Adds a measurement.
     pub(crate) fn with(mut self, measured: impl Into<String>) -> Self {
         self.measured = measured.into();
         self
     }
 }
 
-/// Prints the rows, and for each case that failed why.
+/// Prints the rows, and the error of each case that failed.
 pub(crate) fn print(rows: &[(&str, anyhow::Result<Row>)]) {
     println!("\n| Case | Requests | Failed | Oracle | Measured |");
     println!("| --- | --- | --- | --- | --- |");
@@ -60,7 +60,7 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// The times within which so many percent of all lie.
+/// The time that this percentage of the measurements did not exceed.
 pub(crate) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     let place = (times.len() * percent).div_ceil(100).max(1) - 1;

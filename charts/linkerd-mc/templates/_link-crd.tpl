@@ -78,6 +78,9 @@ spec:
 {{- define "linkerd-mc.link-status" -}}
 status:
   type: object
+  # kstatus takes a Link without any status for one that is done.
+  default:
+    observedGeneration: -1
   properties:
     mirrorServices:
       description: Mirrors of this Link. Beyond a limit only those that are not mirrored.
@@ -90,7 +93,7 @@ status:
       items:
         {{- include "linkerd-mc.service-status" (dict) | nindent 8 }}
     conditions:
-      description: State of the Link as a whole; types are Ready, Connected, CredentialsValid and GatewayAlive, and while there is a problem CredentialsExpiring, InsecureTLS, GatewayAddressRefused, LimitExceeded and ClusterIPsExhausted.
+      description: State of the Link as a whole; types are Ready, Connected, CredentialsValid and GatewayAlive, and while there is a problem Stalled, CredentialsExpiring, InsecureTLS, GatewayAddressRefused, LimitExceeded and ClusterIPsExhausted.
       type: array
       x-kubernetes-list-type: map
       x-kubernetes-list-map-keys: [type]
@@ -152,10 +155,10 @@ status:
       description: Fingerprint of the credentials in use, the start of the SHA-256 of the kubeconfig in the Secret.
       type: string
     observedGeneration:
-      description: Generation of the Link that this status is for.
+      description: Generation of the Link that this status is for; -1 if no controller has seen the Link.
       type: integer
       format: int64
-      minimum: 0
+      minimum: -1
 {{- end }}
 
 {{- define "linkerd-mc.label-selector" -}}

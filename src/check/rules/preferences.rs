@@ -23,8 +23,8 @@ const SYNTAX: &str = "use an order such as local,east, or weights such as east=8
 const INSTALL: &str =
     "enable routes with `linkerd-mc install --set federation.routes=true` and your values";
 
-/// What is wrong with each preference, if anything, by federated Service. What is found first
-/// counts, because statuses of Links repeat it.
+/// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
+/// because the statuses of Links repeat it.
 #[derive(Default)]
 struct Found(BTreeMap<ResourceId, Option<String>>);
 
@@ -108,7 +108,7 @@ fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) ->
     })
 }
 
-/// What the controller says of the preferences of members in other clusters: federated Services and problems.
+/// What the controller reports about the preferences of members in other clusters: federated Services and problems.
 fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (ResourceId, String)> {
     let services = link.status().into_iter();
     let services = services.flat_map(|status| &status.federated_services);

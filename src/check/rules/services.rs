@@ -220,7 +220,7 @@ pub(super) fn orphans(snapshot: &FullSnapshot) -> Verdict {
         .iter()
         .any(|link| link.unreadable.is_some())
     {
-        return Verdict::Skip; // they may belong to that Link
+        return Verdict::Skip; // the mirrors may belong to that Link
     }
     let clusters: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
     let mut problems = Vec::new();
@@ -310,8 +310,8 @@ fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<Stri
     ))
 }
 
-/// Services that should be mirrored or federated and are not, with reason and message. Without those of drained
-/// clusters.
+/// Services that should be mirrored or federated and are not, with reason and message. Services of drained clusters are
+/// left out.
 fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     let lists = [&status.mirror_services, &status.federated_services];
     lists.into_iter().flatten().filter_map(|service| {

@@ -209,7 +209,7 @@ mod tests {
     };
 
     #[test]
-    fn what_install_permits_to_other_clusters_is_needed() {
+    fn permissions_that_install_grants_to_other_clusters_are_needed() {
         let manifest = install("mc", &Values::default()).unwrap();
         let role = manifest.objects().iter().find(|object| {
             object["kind"] == "ClusterRole"

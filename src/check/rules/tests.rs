@@ -1,4 +1,4 @@
-//! Every rule: a cluster on which all pass, and one change to it at a time.
+//! Tests of every rule: on a cluster that passes all rules, and after one change to that cluster at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -153,7 +153,7 @@ fn confinement(missing: &[&str], differing: &[&str]) -> Confinement {
     }
 }
 
-/// A cluster that links to one other, and is well.
+/// A cluster that links to one other cluster and passes all checks.
 fn well() -> FullSnapshot {
     let of_east = [(labels::CLUSTER_NAME, "east")];
     FullSnapshot {
@@ -261,7 +261,7 @@ fn no<T>() -> Result<T, String> {
 }
 
 #[test]
-fn all_is_well_where_it_is() {
+fn healthy_cluster_passes_every_check() {
     let results = evaluate(&well());
     let not_well: Vec<_> = results
         .iter()
@@ -287,7 +287,7 @@ fn find<'a>(results: &'a [CheckResult], description: &str) -> Option<&'a CheckRe
 }
 
 #[test]
-fn each_rule_tells_what_is_wrong() {
+fn each_rule_reports_its_problem() {
     for (description, change, level, text) in CASES {
         let mut snapshot = well();
         change(&mut snapshot);
@@ -319,7 +319,7 @@ fn every_rule_has_a_case_that_fails() {
 }
 
 #[test]
-fn what_does_not_apply_is_not_mentioned() {
+fn checks_that_do_not_apply_have_no_result() {
     let described = |change: Change| {
         let mut snapshot = well();
         change(&mut snapshot);
@@ -405,7 +405,7 @@ fn what_does_not_apply_is_not_mentioned() {
 }
 
 #[test]
-fn a_long_list_is_cut_and_control_characters_are_harmless() {
+fn long_lists_are_truncated_and_control_characters_escaped() {
     let mut snapshot = well();
     let orphans = (0..25).map(|n| {
         service(
@@ -425,7 +425,7 @@ fn a_long_list_is_cut_and_control_characters_are_harmless() {
 }
 
 #[test]
-fn only_what_waiting_can_help_is_retried() {
+fn only_failures_that_may_resolve_are_retried() {
     let mut snapshot = well();
     ours(&mut snapshot).available = 0;
     east(&mut snapshot).target = Some(no());

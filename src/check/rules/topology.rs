@@ -1,4 +1,4 @@
-//! Checks that compare several clusters. Both are ours.
+//! Checks that compare several clusters. Linkerd's extension has neither of them.
 
 use super::rule::{CheckResult, Severity, Verdict, result, rule};
 use crate::clusters::topology::Topology;
@@ -31,7 +31,7 @@ pub fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
         ),
     ]
     .into_iter()
-    // The verdicts are there already: these rules look at the topology, not at one cluster's snapshot.
+    // The verdicts are already known: these rules look at the topology, not at the snapshot of one cluster.
     .filter_map(|(description, severity, verdict)| {
         result(&rule(description, "", severity, |_| Verdict::Skip), verdict)
     })
@@ -47,7 +47,7 @@ mod tests {
     };
 
     #[test]
-    fn one_way_links_are_warned_of_and_distrust_is_an_error() {
+    fn one_way_links_are_a_warning_and_different_trust_anchors_an_error() {
         let results = evaluate_topology(&Topology::of(&snapshots()));
         let levels: Vec<_> = results
             .iter()
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clusters_that_link_to_each_other_are_well() {
+    fn two_clusters_that_link_to_each_other_pass() {
         let mut snapshots = snapshots();
         snapshots.truncate(2);
         snapshots[1].links.as_mut().unwrap().truncate(1);

@@ -1,4 +1,4 @@
-//! What statuses of Links tell of a drain, and how long it may last.
+//! Tests of what the status of a Link says about a drain, and of the limits of its duration.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn cluster_has_left_when_its_link_says_so_of_this_drain() {
     ] {
         assert_eq!(has_left(&[link(conditions, "Mirrored")], end), expected);
     }
-    // The one that is not in charge says nothing of it.
+    // The Link that does not serve the cluster says nothing about the drain.
     let both = [link(&[], ""), link(&[("Drained", "Drained", now)], "")];
     assert_eq!(has_left(&both, end), Ok(true));
 }

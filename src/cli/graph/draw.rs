@@ -206,7 +206,8 @@ pub(super) fn mermaid(topology: &Topology) -> String {
     joined(&lines)
 }
 
-/// A Graphviz digraph. Colours are those of the text; dashed is what does not work or was not asked.
+/// A Graphviz digraph. Colours are those of the text output. Dashed are Links that do not work, and clusters that were
+/// not contacted.
 pub(super) fn dot(topology: &Topology) -> String {
     let ids = ids(topology);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_stays_a_name() {
+    fn hostile_names_are_escaped() {
         let mut topology = drawn();
         let name = "x\"]\n  click \u{1b}[2J";
         topology.clusters.push(ClusterNode {

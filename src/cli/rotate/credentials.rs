@@ -21,7 +21,7 @@ pub(super) struct Credentials {
 pub(super) struct Account {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// When the token was issued; tokens in Secrets do not have this claim.
+    /// When the token was issued. Tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
     /// When it expires, if it does.
     pub(super) expires: Option<Timestamp>,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_repeat_nothing() {
+    fn errors_do_not_quote_the_kubeconfig() {
         for text in ["s3cret: [", "s3cret", "users: [{user: {password: s3cret}}]"] {
             let Err(error) = Credentials::read(text.as_bytes()) else {
                 panic!("{text}");

@@ -51,19 +51,19 @@ pub(super) struct Rotation<'a> {
     source: &'a Source,
     target: Cluster,
     link: Link,
-    /// Names the link in the target cluster.
+    /// Identifies the link in the target cluster.
     id: String,
     account: Account,
     /// The Secret that the controller reads.
     own: Stored,
     /// The Secrets that Linkerd reads; they may be missing.
     linkerd: Vec<Stored>,
-    /// Name of the new token Secret, once there is one.
+    /// Name of the new token Secret, once it is created.
     new: Option<String>,
     done: Done,
 }
 
-/// How far a link has come before the restart.
+/// The state of a link before the restart.
 pub(super) enum Step<'a> {
     /// Both Secrets have new credentials, and the controller uses them.
     Written(Box<Rotation<'a>>),

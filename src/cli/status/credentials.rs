@@ -20,7 +20,8 @@ pub(super) async fn ask(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
     .await
 }
 
-/// Notes with each Link of a topology what is wrong. The topology is made of these snapshots: its Links are in their order.
+/// Adds to each Link of a topology the problem of its credentials. The topology must be made of these snapshots, so
+/// that its Links are in their order.
 pub(super) fn note(
     topology: &mut Topology,
     snapshots: &[ClusterSnapshot],

@@ -205,8 +205,8 @@ impl Word<'_> {
     }
 }
 
-/// What controllers say, by the local Service that it concerns. Of several words about one federated Service
-/// the first complaint counts.
+/// What controllers report, by the local Service that the entry is about. If several Links report on one federated
+/// Service, the first problem counts.
 fn said(links: &[LinkSnapshot]) -> BTreeMap<ResourceId, Word<'_>> {
     let mut said: BTreeMap<_, Word<'_>> = BTreeMap::new();
     let mut note = |link: &LinkSnapshot, service: &'_ ServiceStatus, condition, name: String| {

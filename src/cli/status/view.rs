@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn one_note_is_made_of_the_credentials_of_a_link_below_every_table() {
+    fn each_table_has_one_note_about_the_credentials_of_a_link() {
         let mut topology = Topology::of(&snapshots());
         topology.links.truncate(2);
         let problems = ["the token expired", "and more"].map(str::to_owned);

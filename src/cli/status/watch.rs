@@ -185,7 +185,7 @@ mod tests {
         let Command::Status(args) = cli.command else {
             panic!("another command");
         };
-        // Its time is long ago, so that it grows with each look.
+        // The time is long ago, so its age changes with each update.
         let preferred = |away: &str| PreferenceStatus::of(&federated("local,east", away));
         let gone = "local=2026-01-01T00:00:00Z/..";
         let back = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn row_is_printed_again_only_for_what_stands_in_rows() {
+    fn row_is_printed_again_only_if_one_of_its_columns_changed() {
         let cli = Cli::try_parse_from(["linkerd-mc", "status", "--watch"]).unwrap();
         let Command::Status(args) = cli.command else {
             panic!("another command");

@@ -1,4 +1,4 @@
-//! Limits the data rate of a server, because decrypting and parsing take processor time from others.
+//! Limits the data rate of a server, because decrypting and parsing take processor time that other clusters need.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_comes_at_once_and_the_rest_at_a_bounded_rate() {
+    async fn burst_is_immediate_and_the_rest_rate_limited() {
         let (meter, mib) = (Meter::new(), 1 << 20);
         assert_eq!(meter.pass(16 * mib), None);
         assert_eq!(meter.pass(mib), Some(Duration::from_millis(250)));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(meter.pass(3 * mib), None);
-        // Nobody saves up more than a burst.
+        // A server cannot save up more than one burst.
         tokio::time::advance(Duration::from_secs(600)).await;
         assert_eq!(meter.pass(20 * mib), Some(Duration::from_secs(1)));
     }

@@ -1,4 +1,4 @@
-//! Bounds: how large, how slow and how silent an answer may be, and how a refusal is told.
+//! Tests of the limits on the size, duration and silence of a response, and of the `Status` of a refusal.
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ fn frames(sizes: &[usize]) -> Frames {
     sizes.iter().map(frame).collect()
 }
 
-/// A body of these frames, as an answer that may have so many bytes.
+/// A body of these frames, with a limit of this number of bytes.
 fn whole(
     sizes: &[usize],
     largest: usize,
@@ -46,7 +46,7 @@ async fn end(body: impl Body<Data = Bytes, Error = BoxError>) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_may_be_as_large_as_the_limit_and_no_larger() {
+async fn response_may_be_as_large_as_the_limit() {
     let all = Budget::new(0);
     for (sizes, ended) in [
         (&[4, 3, 3][..], "10 bytes"),
@@ -59,7 +59,7 @@ async fn an_answer_may_be_as_large_as_the_limit_and_no_larger() {
 }
 
 #[tokio::test]
-async fn what_comes_at_the_same_time_has_a_limit_together_and_little_comes_always() {
+async fn concurrent_responses_share_a_limit_and_small_ones_are_exempt() {
     let all = Budget::new(10);
     let mut first = whole(&[SMALL, 6, 0], usize::MAX, &all);
     first.frame().await.unwrap().unwrap();
@@ -79,7 +79,7 @@ async fn what_comes_at_the_same_time_has_a_limit_together_and_little_comes_alway
 }
 
 #[tokio::test]
-async fn watch_brings_no_event_that_is_too_large() {
+async fn watch_fails_at_an_event_that_is_too_large() {
     let watch = |chunks: Vec<Vec<u8>>| {
         let frames = chunks
             .into_iter()
@@ -110,13 +110,13 @@ async fn watch_brings_no_event_that_is_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_answers_of_a_server_share_the_rate_at_which_it_may_send() {
+async fn responses_of_a_server_share_its_data_rate() {
     let meter = Meter::new();
     let body = |mib: usize| {
         let lines = Bytes::from(vec![b'\n'; 1 << 20]);
         let frames = (0..mib).map(move |_| Ok::<_, Infallible>(Frame::data(lines.clone())));
         let body = StreamBody::new(stream::iter(frames));
-        // Silence is not what it waits for itself.
+        // Its own pause for the data rate does not count as silence.
         let silence = Some(Duration::from_secs(1));
         Bounded::new(body, Bounds::Watch { silence }, Some(meter.clone()))
     };
@@ -129,7 +129,7 @@ async fn all_answers_of_a_server_share_the_rate_at_which_it_may_send() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
+async fn slow_response_succeeds_but_silent_or_endless_one_fails() {
     let slow = |times: u64| {
         let slow = stream::unfold(0_u64, move |n| async move {
             sleep(Duration::from_secs(29)).await;
@@ -160,7 +160,7 @@ async fn an_answer_may_be_slow_but_not_silent_nor_take_too_long() {
 }
 
 #[test]
-fn watches_are_told_from_lists() {
+fn watches_are_distinguished_from_lists() {
     for (uri, is) in [
         ("/api/v1/services?watch=true&timeoutSeconds=290", true),
         ("/api/v1/services?limit=500&watch=true", true),
@@ -175,7 +175,7 @@ fn watches_are_told_from_lists() {
 }
 
 #[test]
-fn refusal_says_in_its_header_when_to_come_back() {
+fn retry_after_header_of_a_refusal_is_read() {
     let answer = |status: u16, after: Option<&str>| {
         let mut answer = Response::builder().status(status);
         if let Some(after) = after {
@@ -192,7 +192,7 @@ fn refusal_says_in_its_header_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn time_to_wait_becomes_part_of_the_status() {
+async fn retry_after_becomes_part_of_the_status() {
     let status = async |body: &str| {
         let answer = refusal(StatusCode::TOO_MANY_REQUESTS, 7, body.as_bytes());
         let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -215,7 +215,7 @@ async fn time_to_wait_becomes_part_of_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_over_http_1_is_short_and_may_not_be_silent() {
+async fn watch_over_http_1_is_short_and_fails_when_silent() {
     let asked = async |connections: &Connections, path: &str, version: Version| {
         let mut seen = String::new();
         let request = Request::get(path).body(()).unwrap();

@@ -1,4 +1,4 @@
-//! Why a plan was not executed to its end.
+//! Why a plan was not executed completely.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use kube::core::Status;
 use super::written::Written;
 use crate::client::requests::RequestError;
 
-/// Why a plan was not executed to its end.
+/// Why a plan was not executed completely.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum Failure {
-    /// The object is not what the plan was made from: look again, plan again. With what is there instead, if
-    /// that was seen.
+    /// The object is not the one that the plan was computed from: the key has to be planned again. Holds the existing
+    /// object, if it was read.
     Outdated(Option<Box<Written>>),
     /// The name belongs to an object that is not ours.
     Foreign {
@@ -19,26 +19,26 @@ pub(in crate::controller) enum Failure {
         namespace: String,
         /// Name.
         name: String,
-        /// Whose it is.
+        /// Its owner.
         who: String,
     },
-    /// The namespace is missing or on its way out.
+    /// The namespace is missing or being deleted.
     NoNamespace,
     /// The API server has no `ClusterIP` left.
     NoClusterIp,
     /// The lease is not held any more.
     Fenced,
-    /// The API server said no, or nothing. With the time it wants to be left alone for.
+    /// The API server returned another error, or did not respond.
     Refused {
         /// One sentence.
         message: String,
-        /// From `Retry-After`.
+        /// How long the API server asks to wait, from `Retry-After`.
         wait: Option<Duration>,
     },
 }
 
 impl Failure {
-    /// Why a plan ends with this error of a request that was to do `what`.
+    /// The failure of a plan after this error of a request to do `what`.
     pub(super) fn of(error: RequestError, what: &str) -> Self {
         match error {
             RequestError::Status(status) if is_no_namespace(&status) => Self::NoNamespace,
@@ -60,7 +60,7 @@ impl Failure {
     }
 }
 
-/// Kubernetes answers so when a namespace is missing (404) or being deleted (403 with this cause).
+/// Whether this is Kubernetes' response when a namespace is missing (404) or being deleted (403 with this cause).
 fn is_no_namespace(status: &Status) -> bool {
     let details = status.details.as_ref();
     let terminating = details.is_some_and(|details| {
@@ -72,7 +72,7 @@ fn is_no_namespace(status: &Status) -> bool {
     terminating || (status.code == 404 && details.is_some_and(|d| d.kind == "namespaces"))
 }
 
-/// Kubernetes answers so when all of its Service range, or of all its ranges of one family, is taken.
+/// Whether this is Kubernetes' response when its Service range, or all its ranges of one family, have no free address.
 fn is_out_of_addresses(status: &Status) -> bool {
     let says = |words| status.message.contains(words);
     status.code == 500 && says("failed to allocate a serviceIP") && says("range is full")
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_service_range_is_told_from_other_failures() {
+    fn full_service_range_is_distinguished_from_other_failures() {
         let of = |code: u16, message: &str| {
             let status = Status::failure(message, "InternalError").with_code(code);
             let error = RequestError::Status(Box::new(status));

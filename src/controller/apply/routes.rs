@@ -1,4 +1,4 @@
-//! Writes of routes. Which API they go to is told by their kind.
+//! Writes of routes. The kind of a route selects its API.
 
 use kube::{
     Api, Client,

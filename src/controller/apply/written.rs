@@ -1,4 +1,4 @@
-//! What a write brought about.
+//! The result of a write.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::{
     mirror::{Grouped, ObjectKind, Store},
 };
 
-/// What a write brought about, to be put where the watch will report it a moment later.
+/// The result of a write. It goes into the same store as the event of the watch, which follows a moment later.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum Written {
-    /// A Service, as the API server has it now.
+    /// A Service, as the API server returned it.
     Service(Arc<Service>),
-    /// An EndpointSlice, as the API server has it now.
+    /// An EndpointSlice, as the API server returned it.
     Slice(Arc<EndpointSlice>),
-    /// A namespace that was created, with its labels; with none if somebody else has created it.
+    /// A namespace that was created, with its labels; without labels if somebody else created it.
     Namespace(String, Map),
-    /// A route, as the API server has it now.
+    /// A route, as the API server returned it.
     Route(Arc<Route>),
-    /// An object that is gone.
+    /// An object that was deleted.
     Gone(Gone),
 }
 
-/// An object that is gone; another one may have its name by now.
+/// An object that was deleted. Another object may have its name by now.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Gone {
     pub(in crate::controller) kind: ObjectKind,
@@ -36,7 +36,7 @@ pub(in crate::controller) struct Gone {
 }
 
 impl Gone {
-    /// Takes it out of a store, unless its name is that of another object there.
+    /// Removes it from a store, unless the store has another object of this name.
     pub(in crate::controller) fn forget<T: Grouped>(&self, store: &mut Store<T>) -> Option<Arc<T>> {
         let known = store.get(&self.namespace, &self.name)?;
         let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());

@@ -1,8 +1,8 @@
-//! Services that need a `ClusterIP` while the API server has none left.
+//! Services that need a `ClusterIP` while the API server has no free one.
 //!
-//! They wait together: one of them is tried after 30 s, then ever later, up to each 5 minutes. One is tried at once when a
-//! Service of ours is deleted, and two more whenever one gets what it needs, so that few tries are in vain however many
-//! wait. What needs no `ClusterIP` goes on.
+//! They wait together. The first is tried after 30 s, and further ones after pauses that double, up to 5 minutes. When
+//! a Service of ours is deleted, one is tried immediately. Whenever a try succeeds, two more follow. So few tries fail,
+//! even if many Services wait. Writes that need no `ClusterIP` are not delayed.
 
 mod shortage;
 
@@ -15,12 +15,12 @@ use crate::{
     mirror::{Key, Outcome, Plan, Problem, Reason, ServiceOutcome},
 };
 
-/// What is said of a Service that waits.
+/// The message of a Service that waits.
 const WAITS: &str =
     "the Service range of this cluster has no free ClusterIP; will retry when one may be free";
 
 impl Engine {
-    /// A plan as it may be executed now: while there are no `ClusterIP`s left, without the Services that need one.
+    /// The part of a plan that may be executed now: while no `ClusterIP` is free, without the Services that need one.
     pub(super) fn affordable(&mut self, key: &Key, plan: Plan) -> Plan {
         if !plan.needs_cluster_ip() {
             let next = self.addresses.forget(key);
@@ -37,21 +37,21 @@ impl Engine {
         }
     }
 
-    /// There was no `ClusterIP` left for a key.
+    /// Records that no `ClusterIP` was free for a key.
     pub(super) fn lacks_address(&mut self, key: &Key, report: &[ServiceOutcome]) {
         self.addresses.none_left(key, Instant::now());
         self.record_outcomes(&without_address(report));
         self.settle(key);
     }
 
-    /// Enqueues keys whose turn it is to try for a `ClusterIP`.
+    /// Enqueues keys that may try to get a `ClusterIP` now.
     pub(super) fn try_for_address(&mut self, keys: impl IntoIterator<Item = Key>) {
         for key in keys {
             self.queue.enqueue(key, queue::LOCAL);
         }
     }
 
-    /// Has a key try for a `ClusterIP` if it is time to.
+    /// Enqueues the next key that needs a `ClusterIP`, if it is due.
     pub(super) fn try_for_addresses(&mut self) {
         let next = self.addresses.due(Instant::now());
         self.try_for_address(next);
@@ -59,7 +59,7 @@ impl Engine {
     }
 }
 
-/// The report of a plan that cannot be executed for want of a `ClusterIP`.
+/// The report of a plan that cannot be executed because no `ClusterIP` is free.
 fn without_address(report: &[ServiceOutcome]) -> Vec<ServiceOutcome> {
     let mut report = report.to_vec();
     for said in &mut report {

@@ -1,10 +1,10 @@
-//! Confirmations: before anything that belongs to a Service of a target cluster is removed, that cluster itself is
-//! asked whether the Service is really not exported any more.
+//! Confirmations: before the engine removes objects of a Service of a target cluster, it asks that cluster whether the
+//! Service is really not exported any more.
 //!
-//! This takes place outside the write slots, with a cap and a deadline for each cluster, so that a cluster that
-//! does not answer delays nothing but its own removals. A key that needs confirmations is given back to the queue
-//! unworked; once all are there it is planned again, and its plan is executed if they cover what it needs then.
-//! A confirmation is used once, and only while it is recent and its Link and session are the same.
+//! These requests do not use write slots, and have a limit and a deadline for each cluster. So a cluster that does not
+//! respond delays only its own removals. A key that needs confirmations is released to the queue without being
+//! executed. When all confirmations have arrived, it is planned again, and its plan is executed if they cover what the
+//! plan needs then. A confirmation is used once, and only while it is recent and its Link and session are the same.
 
 mod confirmations;
 
@@ -21,11 +21,11 @@ use crate::{
     mirror::{self, Key, RemoteRef, Target},
 };
 
-/// Time that one request may take.
+/// Timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 impl Engine {
-    /// Whether a plan that needs these confirmations may be executed. If not, the key is enqueued again once it may
-    /// be, or once a target cluster that is away is back.
+    /// Whether a plan that needs these confirmations may be executed. If not, the key is enqueued again when it may be,
+    /// or when an unreachable target cluster is connected again.
     pub(super) fn is_confirmed(&mut self, key: &Key, needed: &[RemoteRef]) -> bool {
         if needed.is_empty() {
             self.confirmations.forget(key);
@@ -49,7 +49,7 @@ impl Engine {
         false
     }
 
-    /// Asks target clusters what keys need to hear, as much as they may be asked at once.
+    /// Asks target clusters for the confirmations that keys need, up to the limit for each cluster.
     pub(super) fn ask_clusters(&mut self) {
         while let Some(question) = self.confirmations.next() {
             if self.is_away(&question.remote.cluster) {
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what a target cluster said.
+    /// Handles the answer of a target cluster.
     pub(super) fn on_confirmed(
         &mut self,
         question: &Question,
@@ -121,14 +121,14 @@ impl Engine {
         self.queue.delay(&question.key, cluster, Instant::now());
     }
 
-    /// Whether a target cluster is known not to answer.
+    /// Whether a target cluster is known not to respond.
     fn is_away(&self, cluster: &str) -> bool {
         let link = self.state.link(cluster).map(|(target, _)| &target.link);
         let state = link.and_then(|link| self.links.get(link));
         state.is_some_and(|state| matches!(state.facts.connected, Some(Err(_))))
     }
 
-    /// What a confirmation by this cluster rests on at the moment, and a client to ask it.
+    /// The current basis for a confirmation of this cluster, and a client to ask it.
     fn basis(&self, cluster: &str) -> Option<(Basis, Client)> {
         let (target, _) = self.state.link(cluster)?;
         let session = self.links.get(&target.link)?.current.as_ref()?;
@@ -140,7 +140,7 @@ impl Engine {
     }
 }
 
-/// Asks a target cluster whether a Service is really not exported. `preferred`: members of this cluster are mirrored too.
+/// Asks a target cluster whether a Service is really not exported. `preferred`: its federated members are mirrored too.
 async fn ask(client: Client, target: &Target, question: &Question, preferred: bool) -> Said {
     let Question { key, remote } = question;
     let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);

@@ -1,4 +1,4 @@
-//! Services without a selector: which they are, and what is known of their slices, which no selector finds.
+//! Services without a selector, and their slices, which no label selector finds.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes in a change of slices that the watch of these Services brought.
+    /// Handles a change of slices from the watch of these Services.
     pub(super) fn on_custom_slices_event(
         &mut self,
         link: &str,
@@ -44,14 +44,14 @@ impl Engine {
         }
     }
 
-    /// The session whose view is the state's.
+    /// The session whose objects are in the state.
     fn session(&self, link: &str) -> Option<&Session> {
         self.links.get(link)?.current.as_ref()
     }
 
-    /// Looks whether a Service that has changed is one whose slices no selector finds, before and now.
+    /// Starts or stops following the slices of a changed Service, depending on whether it still has a selector.
     pub(super) fn check_custom(&mut self, link: &str, namespace: &str, name: &str) {
-        let entry = self.state.links.as_ref().and_then(|links| links.get(link));
+        let entry = self.state.links.get(link);
         let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
             return;
         };
@@ -87,8 +87,8 @@ impl Engine {
     }
 }
 
-/// Puts a change into the store. Returns the Services of `followed` that it concerns: those with other slices than
-/// before, and those of which it is known only now that they have none.
+/// Puts a change into the store. Returns the Services of `followed` that it concerns: those whose slices changed, and
+/// those that are now known to have no slices.
 pub(super) fn absorb_followed(
     store: &mut Store<EndpointSlice>,
     unlisted: &mut Names,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn list_says_all_of_the_services_it_follows_and_nothing_of_others() {
+    fn list_replaces_only_slices_of_its_own_services() {
         let (mut store, mut unlisted) = (
             Store::default(),
             names(&[("n", "a"), ("n", "b"), ("n", "c")]),
@@ -213,7 +213,7 @@ mod tests {
             absorb(&[("n", "c")], list(vec![c.clone()])),
             (names(&[("n", "c")]), 2, 0)
         );
-        // The same again is no news, and what another watch brought stays.
+        // The same list again changes nothing, and slices from another watch stay.
         assert_eq!(absorb(&first, list(vec![a])), (Names::new(), 2, 0));
         let newer = slice("n", "a", "a-1", 2);
         assert_eq!(
@@ -229,12 +229,12 @@ mod tests {
             absorb(&first, Event::Delete(newer)),
             (names(&[("n", "a")]), 1, 0)
         );
-        // What is not followed any more is not kept.
+        // Slices of a Service that is not followed any more are not kept.
         assert_eq!(absorb(&[], Event::Apply(c)).1, 0);
     }
 
     #[test]
-    fn list_that_was_cut_names_the_services_that_lack_slices() {
+    fn truncated_list_names_the_services_that_lack_slices() {
         let mut store = Store::default();
         let followed = names(&[("n", "a"), ("n", "b")]);
         let (mut unlisted, mut cut) = (followed.clone(), LeftOut::default());
@@ -251,7 +251,7 @@ mod tests {
             (touched, unlisted.len(), cut.services().clone())
         };
         let (a, b) = (names(&[("n", "a")]), names(&[("n", "b")]));
-        // Another watch's Services are not its business.
+        // Services of another watch are ignored.
         let first = absorb(&[("n", "b"), ("n", "other")]);
         assert_eq!(first, (followed.clone(), 0, b.clone()));
         assert_eq!(absorb(&[("n", "b")]), (Names::new(), 0, b.clone()));

@@ -1,4 +1,4 @@
-//! Tasks that the engine has started, and how they end.
+//! The results of tasks that the engine has started.
 
 use tokio::time::Instant;
 
@@ -9,18 +9,18 @@ use crate::{
     mirror::{Key, Plan, ServiceOutcome},
 };
 
-/// The end of a task.
+/// The result of a task.
 pub(super) enum Done {
-    /// A plan was executed, or not.
+    /// A plan was executed, or failed.
     Plan {
         key: Key,
-        /// Whether it makes a Service with a `ClusterIP`.
+        /// Whether it creates a Service with a `ClusterIP`.
         creates: bool,
         report: Vec<ServiceOutcome>,
         written: Vec<Written>,
         ended: Result<(), Failure>,
     },
-    /// A Link's status was written, and what it is now; or not.
+    /// A Link's status was written, with the status that the API server returned, or the write failed.
     Status {
         link: String,
         uid: Option<String>,

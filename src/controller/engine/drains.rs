@@ -1,5 +1,5 @@
-//! The time of day, as far as it decides what stands: drains of target clusters end by it, and requests return to clusters
-//! that were away.
+//! Changes that depend on the time of day: drains of target clusters end, and preferred clusters that were unavailable
+//! receive requests again.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -8,8 +8,8 @@ use super::state::Engine;
 use crate::controller::queue;
 
 impl Engine {
-    /// Takes in the time of day. Clusters whose drain has ended take part in federated Services again, and preferred ones that
-    /// have been back long enough take requests.
+    /// Updates the time of day. Clusters whose drain has ended join federated Services again. Preferred clusters that
+    /// have been available long enough receive requests again.
     pub(super) fn tell_time(&mut self, now: Timestamp) {
         let (drained, returned) = self.state.advance(now);
         self.enqueue_all(queue::LOCAL, returned);
@@ -23,7 +23,7 @@ impl Engine {
         }
     }
 
-    /// When the next drain ends, or the next cluster takes requests again.
+    /// When the next drain ends, or the next preferred cluster receives requests again.
     pub(super) fn next_turn(&self, now: Instant) -> Option<Instant> {
         let left = self.state.next_turn()?.duration_since(self.state.now);
         now.checked_add(left.unsigned_abs())

@@ -1,4 +1,4 @@
-//! What becomes of tasks that have ended: into the state, and what people are told of it.
+//! Handles the results of tasks: updates the state, and reports problems.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-/// The API server is left alone for so long at a time, at most.
+/// Maximum time for which the API server can pause all writes.
 const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Takes in the end of a task. `true`: the lease is lost.
+    /// Handles the result of a task. Returns `true` if the lease is lost.
     pub(super) fn on_done(&mut self, done: Done) -> bool {
         match done {
             Done::Plan {
@@ -64,7 +64,7 @@ impl Engine {
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
-        self.creating.remove(key);
+        self.creating.end(key);
         for written in written {
             self.absorb_written(written);
         }
@@ -79,7 +79,7 @@ impl Engine {
                 if let Some(since) = self.changed.remove(key) {
                     self.metrics.propagated(since.elapsed());
                 }
-                // Planning again costs microseconds, and shows that what is now is what should be.
+                // Planning again costs microseconds, and confirms that the desired state is reached.
                 self.queue.enqueue_again(key);
                 self.queue.done(key);
             }
@@ -116,7 +116,7 @@ impl Engine {
                 self.problems.failed(key, &message);
                 self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
-                // It is meant for all that we ask of it, whatever happens meanwhile.
+                // The API server's wish applies to all our writes.
                 if let Some(wait) = wait {
                     self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
                 }
@@ -126,7 +126,7 @@ impl Engine {
         false
     }
 
-    /// Puts the answer to a write where the watch will put it a moment later.
+    /// Puts the response to a write into the same store as the watch's event, which follows a moment later.
     pub(super) fn absorb_written(&mut self, written: Written) {
         let state = &mut self.state;
         match written {
@@ -135,8 +135,7 @@ impl Engine {
                     Owner::Probe(_) => &mut state.probes,
                     _ => &mut state.mirrors,
                 };
-                let taken = store.as_mut().map(|store| store.insert(service.clone()));
-                if let Some(Inserted::Taken(before)) = taken {
+                if let Inserted::Taken(before) = store.insert(service.clone()) {
                     let states = before.into_iter().chain([service]);
                     let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
                     let keys: Vec<Key> = keys.collect();
@@ -153,9 +152,7 @@ impl Engine {
                 } else {
                     &mut state.slices
                 };
-                if let Some(store) = store {
-                    store.insert(slice);
-                }
+                store.insert(slice);
             }
             Written::Route(route) => {
                 let keys = match self.state.routes.get_mut(&route.kind) {
@@ -181,7 +178,7 @@ impl Engine {
                 let gone = match gone.kind {
                     ObjectKind::EndpointSlice => {
                         for store in [&mut state.slices, &mut state.probe_slices] {
-                            store.as_mut().and_then(|store| gone.forget(store));
+                            gone.forget(store);
                         }
                         None
                     }
@@ -193,12 +190,12 @@ impl Engine {
                         return;
                     }
                     ObjectKind::Service | ObjectKind::Namespace => {
-                        let probe = state.probes.as_mut().and_then(|store| gone.forget(store));
-                        let mirror = state.mirrors.as_mut().and_then(|store| gone.forget(store));
+                        let probe = gone.forget(&mut state.probes);
+                        let mirror = gone.forget(&mut state.mirrors);
                         mirror.or(probe)
                     }
                 };
-                // A name that is free again may be wanted by others, and so may an address.
+                // Others may wait for the name and for the address that are free now.
                 if gone.as_ref().is_some_and(|gone| !gone.is_headless()) {
                     let next = self.addresses.release();
                     self.try_for_address(next);
@@ -209,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Takes down what a plan says of its Services, and tells people of new problems.
+    /// Records what a plan reports about its Services, and creates Events for new problems.
     pub(super) fn record_outcomes(&mut self, report: &[ServiceOutcome]) {
         for said in report {
             let Some((target, entry)) = self.state.link(&said.remote.cluster) else {
@@ -231,7 +228,7 @@ impl Engine {
                 continue;
             };
             if problem.reason == Reason::Drained {
-                continue; // somebody wants it so
+                continue; // drained on purpose
             }
             let remote = &said.remote;
             let service = entry
@@ -262,7 +259,8 @@ impl Engine {
             if before.is_some_and(|status| is_recorded(status, remote, problem)) {
                 continue;
             }
-            // Rationed anyway: what does not fit is dropped, the status has it.
+            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
+            // problem.
             let _ = self.news.try_send(news);
         }
     }

@@ -1,5 +1,5 @@
-//! Names that belong to somebody else, although we would like them: no watch of ours tells when one becomes free,
-//! so they are looked up now and then. Seldom where nothing changes, a few at a time, and not all at once.
+//! Names of desired Services that belong to somebody else. No watch reports when such a name becomes free, so the names
+//! are looked up again and again: with backoff, a few at a time, and not all at the same moment.
 
 mod lookups;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Looks whether names that belonged to others are free now, as long as somebody wants them.
+    /// Looks up names that belonged to others, as long as they are still needed.
     pub(super) fn look_up_names(&mut self) {
         while let Some(name) = self.lookups.next(Instant::now()) {
             if !self.state.is_wanted(&name.0, &name.1) {
@@ -40,13 +40,13 @@ impl Engine {
         }
     }
 
-    /// A name was found to belong to somebody else when it was to be taken.
+    /// Records that a name belongs to somebody else, which was found when an object of this name was to be created.
     pub(super) fn found_foreign(&mut self, name: Name, who: String) {
         self.lookups.found(name.clone(), Instant::now());
         self.state.foreign.insert(name, who);
     }
 
-    /// Takes in the end of a lookup.
+    /// Handles the result of a lookup.
     pub(super) fn on_looked_up(
         &mut self,
         name: Name,

@@ -1,44 +1,32 @@
-//! Gateways of Links: where they are, whether they live. Their tasks report, the engine decides.
+//! Gateways of Links: their addresses, and whether they are alive. Tasks report both, and the engine decides.
 
 mod tasks;
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-pub(super) use self::tasks::{GatewayEvent, GatewayWatch};
-use super::{state::Engine, status::StatusState};
+pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
+use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
     mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
 };
 
-/// Time between two looks at DNS.
-const RESOLVE_EVERY: Duration = gateway::PERIOD;
-
 impl Engine {
-    /// What was said of a Link while another replica led is what is known of it.
+    /// Initializes the state of a Link from its status, which another replica wrote while it was the leader.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
-        let links = self.state.links.as_mut();
         let listed = self.links.get(name).and_then(|state| {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
         });
-        if let Some(links) = links
-            && let Some(mut entry) = links.remove(name)
-        {
-            (entry.gateway, entry.listed) = (gateway, listed);
-            links.insert(name.to_owned(), entry);
-        }
+        self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
             state.status.touch();
         }
     }
 
-    /// What the Link's status says of the gateway: after a restart that is what is known, until it is probed.
+    /// The state of the gateway in the Link's status. After a restart, this state holds until the gateway is probed.
     pub(super) fn remembered(&self, name: &str) -> GatewayState {
         let status = self
             .links
@@ -58,7 +46,8 @@ impl Engine {
         }
     }
 
-    /// The Link is in charge of its target cluster now: the series of the gateway are its own from here on.
+    /// Called when a Link becomes the active one for its target cluster: it owns the metrics of the gateway from now
+    /// on.
     pub(super) fn take_gateway(&mut self, name: &str) {
         let Some((target, _)) = self.state.probe_link(name) else {
             return;
@@ -74,26 +63,17 @@ impl Engine {
         self.watch_gateway(name);
     }
 
-    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not in charge of its
-    /// target cluster has none, and leaves the series of the gateway alone.
+    /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not the active one
+    /// for its target cluster has no such tasks, and does not change the metrics of the gateway.
     pub(super) fn watch_gateway(&mut self, name: &str) {
         if !self.leading {
             return;
         }
-        let links = self.state.links.as_ref();
-        let target = links
-            .and_then(|links| links.get(name))
-            .map(|entry| entry.target.clone());
-        let Some(Ok(target)) = target else { return };
         let in_charge = self.state.probe_link(name).is_some();
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
+        let Ok(target) = entry.target else { return };
         let wanted = target.gateway.as_ref().filter(|_| in_charge);
         if state.watched.as_ref().map(|watched| &watched.gateway) == wanted {
             return;
@@ -107,25 +87,14 @@ impl Engine {
             }
             return;
         };
-        self.sessions += 1;
-        let (id, stop) = (self.sessions, CancellationToken::new());
         if before.is_some_and(|before| before.gateway.hosts != wanted.hosts) {
             entry.gateway.addresses = None;
         }
         if let Some(addresses) = gateway::fixed(&wanted.hosts) {
             entry.gateway.addresses = Some(addresses); // nothing to wait for
-        } else {
-            let (hosts, stop) = (wanted.hosts.clone(), stop.clone());
-            let (signals, name) = (self.signals.clone(), name.to_owned());
-            tokio::spawn(async move {
-                let sink = |resolution| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Resolved(resolution)));
-                };
-                gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
-            });
         }
         if !matches!(wanted.probe, Ok(Some(_))) {
-            entry.gateway.liveness = Liveness::Unknown; // nobody looks any more
+            entry.gateway.liveness = Liveness::Unknown; // not probed any more
         }
         let latency_ms = state
             .facts
@@ -142,42 +111,19 @@ impl Engine {
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
-        let (address, where_to) = watch::channel(None);
-        if let Ok(Some(settings)) = wanted.probe.clone() {
-            let namespace = &self.settings.config.namespace;
-            let to = match &self.settings.probe_address {
-                Some(_) => None,
-                None => Some(format!(
-                    "{}.{namespace}.svc:{}",
-                    probe_name(name),
-                    settings.port
-                )),
-            };
-            let to = probe::ProbeTarget {
-                address: where_to,
-                host: to,
-                path: settings.path.clone(),
-            };
-            let (signals, name, stop) = (self.signals.clone(), name.to_owned(), stop.clone());
-            let (metrics, cluster) = (self.metrics.clone(), target.cluster.clone());
-            tokio::spawn(async move {
-                let sink = |report| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Probed(report)));
-                };
-                probe::run(&cluster, to, &settings, &metrics, sink, stop).await;
-                let _ = signals.send((name, id, GatewayEvent::Ended(cluster)));
-            });
-        }
-        state.watched = Some(GatewayWatch {
-            id,
-            gateway: wanted.clone(),
-            address,
-            stop,
-        });
+        // What listens at the probe Service goes by its name; what is probed instead, by its own.
+        let namespace = &self.settings.config.namespace;
+        let is_elsewhere = self.settings.probe_address.is_some();
+        let host = |probe: &Probe| {
+            let service = probe_name(name);
+            (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
+        };
+        let watch = self.gateways.start(name, &target.cluster, wanted, host);
+        state.watched = Some(watch);
         self.follow_probe(name);
     }
 
-    /// Tells the probes of these Links where their probe Services are, which may have come, changed or gone.
+    /// Updates the addresses of the probes of these Links after their probe Services were created, changed or deleted.
     pub(super) fn follow_probes(&mut self, keys: &[Key]) {
         for key in keys {
             if let Key::Probe { link } = key {
@@ -215,18 +161,13 @@ impl Engine {
         });
     }
 
-    /// Takes in what a gateway's tasks report.
+    /// Handles an event from a gateway's tasks.
     pub(super) fn on_gateway_event(&mut self, name: &str, id: u64, signal: GatewayEvent) {
         if let GatewayEvent::Ended(cluster) = &signal {
             self.forget_cluster(cluster);
             return;
         }
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
         if state
@@ -271,7 +212,7 @@ impl Engine {
     }
 }
 
-/// Where the probe Service of a Link listens: its ClusterIP, so that no answer of DNS is needed to probe.
+/// The address of the probe Service of a Link: its ClusterIP and port, so that probes do not need DNS.
 fn address(state: &State, link: &str, probe: &Probe) -> Option<String> {
     let ip = state.probe_address(link)?;
     Some(SocketAddr::new(ip, probe.port).to_string())

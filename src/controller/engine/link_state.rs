@@ -1,4 +1,4 @@
-//! What the controller knows of one Link, and how its sessions change that.
+//! The state of one Link in the engine, and how sessions change it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,34 +21,43 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, LeftOut, Names, RemoteState, Store,
+        Key, Known, LeftOut, Names, RemoteState, State, Store,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
 
-/// What the controller knows of a Link besides what the core has to know.
+/// The state of a Link, except what is in the state of the core.
 pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
     pub(super) facts: StatusInputs,
     pub(super) outcomes: Outcomes,
     pub(super) status: StatusState,
-    /// The session whose view is the state's.
+    /// The session whose objects are in the core's state.
     pub(super) current: Option<Session>,
-    /// A session that is still listing, to take the place of the current one.
+    /// A session that is still listing, and that will replace the current one.
     pub(super) pending: Option<Pending>,
-    /// What the sessions meet, by source.
+    /// Failures of the current session, by source.
     pub(super) troubles: BTreeMap<usize, String>,
-    /// What was told last of a target cluster that is not connected, and the lines that may be.
+    /// The last logged reason why the target cluster is not connected.
     told: Option<Told>,
     lines: Ration,
-    /// Keys of the first sync that have not been worked on yet.
+    /// Keys of the first sync that have not been processed yet.
     pub(super) outstanding: BTreeSet<Key>,
-    /// Until its first sync is worked off: what the status said of Services before this process stands.
+    /// Whether the status keeps the Services that it had before this process started: until the first sync is complete.
     pub(super) carried: bool,
-    /// A spec that proved useless; not tried again as it is.
+    /// A spec with unusable credentials. It is not tried again unless it changes.
     pub(super) rejected: Option<Spec>,
     /// Resolves and probes the gateway.
     pub(super) watched: Option<GatewayWatch>,
+}
+
+/// All that is known of a Link: what the engine knows, and what the core has to know. There is the one where there is the other.
+pub(super) fn record<'a>(
+    links: &'a mut BTreeMap<String, LinkState>,
+    state: &'a mut State,
+    link: &str,
+) -> Option<(&'a mut LinkState, Known<'a>)> {
+    Some((links.get_mut(link)?, state.links.get_mut(link)?))
 }
 
 /// A session whose lists are not complete.
@@ -56,14 +65,37 @@ pub(super) struct Pending {
     pub(super) session: Session,
     pub(super) services: Vec<Option<Store<Service>>>,
     pub(super) slices: Vec<Option<Store<EndpointSlice>>>,
-    /// Whether it follows the slices that no selector finds: once all Services are listed.
+    /// Whether it follows slices that no selector finds. True once all Services are listed.
     pub(super) follows_custom: bool,
-    /// Services whose slices it follows and has not listed.
+    /// Services whose slices it follows but has not listed yet.
     pub(super) unlisted: Names,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) cut: Vec<LeftOut>,
-    /// What it meets, by source: the Link's troubles once it is complete.
+    /// Its failures, by source. They become the Link's when the session is complete.
     pub(super) troubles: BTreeMap<usize, String>,
+}
+
+impl Pending {
+    /// A session that was started, and has listed nothing.
+    pub(super) fn new(session: Session) -> Self {
+        let Spec {
+            services, slices, ..
+        } = &session.spec;
+        let services: Vec<_> = services.iter().map(|_| None).collect();
+        // The last one is that of slices which no selector finds.
+        let watched = slices.iter().map(|_| None);
+        let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
+        Self {
+            session,
+            left_out: vec![LeftOut::default(); services.len()],
+            cut: vec![LeftOut::default(); slices.len()],
+            services,
+            slices,
+            follows_custom: false,
+            unlisted: Names::new(),
+            troubles: BTreeMap::new(),
+        }
+    }
 }
 
 impl LinkState {
@@ -102,15 +134,15 @@ impl LinkState {
         self.facts.settled = false;
     }
 
-    /// The credentials that were tried are no longer those of the Link. What is connected stays connected.
+    /// Ends the pending session, because its credentials are no longer those of the Link. The current session stays.
     pub(super) fn withdraw(&mut self, metrics: &Metrics) {
         self.pending = None;
         self.rejected = None;
         self.note_credentials(metrics);
     }
 
-    /// Takes down when the token in use expires, and whether its connection is safe; while none is in use, of the one that
-    /// is tried.
+    /// Records when the token of the current session expires, and whether its connection is secure. Without a current
+    /// session, those of the pending session.
     pub(super) fn note_credentials(&mut self, metrics: &Metrics) {
         let tried = self.pending.as_ref().map(|pending| &pending.session);
         let session = self.current.as_ref().or(tried);
@@ -127,7 +159,8 @@ impl LinkState {
         }
     }
 
-    /// A new session meets trouble. If it has other credentials than the present one, these may be the cause.
+    /// Handles a failure of the pending session. If it has other credentials than the current one, they may be the
+    /// cause.
     pub(super) fn not_taken(&mut self, message: &str) {
         let kubeconfig = |session: &Session| session.spec.kubeconfig.clone();
         let new = self.pending.as_ref().map(|p| kubeconfig(&p.session));
@@ -138,7 +171,7 @@ impl LinkState {
         }
     }
 
-    /// Takes down what is known of the credentials.
+    /// Updates the state of the credentials.
     pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
         if self.facts.credentials == now {
             return;
@@ -152,14 +185,14 @@ impl LinkState {
         self.facts.credentials = now;
     }
 
-    /// Takes down what one source met, and with it whether the cluster is connected. Returns whether it is
-    /// again, after it was not.
+    /// Records the connection status of one source, and updates whether the cluster is connected. Returns whether the
+    /// cluster is connected again after a failure.
     pub(super) fn set_connection(&mut self, source: usize, connection: ConnectionStatus) -> bool {
         note(&mut self.troubles, source, connection);
         self.judge_connection()
     }
 
-    /// A session is complete: what it met is what counts from now on.
+    /// Takes over the failures of a session that is complete.
     pub(super) fn take_troubles(&mut self, troubles: BTreeMap<usize, String>) {
         self.troubles = troubles;
         self.judge_connection();
@@ -182,7 +215,7 @@ impl LinkState {
         again
     }
 
-    /// Logs whether the cluster is connected, after that has changed. What it says while it is not may differ each time.
+    /// Logs a change of whether the cluster is connected. While it is not, the reason may differ with each try.
     fn log_connection(&mut self, now: &Result<(), String>) {
         let link = self.link.name_any();
         let untold = match (now, &mut self.told) {
@@ -204,7 +237,7 @@ impl LinkState {
     }
 }
 
-/// Takes down what one source met.
+/// Records the connection status of one source.
 pub(super) fn note(
     troubles: &mut BTreeMap<usize, String>,
     source: usize,
@@ -216,7 +249,7 @@ pub(super) fn note(
     };
 }
 
-/// The remote view that a complete session gives.
+/// The objects of a session, if all its lists are complete.
 pub(super) fn complete(pending: &mut Pending) -> Option<RemoteState> {
     let complete = pending.follows_custom
         && pending.services.iter().all(Option::is_some)

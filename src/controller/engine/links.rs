@@ -1,38 +1,30 @@
-//! Links come, change and go; so do their sessions, their probes and all that is known through them.
+//! Changes of Links: starts, replaces and ends their sessions and probes, and updates the state.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 
 use super::{
-    link_state::{LinkState, Pending},
+    link_state::{LinkState, Pending, record},
     state::Engine,
 };
 use crate::{
-    api::{
-        conditions::{credentials_valid, ready::INVALID_LINK},
-        link::LinkObject,
-        text::in_brief,
-    },
+    api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{
         events::{News, What},
         queue,
         session::{Session, Spec},
         watch::Event,
     },
-    mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
+    mirror::{Key, LinkEntry, Queries, status::Outcomes},
 };
 
 impl Engine {
-    /// Takes in a change of Links. Links that differ only in status or metadata restart nothing.
+    /// Handles a change of Links. A Link that changed only in status or metadata restarts nothing.
     pub(super) fn on_links_event(&mut self, change: Event<LinkObject>) {
-        // Links that the change may have made, or unmade, a duplicate: those of the clusters that it names.
+        // The change may affect which Links are duplicates: those of the clusters that it names.
         let concerned = match change {
             Event::List { objects, .. } => {
-                self.state.links.get_or_insert_default();
                 let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
                 let gone: Vec<_> = self
                     .links
@@ -68,7 +60,7 @@ impl Engine {
         self.check_form();
     }
 
-    /// What is watched follows from whether federated Services are made of slices, which any Link can say.
+    /// Updates the watches if federated Services now have slices, or have none any more. A single Link can change that.
     fn check_form(&mut self) {
         let now = self.state.by_slices();
         if std::mem::replace(&mut self.by_slices, now) != now {
@@ -82,17 +74,15 @@ impl Engine {
         }
     }
 
-    /// Names of the Links that name the same target cluster as this one does, itself included.
+    /// Names of the Links with the same target cluster as this one, including itself.
     fn rivals(&self, link: &str) -> Vec<String> {
-        let links = self.state.links.as_ref();
-        let naming = links.and_then(|links| {
-            let named = links.get(link)?.cluster.as_deref()?;
-            Some(links.naming(named))
-        });
+        let links = &self.state.links;
+        let named = links.get(link).and_then(|entry| entry.cluster.as_deref());
+        let naming = named.map(|named| links.naming(named));
         naming.into_iter().flatten().map(str::to_owned).collect()
     }
 
-    /// Sees to it that of the Links of one cluster the one in charge, and no other, has a session.
+    /// Makes sure that of several Links with one target cluster, only the active one has a session.
     pub(super) fn check_links(&mut self, links: &[String]) {
         self.check_duplicates(links);
         self.check_sessions(links);
@@ -106,11 +96,10 @@ impl Engine {
             .get(&name)
             .is_some_and(|known| known.link.uid() != link.uid())
         {
-            self.on_link_deleted(&name); // deleted and created again, unseen
+            self.on_link_deleted(&name); // deleted and created again between two events
         }
         let mut entry = LinkEntry::new(object, self.settings.headless);
-        let links = self.state.links.get_or_insert_default();
-        let before = links.get(&name);
+        let before = self.state.links.get(&name);
         let state = self
             .links
             .entry(name.clone())
@@ -131,7 +120,7 @@ impl Engine {
         state.status.touch();
         let left = before.and_then(|before| before.left_for(&entry));
         if left.is_some() {
-            // Another cluster: nothing that is known of the old one is true of it.
+            // The Link now names another cluster: the facts about the old one do not apply.
             state.end_sessions();
             state.watched = None;
             state.outcomes = Outcomes::default();
@@ -158,7 +147,7 @@ impl Engine {
         self.enqueue_gradually(&cluster, keys);
     }
 
-    /// Tells people of a Link that cannot be worked with, unless its status tells it already.
+    /// Logs an invalid Link, and creates an Event unless the Link's status reports the problem already.
     pub(super) fn tell_invalid(&mut self, name: &str) {
         let Some(state) = self.links.get(name).filter(|_| self.leading) else {
             return;
@@ -168,11 +157,12 @@ impl Engine {
         };
         tracing::warn!(link = name, "invalid Link: {message}");
         let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
-        // As the status says it.
+        // Shortened as in the status.
         let brief = in_brief(message);
         let told = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
         if !told {
-            // Rationed anyway: what does not fit is dropped, the status has it.
+            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
+            // problem.
             let _ = self.news.try_send(News {
                 link: (self.state.config.namespace.clone(), name.to_owned()),
                 link_uid: state.link.uid(),
@@ -181,13 +171,13 @@ impl Engine {
         }
     }
 
-    /// Drops the series of a Link, and those of a cluster that no Link names any more.
+    /// Removes the metrics of a Link, and those of its cluster if no Link names it any more.
     fn forget_metrics(&self, link: &str, cluster: &str) {
         self.metrics.remove_link(link);
         self.forget_cluster(cluster);
     }
 
-    /// Drops the series of a cluster that no Link names any more.
+    /// Removes the metrics of a cluster, if no Link names it any more.
     pub(super) fn forget_cluster(&self, cluster: &str) {
         if self.state.link(cluster).is_none() {
             self.metrics.remove_cluster(cluster);
@@ -206,7 +196,7 @@ impl Engine {
         self.forget_metrics(name, &cluster);
     }
 
-    /// Where two Links name one cluster, the older has it; the other says so and does nothing.
+    /// If several Links name one cluster, the oldest is active. The others report this in their status and do nothing.
     fn check_duplicates(&mut self, links: &[String]) {
         for name in links {
             let Some(state) = self.links.get(name) else {
@@ -217,7 +207,7 @@ impl Engine {
                 .state
                 .link(&cluster)
                 .map(|(target, _)| target.link.clone());
-            let Some(state) = self.links.get_mut(name) else {
+            let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
                 continue;
             };
             let duplicate = owner.filter(|owner| owner != name && state.facts.invalid.is_none());
@@ -233,9 +223,7 @@ impl Engine {
                 state.watched = None;
                 state.outcomes = Outcomes::default();
                 state.carried = false;
-                if let Some(entry) = self.state.links.as_mut().and_then(|l| l.get_mut(name)) {
-                    *entry.remote = None;
-                }
+                *entry.remote = None;
             } else {
                 self.take_gateway(name);
             }
@@ -245,42 +233,27 @@ impl Engine {
         }
     }
 
-    /// Sees to it that each of these Links that is in charge has the session that its spec and credentials ask for.
+    /// Makes sure that each active Link of these has a session with its current spec and credentials.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
-        let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
+        if !self.leading {
             return;
-        };
+        }
         let by_slices = self.state.by_slices();
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;
             };
-            let target = self
-                .state
-                .links
-                .as_ref()
-                .and_then(|l| l.get(name))
-                .map(|e| &e.target);
+            let target = self.state.links.get(name).map(|entry| &entry.target);
             let Some(Ok(target)) = target else { continue };
             if state.facts.duplicate_of.is_some() {
                 continue;
             }
             let secret = &state.link.spec.cluster_credentials_secret;
-            let missing = |reason: &'static str, what: String| Some(Err((reason, what)));
-            let kubeconfig = match secrets.get(secret) {
-                Some(Some(kubeconfig)) => kubeconfig.clone(),
-                Some(None) => {
-                    let what = format!("Secret {secret} has no key kubeconfig");
+            let kubeconfig = match self.sessions.kubeconfig(secret) {
+                Ok(kubeconfig) => kubeconfig,
+                Err(missing) => {
                     state.withdraw(&self.metrics);
-                    state.set_credentials(missing(credentials_valid::SECRET_MALFORMED, what));
-                    continue;
-                }
-                None => {
-                    let what = format!(
-                        "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
-                    );
-                    state.withdraw(&self.metrics);
-                    state.set_credentials(missing(credentials_valid::SECRET_MISSING, what));
+                    state.set_credentials(Some(Err(missing)));
                     continue;
                 }
             };
@@ -297,31 +270,16 @@ impl Engine {
                 continue;
             }
             if state.current.as_ref().is_some_and(is) {
-                // As it was, or so again: a change was taken back.
+                // The current session matches the spec, perhaps because a change was reverted.
                 state.pending = None;
                 state.rejected = None;
                 state.set_credentials(Some(Ok(())));
                 continue;
             }
-            self.sessions += 1;
-            let services: Vec<_> = spec.services.iter().map(|_| None).collect();
-            // The last one is that of slices which no selector finds.
-            let watched = spec.slices.iter().map(|_| None);
-            let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
             let first = self.state.services_with_objects(&target.cluster);
-            let outbox = self.outbox.clone();
-            let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
+            let session = self.sessions.start(name, spec, first);
             state.rejected = None;
-            state.pending = Some(Pending {
-                session,
-                left_out: vec![LeftOut::default(); services.len()],
-                cut: vec![LeftOut::default(); slices.len()],
-                services,
-                slices,
-                follows_custom: false,
-                unlisted: BTreeSet::new(),
-                troubles: BTreeMap::new(),
-            });
+            state.pending = Some(Pending::new(session));
         }
     }
 }

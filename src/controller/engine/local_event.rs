@@ -1,4 +1,4 @@
-//! What the watches of the local cluster tell the engine.
+//! The events of the watches of the local cluster, for the engine.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::core::PartialObjectMeta;
@@ -25,15 +25,15 @@ pub(in crate::controller) enum LocalEvent {
     Slices(Event<EndpointSlice>),
     Probes(Event<Service>),
     ProbeSlices(Event<EndpointSlice>),
-    /// Routes of a kind; `None`: the API server has no such kind.
+    /// Routes of a kind; `None` if the API server does not serve the kind.
     Routes(RouteKind, Option<Event<Route>>),
     Members(Event<Service>),
     MemberSlices(Event<EndpointSlice>),
     Links(Event<LinkObject>),
     Secrets(Event<Secret>),
-    /// The networks of the cluster, where no gateway is.
+    /// The networks of the cluster. Gateways of other clusters cannot be in them.
     Networks(ClusterNetworks),
-    /// A watch that had failed works again.
+    /// A watch has recovered.
     Recovered,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Who tells the changes of one watch.
+    /// The handler for the events of one watch.
     pub(super) fn handler<T>(
         &self,
         what: &str,
@@ -61,7 +61,7 @@ impl Start<'_> {
     }
 }
 
-/// Hands the changes of one watch to the engine, and says when it is in trouble.
+/// Sends the events of one watch to the engine, and logs its failures.
 pub(super) struct LocalHandler<T> {
     outbox: mpsc::Sender<LocalEvent>,
     metrics: Metrics,
@@ -79,7 +79,7 @@ impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
         match connection {
             ConnectionStatus::Alive => {
                 if self.trouble.clear() {
-                    // Nobody listening is found out by the next change.
+                    // If the engine has ended, the next event notices it.
                     let _ = self.outbox.send(LocalEvent::Recovered).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! Which clusters take the requests to federated Services that prefer some, and which are left out, in numbers.
+//! Metrics of preferences: how many federated Services send requests to each cluster first, or leave it out.
 
 mod counts;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes down who takes the requests to a federated Service that is as it should be.
+    /// Records which clusters receive the requests to a federated Service, once its desired state is reached.
     pub(super) fn note_preference(&mut self, key: &Key) {
         let Key::Federated { namespace, service } = key else {
             return;
@@ -33,7 +33,7 @@ impl Engine {
                 ))
             });
         for (place, [active, left_out]) in self.preferences.note(key, taken) {
-            // Only Links make series, so that no remote object can.
+            // Only Links can create series, so that no remote object can.
             if place
                 .cluster()
                 .is_none_or(|cluster| self.state.link(cluster).is_some())

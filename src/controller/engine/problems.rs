@@ -1,5 +1,6 @@
-//! What keys fail with: logged when it begins and when it changes, and once more when it is over. Not once a try, one
-//! line a minute for a key that fails in other words each time, and so many lines for all keys of a target cluster.
+//! Logs failures of keys: when they begin, when they change, and when they end, but not for every try. A key whose
+//! message differs each time gets one line a minute. The lines for all keys of a target cluster are rate-limited
+//! together.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +9,16 @@ use crate::{
     mirror::Key,
 };
 
-/// The keys that fail at the moment, and why.
+/// The keys that currently fail, and the reasons.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     keys: BTreeMap<Key, Told>,
-    /// Lines about target clusters that had some lately.
+    /// Rate limits of target clusters that had lines recently.
     rations: BTreeMap<String, Ration>,
 }
 
 impl Problems {
-    /// A key has failed. Logs it if this is new, and returns whether it was logged.
+    /// Records that a key has failed. Logs it if it is new, and returns whether it was logged.
     pub(super) fn failed(&mut self, key: &Key, message: &str) -> bool {
         let untold = if let Some(told) = self.keys.get_mut(key) {
             told.again(message)
@@ -35,7 +36,8 @@ impl Problems {
         true
     }
 
-    /// A key is as it should be. Logs it if the key had failed before, and returns whether it had.
+    /// Records that a key has reached its desired state. If the key had failed before, logs the recovery and returns
+    /// `true`.
     pub(super) fn recovered(&mut self, key: &Key) -> bool {
         let failed = self.keys.remove(key).is_some();
         if failed && let Some(left_out) = self.line(cluster(key)) {
@@ -44,14 +46,15 @@ impl Problems {
         failed
     }
 
-    /// Takes a line about a target cluster. If there is one: how many were left out since the last.
+    /// Takes a line about a target cluster from its rate limit. If the line is allowed, returns how many were
+    /// suppressed since the last one.
     pub(super) fn line(&mut self, cluster: &str) -> Option<u32> {
         self.rations.retain(|_, ration| !ration.is_whole());
         self.rations.entry(cluster.to_owned()).or_default().take()
     }
 }
 
-/// The target cluster that a key is about; those of several have the empty name in common.
+/// The target cluster of a key; empty for keys of several clusters, which share one rate limit.
 fn cluster(key: &Key) -> &str {
     match key {
         Key::Mirror { cluster, .. } => cluster,
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_problem_is_told_when_it_begins_or_changes_and_its_end_once() {
+    async fn problem_is_logged_at_its_begin_change_and_end() {
         let (a, b) = (
             Key::mirror("east", "ns", "a"),
             Key::mirror("east", "ns", "b"),
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_fails_in_other_words_each_time_has_one_line_a_minute() {
+    async fn key_with_changing_messages_is_logged_once_a_minute() {
         let key = Key::mirror("east", "ns", "a");
         let (mut problems, mut lines) = (Problems::default(), 0);
         for attempt in 0..600 {
@@ -98,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_of_one_cluster_leave_lines_to_those_of_another() {
+    async fn log_limit_of_one_cluster_does_not_affect_another() {
         let (mut problems, mut lines) = (Problems::default(), 0);
         for number in 0..10_000 {
             let key = Key::mirror("hostile", "ns", &number.to_string());

@@ -1,4 +1,4 @@
-//! Reports of sessions: into the state, and what they concern into the queue.
+//! Events of sessions: updates the state, and enqueues the keys that they concern.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{
-    absorb::absorb,
+    absorb::{absorb, absorb_listed},
     custom::absorb_followed,
     link_state::{LinkState, Pending, complete, note},
     state::Engine,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes in a report. Reports of sessions that were replaced are dropped.
+    /// Handles an event. Events of sessions that were replaced are dropped.
     pub(super) fn on_session_event(&mut self, link: &str, id: u64, report: SessionEvent) {
         let Some(state) = self.links.get_mut(link) else {
             return;
@@ -74,10 +74,10 @@ impl Engine {
                 if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
                     note(&mut pending.troubles, source, connection.clone());
                 }
-                // While a new session is tried, what the present one meets counts.
+                // While a new session is pending, the connection status is that of the current one.
                 if !pending || state.current.is_none() {
                     if state.set_connection(source, connection) {
-                        // What waited for the cluster to answer need not wait any longer.
+                        // Keys that waited for the cluster to be reachable do not have to wait any longer.
                         let keys = self.state.keys_of_cluster(&cluster);
                         self.enqueue_all(&cluster, keys);
                     }
@@ -104,7 +104,7 @@ impl Engine {
                     return;
                 };
                 let news = take_left_out(&mut remote.cut, index, &change);
-                let touched = with(store, |store| absorb(store, change, false));
+                let touched = absorb_listed(store, change, false);
                 let cluster = self.cluster(link);
                 let mut keys: Vec<_> = touched
                     .iter()
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Takes in a list for a session that is not complete; completes it when it was the last one.
+    /// Handles an event of a pending session. The last missing list completes the session.
     fn on_pending_event(&mut self, link: &str, report: SessionEvent) {
         let Some(pending) = self
             .links
@@ -135,8 +135,7 @@ impl Engine {
                     return;
                 };
                 let touched = absorb(store, change, false);
-                let links = self.state.links.as_ref();
-                let target = links.and_then(|l| l.get(link)).map(|e| &e.target);
+                let target = self.state.links.get(link).map(|entry| &entry.target);
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
@@ -167,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// A session has listed everything: its view becomes the state's.
+    /// Makes the objects of a session that has listed everything the state of the target cluster.
     fn on_synced(&mut self, link: &str, remote: RemoteState) {
         let cluster = self.cluster(link);
         let keys = self
@@ -212,7 +211,7 @@ impl Engine {
             return;
         };
         let news = take_left_out(&mut remote.left_out, index, &change);
-        let touched = with(store, |store| absorb(store, change, false));
+        let touched = absorb_listed(store, change, false);
         let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
         if let Some((before, now)) = news {
@@ -234,7 +233,7 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    /// Says what the limit leaves out, if that is news.
+    /// Updates which objects the limit leaves out, and logs it if that has changed.
     pub(super) fn note_limit(&mut self, link: &str) {
         let limits = self.settings.limits;
         let now = self
@@ -248,9 +247,9 @@ impl Engine {
         }
     }
 
-    /// A key was worked on: one less that the first sync of its Link waits for.
+    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
     pub(super) fn settle(&mut self, key: &Key) {
-        // A mirror is waited for by the Link of its cluster, and all else by any.
+        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
         let only = match key {
             Key::Mirror { cluster, .. } => self.state.link(cluster).map(|(t, _)| t.link.clone()),
             Key::Federated { .. } | Key::Probe { .. } => None,
@@ -272,12 +271,11 @@ impl Engine {
     }
 
     pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
-        self.state.links.as_mut()?.get_mut(link)?.remote.as_mut()
+        self.state.links.get_mut(link)?.remote.as_mut()
     }
 
     pub(super) fn cluster(&self, link: &str) -> String {
-        let links = self.state.links.as_ref();
-        let entry = links.and_then(|links| links.get(link));
+        let entry = self.state.links.get(link);
         let cluster = entry.and_then(LinkEntry::known_cluster);
         cluster.unwrap_or_default().to_owned()
     }
@@ -300,7 +298,7 @@ impl Engine {
     }
 }
 
-/// Takes in what a list left out. Returns what was left out before, and now.
+/// Updates which objects a list left out. Returns those left out before, and now.
 fn take_left_out<T>(
     known: &mut [LeftOut],
     index: usize,
@@ -313,7 +311,7 @@ fn take_left_out<T>(
     Some((before, left_out.clone()))
 }
 
-/// What a source of a session watches; `None` for the heartbeat.
+/// The kind of objects that a source of a session watches; `None` for the heartbeat.
 fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     let pending = state.pending.as_ref().map(|pending| &pending.session);
     let selectors = pending.or(state.current.as_ref())?.spec.services.len();
@@ -324,17 +322,9 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     }
 }
 
-/// Runs `change` on a store that is there.
-fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -> R) -> R {
-    let mut some = Some(std::mem::take(store));
-    let result = change(&mut some);
-    *store = some.unwrap_or_default();
-    result
-}
-
 impl Pending {
-    /// Follows the slices of Services that no selector finds: all of them once all Services are listed, then what
-    /// changes.
+    /// Follows slices that no selector finds: those of all such Services once all Services are listed, later those of
+    /// changed Services.
     fn follow_custom(&mut self, target: &Target, by_slices: bool, touched: &[Arc<Service>]) {
         let known = |id: &(String, String)| {
             let stores = self.services.iter().flatten();

@@ -1,4 +1,4 @@
-//! Routes of the local cluster: ours, and those of others that apply to federated Services.
+//! Routes of the local cluster: our own, and those of others that apply to federated Services.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use kube::{Api, Client};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::{
-    absorb::absorb,
+    absorb::absorb_routes,
     local_event::{LocalEvent, LocalHandler, Start},
     state::Engine,
 };
@@ -20,13 +20,13 @@ use crate::{
         metrics::ResourceKind,
         watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, Store, is_managed},
+    mirror::{FEDERATED_SUFFIX, Key, is_managed},
 };
 
-/// How often it is looked whether the API server has a kind by now. CRDs are installed by people.
+/// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Watches routes of all kinds, from the moment on in which the API server has them.
+/// Watches routes of all kinds, each kind as soon as the API server serves it.
 pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
     watch_kind::<0>(client, start, tasks);
     watch_kind::<1>(client, start, tasks);
@@ -47,7 +47,7 @@ fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut
     });
 }
 
-/// Waits until the API server has a kind, and tells once if it has not.
+/// Waits until the API server serves a kind. Sends one event if it does not serve it yet.
 async fn until_served(
     client: &Client,
     kind: RouteKind,
@@ -76,14 +76,14 @@ async fn until_served(
             return;
         }
         if !std::mem::replace(&mut is_told, true) {
-            // Nobody listening is found out by the next change.
+            // If the engine has ended, the next event notices it.
             let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
         }
         sleep(LOOK).await;
     }
 }
 
-/// Tells of the routes that have to do with federated Services.
+/// Handles events of routes, of those that concern federated Services.
 struct RouteTeller(LocalHandler<Route>);
 
 impl EventHandler<Route> for RouteTeller {
@@ -106,7 +106,7 @@ impl EventHandler<Route> for RouteTeller {
         if is_managed(&route.metadata) {
             return route;
         }
-        // Of others' it is only known what they apply to.
+        // Of others' routes, only the objects that they apply to are needed.
         route.metadata.labels = Map::default();
         route.metadata.annotations = Map::default();
         route.without_rules()
@@ -114,25 +114,20 @@ impl EventHandler<Route> for RouteTeller {
 }
 
 impl Engine {
-    /// Takes in a change of routes; `None`: the API server has no such kind. Returns the keys that it concerns.
+    /// Handles a change of routes; `None` if the API server does not serve the kind. Returns the keys that it concerns.
     pub(super) fn on_routes_event(
         &mut self,
         kind: RouteKind,
         change: Option<Event<Route>>,
     ) -> Vec<Key> {
         let state = &mut self.state;
-        let known = state.routes.remove(&kind);
-        let (was_known, had_kind) = (known.is_some(), known.iter().any(Option::is_some));
-        let has_kind = change.is_some();
-        let mut store = known.flatten();
-        let touched = change.map(|change| absorb(&mut store, change, true));
-        state.routes.insert(kind, store);
-        let touched = touched.into_iter().flatten();
+        let (touched, news) = absorb_routes(&mut state.routes, kind, change);
+        let touched = touched.iter();
         let mut keys: Vec<Key> = touched
-            .flat_map(|route| state.keys_of_route(&route))
+            .flat_map(|route| state.keys_of_route(route))
             .collect();
-        if !was_known || had_kind != has_kind {
-            let services = state.mirrors.iter().flat_map(Store::iter);
+        if news {
+            let services = state.mirrors.iter();
             keys.extend(services.flat_map(|service| state.keys_of_routed(service)));
         }
         keys

@@ -1,4 +1,4 @@
-//! What the engine is told at its start.
+//! The settings of the engine.
 
 use tokio::runtime::Handle;
 
@@ -7,25 +7,25 @@ use crate::{
     mirror::{Config, Limits},
 };
 
-/// What the engine is told at its start.
+/// The settings of the engine.
 pub struct Settings {
-    /// What the core has to know.
+    /// The settings of the core.
     pub config: Config,
-    /// Whether headless Services are mirrored as such where a Link does not say.
+    /// Whether headless Services are mirrored as headless, if a Link does not set this.
     pub headless: bool,
-    /// Keys that are worked on at once.
+    /// Maximum number of keys that are processed concurrently.
     pub max_in_flight: usize,
-    /// What is taken in of each target cluster, at most.
+    /// Limits on the objects that are kept of each target cluster.
     pub limits: Limits,
-    /// Bytes of what is taken in of all target clusters, at most.
+    /// Maximum size of the objects that are kept of all target clusters, in bytes.
     pub bytes: usize,
-    /// Writes a second that one target cluster may bring about for long.
+    /// Maximum sustained rate of writes per second for each target cluster.
     pub writes_each_second: u32,
-    /// How large the answers of API servers may be.
+    /// Limits on the size of API servers' responses.
     pub pages: Size,
-    /// Where gateways are probed instead of at the probe Service, `host:port`.
+    /// Address at which gateways are probed instead of the probe Service, `host:port`.
     pub probe_address: Option<String>,
-    /// Where the sessions with target clusters run. A runtime of their own keeps what one of them sends, large answers
-    /// above all, from the engine's thread.
+    /// The runtime of the sessions with target clusters. A separate runtime keeps the work on their responses, above
+    /// all on large ones, off the engine's thread.
     pub sessions: Handle,
 }

@@ -1,4 +1,4 @@
-//! The one writer of Link status: compares with what it sent last, and writes what is due.
+//! The only writer of Link statuses: compares them with the last one that was sent, and writes those that are due.
 
 mod state;
 
@@ -27,20 +27,21 @@ use crate::{
 };
 
 impl LinkState {
-    /// When the status has to be looked at next.
+    /// When the status has to be computed next.
     pub(super) fn next_status(&self) -> Option<Instant> {
         self.status.next().filter(|_| !self.holds_back())
     }
 
-    /// The status is looked at now: it is next due when something is touched, or the token comes to its next stage.
+    /// Records that the status is computed now. It is due again after a change, or when the state of the token changes:
+    /// about to expire, then expired.
     fn look(&mut self, now: Timestamp) {
         let expiry = self.facts.expiry.as_ref();
         let lasts = expiry.and_then(|expiry| expiry::lasts(expiry.at, now));
         self.status.look(lasts);
     }
 
-    /// After a restart nothing is said until as much is known as before, or something is known to be wrong:
-    /// counts would only go down and up again.
+    /// Whether the status must not be written yet. After a restart it is not written before the first sync is complete
+    /// or a problem is known, because counts would go down and up again.
     fn holds_back(&self) -> bool {
         let well = self.facts.invalid.is_none()
             && self.facts.duplicate_of.is_none()
@@ -63,7 +64,7 @@ impl Engine {
             if state.next_status().is_none_or(|due| due > now) {
                 continue;
             }
-            let entry = self.state.links.as_ref().and_then(|links| links.get(name));
+            let entry = self.state.links.get(name);
             state.facts.listed = entry.and_then(|entry| entry.listed.clone());
             if let Some(gateway) = &mut state.facts.gateway {
                 gateway.refused = self.state.refused(name);
@@ -123,7 +124,7 @@ impl Engine {
                 metrics.write(Verb::Patch, ResourceKind::Link, outcome);
                 let ended = match answer {
                     Ok(object) => Ok(object.link.status.unwrap_or_default()),
-                    // The Link is gone, or its CRD has no status: either way there is nothing to write to.
+                    // The Link was deleted, or its CRD has no status: there is nothing to write to.
                     Err(RequestError::Status(status)) if status.code == 404 => {
                         Ok(LinkStatus::default())
                     }
@@ -140,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Takes in the end of a write.
+    /// Handles the result of a write.
     pub(super) fn on_status_written(
         &mut self,
         link: &str,
@@ -148,7 +149,7 @@ impl Engine {
         sent: LinkStatus,
         ended: Result<LinkStatus, String>,
     ) {
-        // A Link of this name that was made since has a status of its own.
+        // A new Link of the same name has its own status.
         let state = self.links.get_mut(link);
         let Some(state) = state.filter(|state| state.link.uid().as_deref() == uid) else {
             return;
@@ -160,7 +161,7 @@ impl Engine {
     }
 }
 
-/// What was said of Services stands: a cluster that was not seen yet is no reason to take it back.
+/// Keeps what the last status reports about Services: it stays until the cluster has been listed.
 fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
     sent.mirror_services.clone_from(&last.mirror_services);
     sent.federated_services.clone_from(&last.federated_services);
@@ -173,7 +174,7 @@ fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
     }
 }
 
-/// The merge patch from one status to the next: fields that fell away are cleared by name.
+/// The merge patch from one status to the next. Removed fields are set to null.
 fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
     let mut body = json!({ "status": now });
     for (gone, pointer) in [
@@ -226,7 +227,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn status_is_looked_at_once_when_the_token_is_about_to_expire_and_once_when_it_does() {
+    async fn status_is_due_when_the_token_is_about_to_expire_and_when_it_expires() {
         const DAY: u64 = 86_400;
         let (started, first) = (Instant::now(), Timestamp::UNIX_EPOCH);
         let now = || first + started.elapsed();

@@ -1,27 +1,27 @@
-//! When the loop goes round again although nothing was reported. A pure computation: all it needs is passed in.
+//! When the loop wakes up without a message. Pure: all inputs are arguments.
 
 use tokio::time::Instant;
 
-/// What the loop may wait for. Times in the past mean: due now.
+/// The times that the loop may wait for. A time in the past is due now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
     /// The present.
     pub(super) now: Instant,
-    /// The loop goes round then at the latest.
+    /// The latest time of the next pass.
     pub(super) latest: Instant,
-    /// Whether anything may be worked on: this replica leads, holds its lease, and has listed its cluster.
+    /// Whether keys may be processed: this replica is the leader, holds its lease, and has listed its cluster.
     pub(super) works: bool,
-    /// Until then the API server wants to be left alone.
+    /// The API server asked for a pause until then.
     pub(super) throttled: Instant,
-    /// Whether another write may begin. If not, the end of one that is under way wakes the loop.
+    /// Whether another write may start. If not, the end of a current one wakes the loop.
     pub(super) free_slot: bool,
     /// When the next delayed key is due.
     pub(super) key: Option<Instant>,
     /// When the next status of a Link is due.
     pub(super) status: Option<Instant>,
-    /// When the next name that belongs to somebody else is to be looked up, if a lookup may begin.
+    /// When the next lookup of a name that belongs to somebody else is due, if a lookup may start.
     pub(super) lookup: Option<Instant>,
-    /// When the next drain of a target cluster ends, or a preferred cluster takes requests again.
+    /// When the next drain of a target cluster ends, or a preferred cluster receives requests again.
     pub(super) turn: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_can_be_done_wakes_the_loop_and_never_in_the_past() {
+    async fn loop_wakes_only_for_possible_work_and_never_in_the_past() {
         tokio::time::advance(Duration::from_secs(60)).await;
         let now = Instant::now();
         let at = |seconds: u64| now + Duration::from_secs(seconds);

@@ -1,15 +1,15 @@
-//! From the answers for one host name to the addresses to use. Pure, but for a log line when that fails.
+//! Selects the addresses to use from the DNS answers for one host name. Pure, except for log lines about failures.
 //!
-//! Every change rewrites the EndpointSlices of all mirrors of a Link, so an answer is not believed at once:
+//! Every change rewrites the EndpointSlices of all mirrors of a Link. So an answer is not applied as it is:
 //! - A new address is used from the first answer that has it.
-//! - An address is dropped when it was in none of the last few answers of its name. A name whose answers
-//!   rotate through a larger set thus settles at the whole set. Where an address comes back that had been
-//!   dropped, the rotation is longer than that, and the name is given twice as many answers, up to a limit.
-//! - A failed lookup, or an empty answer, is no answer: the last good ones stay.
+//! - An address is dropped when it was in none of the last few answers for its name. So a name whose answers rotate
+//!   through a larger set settles at the whole set. If a dropped address comes back, the rotation is longer than these
+//!   answers. Then twice as many answers are considered for the name, up to a limit.
+//! - A failed lookup or an empty answer is ignored: the last good answers stay.
 //!
-//! The price: an address that is gone for good stays for two more lookups, a minute. Linkerd's proxy does
-//! not send requests to an endpoint that it cannot connect to, so that costs little; endpoints that come
-//! and go would cost every mirror a write each time.
+//! The disadvantage: an address that was removed stays in use for two more lookups, a minute. That does little harm,
+//! because Linkerd's proxy sends no requests to an endpoint that it cannot connect to. Without this, each change of a
+//! rotating answer would cause a write for every mirror.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -18,19 +18,19 @@ use std::{
 
 use crate::controller::trouble::Trouble;
 
-/// Answers of a name that count, at first.
+/// Initial number of answers that are considered for a name.
 const ANSWERS: usize = 3;
-/// Answers of a name that count, at most: ten minutes of a name that rotates.
+/// Maximum number of answers that are considered for a name: ten minutes.
 const MAX_ANSWERS: usize = 20;
-/// Addresses of a name, at most; an EndpointSlice holds 1,000 endpoints in all.
+/// Maximum number of addresses of a name. An EndpointSlice holds 1,000 endpoints.
 const MAX_ADDRESSES: usize = 100;
 
-/// What is known of one name.
+/// The state of one name.
 #[derive(Debug)]
 pub(super) struct Name {
     /// The last good answers, oldest first.
     answers: VecDeque<BTreeSet<IpAddr>>,
-    /// How many of them count.
+    /// How many of them are considered.
     counts: usize,
     /// Addresses that were dropped.
     dropped: BTreeSet<IpAddr>,
@@ -55,7 +55,7 @@ impl Name {
         all.into_iter().take(MAX_ADDRESSES).collect()
     }
 
-    /// Takes in a good answer, which is not empty.
+    /// Records a good answer, which is not empty.
     pub(super) fn answered(&mut self, answer: BTreeSet<IpAddr>) {
         self.trouble.clear();
         if !self.dropped.is_disjoint(&answer) {
@@ -69,19 +69,19 @@ impl Name {
         }
         let after = self.addresses();
         self.dropped.extend(before.difference(&after));
-        // Addresses that a cloud never gives out again must not be kept for ever.
+        // Addresses that are never used again must not be kept forever.
         while self.dropped.len() > MAX_ADDRESSES {
             self.dropped.pop_first();
         }
     }
 
-    /// Takes in that a lookup failed.
+    /// Records that a lookup failed.
     pub(super) fn failed(&mut self, reason: &str) {
         self.trouble.set(reason);
         reason.clone_into(&mut self.error);
     }
 
-    /// Why the last lookup that failed did, or that there was none yet.
+    /// The reason of the last failure, or that there was no lookup yet.
     pub(super) fn error(&self) -> &str {
         &self.error
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_become_addresses_that_change_only_when_they_have_to() {
+    fn addresses_follow_answers_but_stay_stable_in_a_rotation() {
         // Each answer (empty: a failed lookup), and the addresses after it.
         type Step = (&'static [u8], &'static [u8]);
         let table: &[(&str, &[Step])] = &[
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_draws_its_answers_from_many_addresses_settles() {
+    fn name_with_random_answers_from_many_addresses_settles() {
         let mut name = Name::new("gw");
         let mut changes_late = 0;
         for round in 0..200_u8 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_name_is_bounded() {
+    fn memory_of_a_name_is_bounded() {
         let mut name = Name::new("gw");
         for round in 0..500_u32 {
             let answer =

@@ -1,4 +1,4 @@
-//! The requests of an election: looks, claims, renewals, release, each with a limit of its own.
+//! The requests of an election, to read, take, renew and release the lease, each with its own timeout.
 
 use anyhow::anyhow;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -23,14 +23,14 @@ pub(super) struct Elector {
     pub(super) settings: LeaseSettings,
 }
 
-/// The lease as we last wrote it, and when we started to.
+/// The lease as we last wrote it, and when we sent that request.
 pub(super) struct Held {
     pub(super) lease: Lease,
     pub(super) start: Instant,
 }
 
 pub(super) enum Failure {
-    /// Somebody else wrote first: look again.
+    /// Somebody else wrote first: read the lease again.
     Conflict,
     Other(String),
 }
@@ -40,7 +40,7 @@ impl Elector {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    /// Reads the lease and says what is to be done about it.
+    /// Reads the lease, and decides what to do about it.
     pub(super) async fn look(
         &self,
         sight: &mut Option<Sight>,
@@ -64,7 +64,7 @@ impl Elector {
         Ok((decide(sight, now, &self.settings.identity), lease))
     }
 
-    /// Writes our name into the lease that was seen, or makes it.
+    /// Writes our name into the lease that was read, or creates the lease.
     pub(super) async fn take(&self, seen: Option<Lease>) -> Result<Held, Failure> {
         let start = Instant::now();
         let exists = seen.is_some();
@@ -78,7 +78,7 @@ impl Elector {
         Ok(Held { lease, start })
     }
 
-    /// Renews until that fails for good; returns why.
+    /// Renews the lease until that fails permanently. Returns the reason.
     pub(super) async fn keep(&self, held: &mut Held, fence: &Fence) -> anyhow::Error {
         let name = self.lease_name();
         let settings = &self.settings;
@@ -111,7 +111,7 @@ impl Elector {
         }
     }
 
-    /// Renews once. A conflict means that the lease is somebody else's, or nobody's.
+    /// Renews once. A conflict means that the lease belongs to somebody else, or to nobody.
     async fn renew(&self, held: &mut Held) -> Result<(), Failure> {
         for _ in 0..2 {
             let start = Instant::now();
@@ -121,7 +121,7 @@ impl Elector {
                     *held = Held { lease, start };
                     return Ok(());
                 }
-                // It may have been our own write, whose answer was lost.
+                // The conflict may be with our own write, whose response was lost.
                 Err(Failure::Conflict) => self.reread(held).await?,
                 Err(other) => return Err(other),
             }
@@ -141,7 +141,7 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up, if it is still ours.
+    /// Releases the lease, if it is still ours.
     pub(super) async fn release(&self, mut held: Held) {
         let name = self.lease_name();
         for _ in 0..2 {
@@ -153,7 +153,7 @@ impl Elector {
                     tracing::info!(lease = name, "released the lease");
                     return;
                 }
-                // A renewal may have been under way when we were told to quit.
+                // A renewal may have been in progress when we were told to stop.
                 Err(Failure::Conflict) => match self.reread(&mut held).await {
                     Ok(()) => continue,
                     Err(Failure::Conflict) => return,
@@ -178,7 +178,7 @@ impl Elector {
     ) -> Result<T, Failure> {
         let answer = within(self.settings.request_limit(), request).await;
         answer.map_err(|error| match error {
-            // A conflict, or a create that came second.
+            // A conflict, or the lease was created by somebody else first.
             RequestError::Status(status) if status.code == 409 => Failure::Conflict,
             RequestError::Status(status) => Failure::Other(status.message.clone()),
             RequestError::Unanswered(why) => Failure::Other(why),

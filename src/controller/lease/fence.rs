@@ -1,4 +1,4 @@
-//! Whether one may write, by the monotonic clock.
+//! Whether this replica may write, by the monotonic clock.
 
 use std::{
     sync::{
@@ -10,14 +10,14 @@ use std::{
 
 use tokio::time::Instant;
 
-/// To be asked before each write.
+/// Has to be checked before each write.
 #[derive(Clone, Debug)]
 pub struct Fence(Option<Arc<Until>>);
 
 #[derive(Debug)]
 struct Until {
     base: Instant,
-    /// Nanoseconds after `base` until which one may write; 0 once it is closed, and then for good.
+    /// Nanoseconds after `base` until which this replica may write. 0 once it is closed, which is permanent.
     nanos: AtomicU64,
 }
 
@@ -27,13 +27,13 @@ impl Fence {
         Self(None)
     }
 
-    /// A fence that never holds, for a replica that stands by.
+    /// A fence that never holds, for a replica on standby.
     pub fn closed() -> Self {
         let (base, nanos) = (Instant::now(), AtomicU64::new(0));
         Self(Some(Arc::new(Until { base, nanos })))
     }
 
-    /// Whether one may write now.
+    /// Whether this replica may write now.
     pub fn holds(&self) -> bool {
         self.0.as_ref().is_none_or(|until| {
             let nanos = until.nanos.load(Ordering::SeqCst);
@@ -41,7 +41,7 @@ impl Fence {
         })
     }
 
-    /// Holds until `end`, which may move as long as it is not closed.
+    /// A fence that holds until `end`. It can be extended until it is closed.
     pub(super) fn until(base: Instant, end: Instant) -> Self {
         let fence = Self(Some(Arc::new(Until {
             base,
@@ -51,7 +51,7 @@ impl Fence {
         fence
     }
 
-    /// Holds until `end`, unless it was closed.
+    /// Makes it hold until `end`, unless it was closed.
     pub(super) fn extend(&self, end: Instant) {
         if let Some(until) = &self.0 {
             let nanos = u64::try_from((end - until.base).as_nanos()).unwrap_or(u64::MAX);
@@ -63,7 +63,7 @@ impl Fence {
         }
     }
 
-    /// Holds no more, for good.
+    /// Closes it permanently.
     pub(super) fn close(&self) {
         if let Some(until) = &self.0 {
             until.nanos.store(0, Ordering::SeqCst);
@@ -86,7 +86,7 @@ mod tests {
         fence.extend(now + 5 * second);
         tokio::time::advance(2 * second).await;
         assert!(writer.holds());
-        // As in a process that was stopped: no task of ours has run in between.
+        // As in a process that was stopped: none of our tasks has run meanwhile.
         tokio::time::advance(second).await;
         assert!(!writer.holds());
         fence.extend(now + 60 * second);

@@ -1,4 +1,4 @@
-//! What is read from a Lease and what is written into it, pure.
+//! Reads the fields of a Lease, and sets those that we write. Pure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::{rules::Record, settings::LeaseSettings};
 
-/// What the rules need to know of a lease. Without a usable duration in it, `default` counts.
+/// The fields of a lease that the rules need. If its duration is missing or invalid, `default` is used.
 pub(super) fn record(lease: &Lease, default: Duration) -> Record {
     let spec = lease.spec.as_ref();
     let seconds = spec.and_then(|s| s.lease_duration_seconds);
@@ -37,15 +37,15 @@ pub(super) fn taken(seen: Option<Lease>, settings: &LeaseSettings, now: Timestam
         let transitions = spec.lease_transitions.unwrap_or(0);
         spec.lease_transitions = Some(transitions.saturating_add(exists.into()));
     }
-    // Marks this claim: the same identity with another time is another claim.
+    // Identifies this claim: the same identity with another time is another claim.
     spec.acquire_time.clone_from(&spec.renew_time);
     lease
 }
 
-/// The lease to write in order to keep it.
+/// The lease to write in order to renew it.
 ///
-/// The time grows even where the wall clock stands still or is set back: a write that changes nothing
-/// is none to the API server, and others would see a silent holder.
+/// Its renew time increases even if the wall clock does not advance or is set back. Otherwise the write might change
+/// nothing, the API server would keep the version, and others would conclude that the holder is dead.
 pub(super) fn renewed(mut lease: Lease, settings: &LeaseSettings, now: Timestamp) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.lease_duration_seconds = Some(whole_seconds(settings.duration));
@@ -53,7 +53,7 @@ pub(super) fn renewed(mut lease: Lease, settings: &LeaseSettings, now: Timestamp
     lease
 }
 
-/// The lease to write in order to give it up, as client-go does it.
+/// The lease to write in order to release it, in the same way as client-go.
 pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());
@@ -70,7 +70,7 @@ fn later_than(spec: &LeaseSpec, now: Timestamp) -> Timestamp {
     least.map_or(now, |least| least.max(now))
 }
 
-/// Seconds on the wire, rounded up: others wait rather longer than we count on.
+/// Whole seconds for the Lease, rounded up, so that others do not wait for less than our duration.
 fn whole_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_durations_in_a_record_do_no_harm() {
+    fn invalid_durations_in_a_record_are_ignored() {
         let default = Duration::from_secs(30);
         for (seconds, duration) in [
             (None, default),

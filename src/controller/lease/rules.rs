@@ -1,6 +1,6 @@
-//! The rules of leader election, pure: what to do about a lease, and until when its holder may write.
+//! The rules of leader election: what to do about a lease, and until when its holder may write. Pure.
 //!
-//! No client, no clock. `lease.rs` feeds them; the tests feed them two candidates with drifting clocks.
+//! No client, no clock. `lease.rs` supplies the input. The simulation supplies two candidates with drifting clocks.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use tokio::time::Instant;
 pub(super) struct Record {
     /// Who holds it; empty when it was released.
     pub(super) holder: String,
-    /// For how long after a change others must leave it alone.
+    /// How long after a change others must not take it.
     pub(super) duration: Duration,
-    /// Version of the object; every write by anyone changes it.
+    /// Version of the object. Every write changes it.
     pub(super) version: String,
 }
 
-/// The lease as last seen; `None` when there is none.
+/// The lease as it was last read.
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) record: Option<Record>,
-    /// When we first saw the record in this version, by our own clock.
+    /// When we first read the record in this version, by our own clock.
     since: Instant,
 }
 
 /// What a candidate does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// There is no lease: make it.
+    /// There is no lease: create it.
     Create,
-    /// It is free, or its holder has been silent for its whole duration: write it, with our name.
+    /// It is free, or its holder has not renewed it for its whole duration: write it with our name.
     Take,
-    /// It is in our name: write it again.
+    /// It has our name: write it again.
     Renew,
-    /// Somebody else's; not ours to take before this time, unless it changes.
+    /// It belongs to somebody else, and may not be taken before this time, unless it changes.
     Wait(Instant),
 }
 
 impl Sight {
-    /// What the first look shows. A holder gets its full duration from then on, however old the times in
-    /// its record are: those are of another clock.
+    /// The result of the first read. The holder gets its full duration from now on, even if the times in its record are
+    /// old, because they are from another clock.
     pub(super) fn new(record: Option<Record>, now: Instant) -> Self {
         Self { record, since: now }
     }
 
-    /// Another look. `now` is to be read after the answer came: late is the safe side.
+    /// The result of another read. `now` must be taken after the response has arrived, because a later time is safe.
     pub(super) fn update(&mut self, record: Option<Record>, now: Instant) {
         let version = |r: &Option<Record>| r.as_ref().map(|r| r.version.clone());
         if version(&self.record) != version(&record) {
@@ -54,14 +54,14 @@ impl Sight {
         self.record = record;
     }
 
-    /// Who holds the lease, if anybody does.
+    /// The holder of the lease, if there is one.
     pub(super) fn holder(&self) -> Option<&str> {
         let holder = self.record.as_ref().map(|r| r.holder.as_str());
         holder.filter(|h| !h.is_empty())
     }
 }
 
-/// What `me` does about the lease at `now`.
+/// What `me` has to do about the lease at `now`.
 pub(super) fn decide(sight: &Sight, now: Instant, me: &str) -> Act {
     let Some(record) = &sight.record else {
         return Act::Create;
@@ -80,15 +80,15 @@ pub(super) fn decide(sight: &Sight, now: Instant, me: &str) -> Act {
     }
 }
 
-/// Until when one may write who started, at `start`, the request that took or renewed the lease.
+/// Until when a replica may write that took or renewed the lease with a request sent at `start`.
 ///
-/// Others count the duration from when they see that write, so from later.
+/// Others count the duration from when they read that write, which is later.
 pub(super) fn fence_end(start: Instant, duration: Duration) -> Instant {
     start + usable(duration)
 }
 
-/// The part of a lease's duration that its holder may use. The tenth that is left makes up for clocks that
-/// run at different speeds (5 % each way), and for a write that was sent in the last moment.
+/// The part of a lease's duration that its holder may use. The remaining tenth compensates for clocks of different
+/// speed (5 % each way), and for a write that is sent at the last moment.
 pub(super) fn usable(duration: Duration) -> Duration {
     duration / 10 * 9
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn any_change_of_the_record_starts_the_wait_anew_and_a_look_does_not() {
+    fn change_of_the_record_restarts_the_wait_and_a_read_does_not() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut sight = Sight::new(Some(record("b", 1)), at(0));

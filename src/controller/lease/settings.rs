@@ -1,4 +1,4 @@
-//! Which lease, and how patient everybody is.
+//! Name and timeouts of the lease.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::rules::usable;
 /// Default name of the lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
 pub const NAME: &str = "service-mirror-write";
 
-/// Which lease, and how patient everybody is.
+/// Name and timeouts of the lease.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// Name of the Lease.
@@ -18,11 +18,11 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// Our name in the lease; no other process that runs at the same time may use it.
     pub identity: String,
-    /// How long the lease must be unchanged before another may take it.
+    /// How long the lease must be unchanged before another replica may take it.
     pub duration: Duration,
-    /// How long after its last successful renewal a leader gives up.
+    /// How long after its last successful renewal a leader gives up its leadership.
     pub renew_deadline: Duration,
-    /// Time between two looks of a candidate, and between two renewals of a leader.
+    /// Time between two reads of a candidate, and between two renewals of a leader.
     pub retry: Duration,
 }
 
@@ -57,7 +57,7 @@ impl LeaseSettings {
         Ok(())
     }
 
-    /// Limit of one request: a silent API server leaves time for a second try.
+    /// Timeout of one request, short enough for a second try if the API server does not respond.
     pub(super) fn request_limit(&self) -> Duration {
         self.renew_deadline / 2
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn inconsistent_settings_are_rejected() {
         let good = LeaseSettings::new("linkerd-multicluster", "a");
         assert!(good.validate().is_ok());
         let seconds = Duration::from_secs;

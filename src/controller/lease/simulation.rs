@@ -1,5 +1,5 @@
-//! Two candidates against one lease, simulated: clocks of different speed, slow and lost messages, processes
-//! that are stopped. The rules are the real ones; only the requests are played.
+//! Simulates two candidates for one lease: clocks of different speed, slow and lost messages, stopped processes. The
+//! rules are the real ones; only the requests are simulated.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ const DURATION: Duration = Duration::from_secs(30);
 /// Milliseconds of true time.
 type Millis = u64;
 
-/// One request of a candidate: how long it travels, how long its answer, how long the process is
-/// stopped after that (SIGSTOP), and whether the answer is lost.
+/// One request of a candidate: the delay of the request, the delay of the response, how long the process is stopped
+/// after that (SIGSTOP), and whether the response is lost.
 #[derive(Clone, Debug)]
 struct Step {
     there: Millis,
     back: Millis,
     pause: Millis,
     lost: bool,
-    /// The process ends its leadership and releases the lease.
+    /// Whether the process ends its leadership and releases the lease.
     quits: bool,
 }
 
@@ -55,7 +55,7 @@ struct Candidate {
     next: Millis,
     sight: Option<Sight>,
     leads: bool,
-    /// True-time intervals in which the fence was up.
+    /// Intervals in true time in which the fence held.
     held: Vec<(Millis, Millis)>,
 }
 
@@ -128,7 +128,7 @@ impl Candidate {
         true
     }
 
-    /// The record to write, or none: then the lease is read.
+    /// The record to write; `None` to read the lease.
     fn want(&mut self, now: Instant) -> Option<Record> {
         let sight = self.sight.as_ref()?;
         let version = || sight.record.as_ref().map_or("", |r| &r.version).to_owned();
@@ -176,12 +176,12 @@ impl Candidate {
                     self.held.push((now, self.true_time(base, end)));
                 }
             }
-            // Refused: look before writing again.
+            // Rejected: read the lease before writing again.
             Some(Err(())) => {
                 self.leads = false;
                 self.sight = None;
             }
-            // Unknown whether it was done: the version tells, at the next write.
+            // Unknown whether the write succeeded: the version shows it at the next write.
             None => {}
         }
     }
@@ -261,7 +261,7 @@ proptest! {
 }
 
 #[test]
-fn the_simulation_does_hand_over() {
+fn simulation_includes_a_change_of_leader() {
     let calm = |steps, pause| {
         let step = |i| Step {
             there: 5,

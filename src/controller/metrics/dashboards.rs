@@ -1,4 +1,4 @@
-//! Holds `dashboards/` to the metrics that exist: names and labels in every query.
+//! Checks that the queries in `dashboards/` use only metrics and labels that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use crate::manifests::yaml::from_yaml;
 const DASHBOARD: &str = include_str!("../../../dashboards/grafana.json");
 const ALERTS: &str = include_str!("../../../dashboards/alerts.yaml");
 
-/// Words of the query language that our queries use and that stand alone, like a metric's name.
+/// Operators of the query language in our queries, which look like names of metrics.
 const OPERATORS: [&str; 2] = ["and", "or"];
-/// Words of the query language after which labels stand in parentheses.
+/// Keywords of the query language that labels in parentheses follow.
 const GROUPINGS: [&str; 2] = ["by", "on"];
 
 #[derive(Deserialize)]
@@ -34,19 +34,19 @@ struct AlertRule {
     annotations: BTreeMap<String, String>,
 }
 
-/// Gauges of a process that a standby has as well: only those of the leader say how the work goes.
+/// Gauges that replicas on standby have too. Only those of the leader are meaningful.
 const OF_THE_LEADER: [&str; 2] = ["linkerd_mc_queue_depth", "linkerd_mc_in_flight"];
-/// What leaves the standbys out.
+/// The part of a query that excludes replicas on standby.
 const LEADER_ONLY: &str = "and on (instance) linkerd_mc_leader == 1";
 
-/// What a query names.
+/// The names in a query.
 #[derive(Debug, Default, PartialEq)]
 struct Names {
     metrics: BTreeSet<String>,
     labels: BTreeSet<String>,
 }
 
-/// The names of all samples that the controller serves, and of their labels and those that Prometheus adds.
+/// The names of all samples that the controller serves, of their labels, and of labels that Prometheus adds.
 fn known() -> Names {
     let mut known = Names::default();
     for line in filled().render().lines().filter(|l| !l.starts_with('#')) {
@@ -64,11 +64,11 @@ fn known() -> Names {
     known
 }
 
-/// The metrics and labels of an expression. Knows as much of the query language as our queries use.
+/// The metrics and labels of an expression. Understands the part of the query language that our queries use.
 fn names(expression: &str) -> Names {
     let mut names = Names::default();
     let mut rest = expression;
-    // The character that ends a list of labels, while in one.
+    // The character that ends the current list of labels, if there is one.
     let mut labels_end = None;
     let mut grouping = false;
     while let Some(c) = rest.chars().next() {
@@ -106,7 +106,7 @@ fn names(expression: &str) -> Names {
     names
 }
 
-/// Fails when a query names what does not exist, or names nothing.
+/// Fails if a query names a metric or label that does not exist, or no metric at all.
 fn check(place: &str, expression: &str, known: &Names) {
     let names = names(expression);
     assert!(!names.metrics.is_empty(), "{place}: no metric in a query");
@@ -162,7 +162,7 @@ fn alerts_use_only_metrics_and_labels_that_exist() {
         check(&rule.alert, &rule.expr, &known);
         let severity = rule.labels["severity"].as_str();
         assert!(matches!(severity, "warning" | "critical"), "{}", rule.alert);
-        // A text may use only labels that the query's result has.
+        // The text of an alert may use only labels of the query's result.
         let queried = names(&rule.expr).labels;
         for key in ["summary", "description"] {
             let text = &rule.annotations[key];
@@ -175,7 +175,7 @@ fn alerts_use_only_metrics_and_labels_that_exist() {
 }
 
 #[test]
-fn alert_about_credentials_goes_by_the_rule_of_the_condition() {
+fn alert_about_credentials_has_the_limit_of_the_condition() {
     let days = crate::mirror::status::expiry::SOON.as_hours() / 24;
     let rule =
         format!("linkerd_mc_credentials_expiry_timestamp_seconds) - time() < {days} * 86400");

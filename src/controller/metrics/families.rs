@@ -5,7 +5,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, core::Collector, exponential_buckets,
 };
 
-/// One field a family; the help texts in [`Families::new`] say what each is.
+/// One field per family. The help texts in [`Families::new`] describe them.
 pub(super) struct Families {
     pub(super) registry: Registry,
     pub(super) gateway_alive: IntGaugeVec,
@@ -52,7 +52,7 @@ impl Families {
             "Always 1; the labels have the version, and the commit if known at build time",
             &["version", "commit"],
         );
-        // To Prometheus a label without a value is none.
+        // For Prometheus, an empty label is the same as no label.
         let commit = env!("LINKERD_MC_BUILD_COMMIT");
         build
             .with_label_values(&[env!("CARGO_PKG_VERSION"), commit])

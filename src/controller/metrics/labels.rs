@@ -1,4 +1,4 @@
-//! Label values of the metrics: closed sets, so that no remote object can make a series.
+//! Label values of the metrics: closed sets, so that no remote object can create a series.
 
 /// Value of the label `cluster` for the cluster that the controller runs in.
 pub const LOCAL: &str = "local";
@@ -10,7 +10,7 @@ pub enum ResourceKind {
     Service,
     /// An EndpointSlice.
     EndpointSlice,
-    /// A v1 Endpoints object; only ever deleted, when a mirror is adopted.
+    /// A v1 Endpoints object. It is only deleted, when a mirror is adopted.
     Endpoints,
     /// A Namespace.
     Namespace,
@@ -24,7 +24,7 @@ pub enum ResourceKind {
     Route,
 }
 
-/// What was done to an object, as a label value.
+/// The verb of a write, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// POST.
@@ -35,18 +35,18 @@ pub enum Verb {
     Delete,
 }
 
-/// How a write ended, as a label value.
+/// The result of a write, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteResult {
-    /// The API server took it.
+    /// The API server accepted it.
     Ok,
-    /// The object had changed, or existed already: it is observed and planned again.
+    /// The object had changed, or existed already: the key is planned again.
     Conflict,
-    /// The API server refused it, or it failed for another reason: it is retried with backoff.
+    /// The API server rejected it, or it failed for another reason: it is retried with backoff.
     Error,
 }
 
-/// A store whose size Linkerd's metrics name.
+/// A store whose size is one of Linkerd's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Namespaces.
@@ -57,14 +57,14 @@ pub enum Cache {
     Endpoints,
 }
 
-/// How many Services of a Link are in which state.
+/// Numbers of a Link's Services by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Mirrored.
     pub mirrored: usize,
     /// Members of a federated Service.
     pub federated: usize,
-    /// Should be one of these, and are not.
+    /// Should be mirrored or federated, but are not.
     pub unhealthy: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `docs/reference/metrics.md` names the metrics that there are. `just reference` writes it anew.
+//! Checks that `docs/reference/metrics.md` lists all metrics. `just reference` generates it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -6,7 +6,7 @@ use prometheus::proto::MetricType;
 
 use super::tests::filled;
 
-/// What stands above the table.
+/// The text above the table.
 const HEAD: &str = "\
 # Metrics
 
@@ -30,7 +30,7 @@ fn reference_of_metrics_is_current() {
         let labels: Vec<String> = family
             .get_metric()
             .first()
-            .map(|metric| metric.get_label())
+            .map(prometheus::proto::Metric::get_label)
             .unwrap_or_default()
             .iter()
             .map(|label| format!("`{}`", label.name()))
@@ -48,7 +48,7 @@ fn reference_of_metrics_is_current() {
         fs::write(&file, &text).unwrap();
     }
     let kept = fs::read_to_string(&file).unwrap_or_default();
-    // Where there are no process metrics, all others are compared.
+    // On systems without process metrics, all others are compared.
     let ours = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| !line.starts_with("| `process_"));
         lines.map(str::to_owned).collect()

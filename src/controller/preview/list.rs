@@ -1,4 +1,4 @@
-//! Whole lists of what a cluster holds.
+//! Complete lists of a cluster's objects.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     mirror::{Grouped, Store},
 };
 
-/// All of them, to be found by name.
+/// A store of these objects.
 pub(super) fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Store<T> {
     let mut objects = Store::default();
     for item in items {

@@ -1,4 +1,4 @@
-//! Routes of the local cluster, as they are.
+//! Reads the routes of the local cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     mirror::Store,
 };
 
-/// Routes by kind; `None` where the API server has no such kind.
+/// Routes by kind; `None` if the API server does not serve the kind.
 pub(super) type Routes = BTreeMap<RouteKind, Option<Store<Route>>>;
 
 /// Lists routes of all kinds.

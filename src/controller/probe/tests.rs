@@ -1,4 +1,4 @@
-//! Probes against real servers on loopback, and the rules of liveness as a table.
+//! Tests of probes against real servers on loopback, and a table of the rules of liveness.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 #[test]
 fn liveness_follows_results() {
-    // Results, `+` and `-`, and what each reports: Alive, Dead, or nothing.
+    // Results, `+` and `-`, and the report after each: Alive, Dead, or none.
     for (threshold, results, reports) in [
         (3, "+", "A"),
         (3, "++", "A "),
@@ -42,15 +42,15 @@ fn liveness_follows_results() {
     }
 }
 
-/// What a test's gateway does with a connection.
+/// How a test's gateway handles a connection.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Answer(&'static str),
-    /// Answers, and then sends for ever.
+    /// Responds with an endless body.
     Endless,
-    /// Answers with the head only, and keeps the connection.
+    /// Responds with the head only, and keeps the connection open.
     HeadOnly,
-    /// Reads, and never answers.
+    /// Reads, and never responds.
     Silent,
 }
 
@@ -97,7 +97,7 @@ async fn converse(mut stream: TcpStream, manner: Manner, heard: UnboundedSender<
     if let Some(host) = text.lines().find_map(|line| line.strip_prefix("host: ")) {
         let _ = heard.send(host.to_owned());
     }
-    // Where the redirect of a test leads.
+    // The target of a redirect.
     let manner = if head.starts_with(b"GET /ok ") {
         OK
     } else {
@@ -188,7 +188,7 @@ impl Probing {
 }
 
 #[tokio::test]
-async fn only_status_200_is_alive_whatever_the_body_does() {
+async fn only_status_200_is_alive_and_the_body_is_ignored() {
     let redirect = "HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\n\r\n";
     for (manner, liveness) in [
         (OK, Alive),
@@ -205,7 +205,7 @@ async fn only_status_200_is_alive_whatever_the_body_does() {
         assert_eq!(probing.next().await, Transition(liveness), "{manner:?}");
         if liveness == Alive {
             assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
-            // The next probe comes although this answer has no end.
+            // The next probe starts although this response does not end.
             assert!(matches!(probing.next().await, Latency(_)), "{manner:?}");
         }
         probing.stop.cancel();
@@ -214,7 +214,7 @@ async fn only_status_200_is_alive_whatever_the_body_does() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_silent_or_refuses_is_dead_and_each_failure_is_counted() {
+async fn gateway_that_times_out_or_fails_is_dead_and_failures_are_counted() {
     let silent = gateway(Manner::Silent).await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refusing = closed.local_addr().unwrap().to_string();
@@ -254,9 +254,10 @@ async fn death_and_recovery_are_reported_once_each() {
     }
 }
 
-/// A proxy that has not forgotten yet that there was no endpoint does not make a gateway dead that has just come back.
+/// A gateway that has just come back does not become dead because the proxy is still in the backoff of a missing
+/// endpoint.
 #[tokio::test]
-async fn unknown_gateway_behind_a_proxy_has_until_the_proxy_has_forgotten_it() {
+async fn unknown_gateway_is_not_dead_before_the_proxy_has_forgotten_it() {
     let mut gateway = gateway(BY_PROXY).await;
     let mut probing = probing(&gateway.address, DEADLINE);
     timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
@@ -279,7 +280,7 @@ async fn dead_gateway_behind_a_proxy_is_probed_when_the_proxy_has_forgotten_it()
     assert_eq!(probing.next_transition().await, Alive);
     let rested = dead.elapsed() + Duration::from_millis(100);
     assert!(rested >= FORGOTTEN, "{rested:?}");
-    // From then on it is probed at its period.
+    // From then on, it is probed at the normal period.
     let alive = Instant::now();
     for _ in 0..3 {
         assert!(matches!(probing.next().await, Latency(_)));
@@ -301,7 +302,7 @@ async fn every_probe_opens_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_a_probe_that_is_under_way() {
+async fn stop_cancels_the_current_probe() {
     let mut gateway = gateway(Manner::Silent).await;
     let probing = probing(&gateway.address, Duration::from_secs(3600));
     timeout(DEADLINE, gateway.accepted.recv()).await.unwrap();
@@ -334,7 +335,7 @@ async fn without_an_address_nothing_is_probed_and_a_new_one_is_followed() {
     }
     probing.address.send(Some(first.address.clone())).unwrap();
     assert_eq!(probing.next().await, Transition(Alive));
-    // The Service is gone for a while: what is known stays, and no probe fails.
+    // While the Service does not exist, the liveness stays, and no probe fails.
     probing.address.send(None).unwrap();
     first.manner.send(Manner::Silent).unwrap();
     drop(first);
@@ -352,7 +353,7 @@ async fn without_an_address_nothing_is_probed_and_a_new_one_is_followed() {
 }
 
 #[tokio::test]
-async fn a_probe_under_way_at_a_former_address_is_given_up() {
+async fn current_probe_is_cancelled_when_the_address_changes() {
     let (mut silent, gateway) = (gateway(Manner::Silent).await, gateway(OK).await);
     let mut probing = probing(&silent.address, Duration::from_secs(3600));
     timeout(DEADLINE, silent.accepted.recv()).await.unwrap();
@@ -361,7 +362,7 @@ async fn a_probe_under_way_at_a_former_address_is_given_up() {
 }
 
 #[test]
-fn failures_at_a_former_address_do_not_count() {
+fn failures_at_an_old_address_do_not_count() {
     let mut tracker = Tracker::default();
     assert_eq!(tracker.on_result(false, 2), None);
     tracker.on_new_address();

@@ -1,4 +1,4 @@
-//! Turns, delays and failures.
+//! Tests of turns, delays and failures.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn pop(queue: &mut Queue, now: Instant) -> Option<Key> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_not() {
+async fn cluster_gets_its_share_of_places_while_others_wait() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     for service in ["1", "2", "3", "4"] {
         queue.enqueue(key("busy", service), LOCAL);
@@ -35,12 +35,12 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
     assert_eq!(
         next(&mut queue, "").as_deref(),
         Some("ns/3@busy"),
-        "nobody else waits"
+        "no other cluster waits"
     );
     queue.done(&key("busy", "1"));
     assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/4@busy"));
     assert_eq!(next(&mut queue, ""), None);
-    // One that may have one has one, whoever waits.
+    // A cluster with a share of one gets one place, even if others wait.
     queue.enqueue(key("few", "1"), LOCAL);
     queue.enqueue(key("few", "2"), LOCAL);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@few"));
@@ -48,7 +48,7 @@ async fn a_cluster_has_part_of_the_places_while_others_wait_and_none_if_it_may_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_postponed_comes_then_or_when_it_is_marked() {
+async fn postponed_key_comes_at_its_time_or_when_it_is_enqueued() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let (a, at) = (key("east", "a"), now + Duration::from_secs(2));
     queue.enqueue(a.clone(), LOCAL);
@@ -67,7 +67,7 @@ async fn a_key_that_is_postponed_comes_then_or_when_it_is_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_queued_once_and_never_worked_on_twice_at_once() {
+async fn key_is_queued_once_and_never_processed_concurrently() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.enqueue(key("east", "a"), LOCAL);
     queue.enqueue(key("east", "a"), LOCAL);
@@ -122,7 +122,7 @@ async fn delays_double_up_to_a_minute_and_end_with_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_end_a_delay_and_the_server_may_lengthen_it() {
+async fn enqueueing_ends_a_delay_and_retry_after_extends_it() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.enqueue(key("east", "a"), LOCAL);
     let key = pop(&mut queue, now).unwrap();
@@ -138,7 +138,7 @@ async fn news_end_a_delay_and_the_server_may_lengthen_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_several_clusters_take_turns_by_who_marked_them() {
+async fn keys_of_several_clusters_wait_in_the_lanes_that_enqueued_them() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     for number in 0..10_000 {
         queue.enqueue(Key::federated("ns", &format!("busy-{number:05}")), "busy");
@@ -161,7 +161,7 @@ async fn keys_of_several_clusters_take_turns_by_who_marked_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
+async fn key_enqueued_by_two_clusters_comes_once_at_the_first_turn() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let shared = Key::federated("ns", "shared");
     for service in ["1", "2", "3"] {
@@ -180,7 +180,7 @@ async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
     ];
     assert_eq!(order, expected);
     assert!(queue.lanes.is_empty() && queue.turns.is_empty());
-    // It keeps its lane while it fails, and while it is worked on again.
+    // It keeps its lane when it fails and is processed again.
     queue.failed(&shared, now, None);
     queue.enqueue(key("idle", "1"), LOCAL);
     queue.hurry();
@@ -192,7 +192,7 @@ async fn a_key_that_two_clusters_marked_comes_once_and_with_the_first_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_key_comes_again_when_it_is_marked_or_after_a_delay() {
+async fn released_key_comes_again_when_enqueued_or_after_a_delay() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let a = key("east", "a");
     queue.enqueue(a.clone(), LOCAL);
@@ -208,7 +208,7 @@ async fn a_released_key_comes_again_when_it_is_marked_or_after_a_delay() {
     queue.delay(&a, "east", due);
     assert_eq!(queue.next_due(), Some(due), "a delay is not made longer");
     assert_eq!(pop(&mut queue, due), Some(a.clone()));
-    // Somebody is at it already.
+    // It is running already.
     queue.delay(&a, "east", due);
     assert_eq!(queue.next_due(), None);
     queue.release(&a);

@@ -1,8 +1,8 @@
 //! Watches of the EndpointSlices of Services without a selector.
 //!
-//! People make these slices, and Kubernetes does not copy the Service's labels to them, so no selector of ours finds
-//! them. They do name their Service: each watch selects those of some names, and drops what belongs to a Service of the
-//! same name in another namespace.
+//! People create these slices, and Kubernetes does not copy the Service's labels to them, so no selector of ours finds
+//! them. But they have a label with the name of their Service. Each watch selects slices of some names, and drops those
+//! of a Service with the same name in another namespace.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,14 +25,15 @@ use crate::{
     mirror::{Limit, NAMES, Room, Weight, slices_of},
 };
 
-/// Slices of one such Service, on average, at most.
+/// Maximum average number of slices of one such Service.
 const SLICES: usize = 100;
-/// Changes of the set of Services restart watches once in this time.
+/// Minimum time between two restarts of watches after changes of the set of Services.
 const GATHER: Duration = Duration::from_millis(300);
-/// The first of the numbers by which [`SessionEvent::ConnectionStatus`] tells these watches apart; they go downwards.
+/// The number of the first of these watches in [`SessionEvent::ConnectionStatus`]. The numbers of further ones
+/// decrease.
 const SOURCE: usize = usize::MAX - 1;
 
-/// Watches the slices of the Services that `followed` says, for as long as anybody says so.
+/// Watches the slices of the Services in `followed`, until its sender is dropped.
 pub(super) async fn run(
     client: Client,
     mut followed: latest::Receiver<Followed>,
@@ -50,7 +51,7 @@ pub(super) async fn run(
             }
             let (number, chunk) = (SOURCE - index, &chunks[index]);
             if chunk.is_empty() {
-                // Nothing is asked for, so nothing can be wrong with it.
+                // Without a watch, there cannot be a failure.
                 let connection = SessionEvent::ConnectionStatus(number, ConnectionStatus::Alive);
                 reporter.send(connection).await;
                 continue;
@@ -72,8 +73,8 @@ pub(super) async fn run(
     }
 }
 
-/// Spreads Services over chunks of at most [`NAMES`] names. Who is in one stays there, and a new one touches one chunk.
-/// Returns the chunks that changed.
+/// Assigns Services to chunks of at most [`NAMES`] names. A Service stays in its chunk, and a new one changes only one
+/// chunk. Returns the chunks that changed.
 fn assign(chunks: &mut Vec<Chunk>, wanted: &Chunk) -> BTreeSet<usize> {
     let mut changed = BTreeSet::new();
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
@@ -108,12 +109,12 @@ fn assign(chunks: &mut Vec<Chunk>, wanted: &Chunk) -> BTreeSet<usize> {
     changed
 }
 
-/// The selector of a chunk. There is one, as it has at most [`NAMES`] names.
+/// The selector of a chunk. One is enough, because a chunk has at most [`NAMES`] names.
 fn selector(chunk: &Chunk) -> String {
     slices_of(&chunk.keys().cloned().collect()).concat()
 }
 
-/// A watch that runs.
+/// A running watch.
 struct Running {
     stop: DropGuard,
     task: JoinHandle<()>,
@@ -132,14 +133,14 @@ impl Running {
         }
     }
 
-    /// Ends it. Nothing is reported by it after that.
+    /// Ends the watch. It sends no events after that.
     async fn end(self) {
         drop(self.stop);
         self.task.await.ok();
     }
 }
 
-/// What one of these watches tells.
+/// The handler of one of these watches.
 struct Following {
     chunk: Arc<Chunk>,
     source: Source,
@@ -183,7 +184,7 @@ mod tests {
         (format!("ns-{}", n % 3), format!("svc-{}", n / 3))
     }
 
-    /// Makes it follow these, and no others.
+    /// Makes it follow these Services, and no others.
     fn follow(followed: &mut Followed, wanted: &Names) {
         let others: Vec<_> = followed.services.keys().cloned().collect();
         for service in others.iter().filter(|service| !wanted.contains(*service)) {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn service_that_left_and_came_back_unnoticed_is_listed_again() {
+    fn service_that_is_followed_again_is_listed_again() {
         let (mut followed, mut chunks) = (Followed::default(), Vec::new());
         follow(&mut followed, &[id(0), id(1)].into());
         assign(&mut chunks, &followed.services);
@@ -217,7 +218,7 @@ mod tests {
         assert!(followed.changes(|followed| {
             assert!(followed.remove(&id(0)) && followed.insert(id(0)));
         }));
-        // What its watch brought before does not count, and there is another watch.
+        // Slices of its earlier watch do not count, and there is a new watch.
         assert_eq!(followed.still(&before), [id(1)].into());
         assert_eq!(assign(&mut chunks, &followed.services), [0].into());
         assert_eq!(followed.still(&chunks[0]), [id(0), id(1)].into());

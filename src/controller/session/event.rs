@@ -1,4 +1,4 @@
-//! What a session reports, and to whom.
+//! The events of a session, and the channel for them.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use crate::{
     mirror::target::tls::InsecureTls,
 };
 
-/// What a session reports.
+/// An event of a session.
 pub(in crate::controller) enum SessionEvent {
-    /// The credentials are good for a client, until their token expires, if it does; and whether the connection is safe.
-    /// Says nothing about the cluster.
+    /// The credentials are usable. Holds the client, when the token expires, and why the connection is not secure, if
+    /// so. The cluster may still be unreachable.
     Client(Client, Option<Timestamp>, Option<InsecureTls>),
-    /// The credentials are good for nothing.
+    /// The credentials are not usable, for this reason.
     Unusable(String),
-    /// One of the things that the session does meets the cluster, or trouble.
+    /// The connection status of a watch or of the heartbeat, by its number.
     ConnectionStatus(usize, ConnectionStatus),
     /// A change of Services, from the watch of this number.
     Services(usize, Event<Service>),
     /// A change of EndpointSlices, from the watch of this number.
     Slices(usize, Event<EndpointSlice>),
-    /// A change of slices of Services without a selector, from the watch of these Services. A list says all of each of
-    /// them, and nothing of others.
+    /// A change of slices of Services without a selector, from the watch of these Services. A list has all slices of
+    /// these Services, and none of others.
     CustomSlices(Arc<Chunk>, Event<EndpointSlice>),
 }
 
-/// Reports, with the Link and session that they come from.
+/// The channel for events, with the Link and session that they come from.
 pub(in crate::controller) type Outbox = mpsc::Sender<(String, u64, SessionEvent)>;
 
 /// Number of the heartbeat, for [`SessionEvent::ConnectionStatus`]: after the watches.
 pub(in crate::controller) const HEARTBEAT_SOURCE: usize = usize::MAX;
 
-/// Where the reports of one session go.
+/// Sends the events of one session.
 #[derive(Clone)]
 pub(super) struct Reporter {
     pub(super) link: String,
@@ -46,7 +46,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    /// Hands a report over. `false`: nobody listens any more.
+    /// Sends an event. `false` if the receiver was dropped.
     pub(super) async fn send(&self, report: SessionEvent) -> bool {
         self.outbox
             .send((self.link.clone(), self.id, report))
@@ -55,10 +55,10 @@ impl Reporter {
     }
 }
 
-/// Passes changes of the state of one source on, and nothing else.
+/// Sends the connection status of one source when it changes.
 pub(super) struct Source {
     number: usize,
-    /// What was said last: nothing yet, alive, or lost for a reason.
+    /// The last status that was sent: none yet, alive, or lost for a reason.
     last: Option<Result<(), String>>,
     pub(super) reporter: Reporter,
 }

@@ -7,8 +7,8 @@ use crate::mirror::Names;
 /// The Services of one watch, by namespace and name, with their numbers in [`Followed`].
 pub(in crate::controller) type Chunk = BTreeMap<(String, String), u64>;
 
-/// Services whose slices are followed. Each has a number, another one each time that it is added: the slices of one
-/// that was removed and came back have to be listed again, also when that went unnoticed.
+/// Services whose slices are followed. A Service gets a new number each time it is added. So a Service that was removed
+/// and added again between two looks at the set has its slices listed again.
 #[derive(Clone, Default)]
 pub(in crate::controller) struct Followed {
     pub(super) services: Chunk,
@@ -34,14 +34,14 @@ impl Followed {
         was_there
     }
 
-    /// Makes a change. Returns whether it changed anything.
+    /// Applies a change. Returns whether it changed anything.
     pub(super) fn changes(&mut self, change: impl FnOnce(&mut Self)) -> bool {
         let before = (self.added, self.removed);
         change(self);
         before != (self.added, self.removed)
     }
 
-    /// The Services of a watch that have been followed ever since it was started.
+    /// The Services of a watch that have been followed without interruption since the watch was started.
     pub(super) fn still(&self, chunk: &Chunk) -> Names {
         let same = |(service, number): &(&(String, String), &u64)| {
             self.services.get(*service) == Some(*number)

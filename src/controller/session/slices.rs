@@ -1,4 +1,4 @@
-//! EndpointSlices of target clusters: what is held of them, and whose they are.
+//! EndpointSlices of target clusters: which fields are kept, and which Service they belong to.
 
 use crate::{
     api::{
@@ -8,7 +8,8 @@ use crate::{
     mirror::Grouped,
 };
 
-/// A slice without what nobody reads of slices in target clusters: annotations, and where endpoints are.
+/// A slice without the fields that are not needed of slices in target clusters: annotations, and the locations of
+/// endpoints and their conditions except readiness.
 pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
     slice.metadata.annotations = Map::default();
     for endpoint in &mut slice.endpoints {

@@ -1,4 +1,4 @@
-//! How long a watch waits after a failure: by what has failed, and by how often in a row.
+//! How long a watch waits after a failure, depending on its kind, and on the number of failures in a row.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -10,53 +10,53 @@ use crate::{
     controller::clock::jitter,
 };
 
-/// Time until the first try after a failure.
+/// Time until the first retry after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
-/// The longest time between two tries of a server that does not answer: once it does, that is to be seen soon.
+/// Maximum time between two tries if a server does not respond, to notice soon when it does.
 const LONGEST_UNANSWERED: Duration = Duration::from_secs(5);
-/// The longest time between two tries of a server that answers, and not as it should.
+/// Maximum time between two tries if a server responds with errors.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Time until a list that does not end is tried again.
+/// Time until an endless list is tried again.
 const ENDLESS_PAUSE: Duration = Duration::from_secs(120);
-/// The longest that a server may ask to be left alone.
+/// Maximum pause that a server may ask for.
 const LONGEST_WISH: Duration = Duration::from_secs(600);
-/// So many kinds of failure are told apart.
+/// Maximum number of kinds of failures that are counted separately.
 const KINDS: usize = 8;
-/// So many watches in a row may break at once before that is news.
+/// Number of watches in a row that may break immediately before this is reported.
 const QUIET_BREAKS: u32 = 6;
 
-/// What a server does not do: the verb of a request, and the HTTP status of its answer; 0 for one that cannot be read,
-/// and for a watch that breaks at once.
+/// A kind of failure: the verb of a request, and the HTTP status of the response. The status is 0 if the response
+/// cannot be read, and if a watch breaks immediately.
 type FailureKind = (&'static str, u16);
 
-/// A watch that breaks before it has shown anything, again and again.
+/// A watch that breaks immediately, without an event.
 const BREAKS: FailureKind = ("watch", 0);
 
 /// Why a list or a watch has ended.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The connection broke, or what is known is too old to go on from. With whether a list may well be all that is
-    /// needed: the watch had stayed for a moment, or there was none because of what is too old.
+    /// The connection broke, or the known version is too old. True if a new list may be all that is needed: if the
+    /// watch stayed open for a moment, or the version was too old.
     Broken(String, bool),
-    /// There was no answer.
+    /// There was no response.
     Unanswered(String),
-    /// The answer was no, or none that can be read.
+    /// The response was an error, or cannot be read.
     Refused {
-        /// What was said.
+        /// The message of the error.
         message: String,
-        /// What was refused, and how.
+        /// The kind of the failure.
         kind: FailureKind,
-        /// The time that the server wants to be left alone for.
+        /// The pause that the server asks for.
         wish: Duration,
     },
-    /// The list went on beyond so many objects.
+    /// The list did not end after this number of objects.
     Endless(usize),
-    /// All is well, but what is left out because of the limit has to be told again.
+    /// Not a failure: a new list is needed, because the objects that the limit leaves out have changed.
     Stale,
 }
 
 impl Failure {
-    /// What an error of a request means. `verb` ends "failed to".
+    /// The failure for an error of a request. `verb` completes "failed to …".
     pub(super) fn of(verb: &'static str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::said(verb, status),
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// What a `Status` means that came in place of what was asked for.
+    /// The failure for a `Status` in a response.
     pub(super) fn said(verb: &'static str, status: Box<Status>) -> Self {
         let (code, details) = (status.code, status.details.as_ref());
         let seconds = details.map_or(0, |details| details.retry_after_seconds);
@@ -103,25 +103,25 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Failures in a row.
+/// Counts failures in a row.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// Requests without an answer.
+    /// Requests without a response.
     unanswered: u32,
-    /// Rounds that ended in a refusal, or whose watch showed nothing, by kind: what was refused in one way, and is now
-    /// in another, is other trouble. The message does not tell, it may hold what differs each time.
+    /// Rounds that ended with an error response, or whose watch had no event, by kind. Different kinds are counted
+    /// separately. The message is not part of the kind, because it may differ each time.
     fruitless: BTreeMap<FailureKind, u32>,
-    /// Watches that broke soon, after they had shown something.
+    /// Watches that broke soon, but not immediately.
     short: u32,
 }
 
 impl Backoff {
-    /// The server answered a list. That says nothing about watches.
+    /// Records that the server responded to a list. This says nothing about watches.
     pub(super) fn answered(&mut self) {
         self.unanswered = 0;
     }
 
-    /// A watch has lived: it showed an event, or stayed. `long`: it stayed.
+    /// Records that a watch had an event, or stayed open. `long`: it stayed open.
     pub(super) fn lived(&mut self, long: bool) {
         self.fruitless.clear();
         if long {
@@ -129,7 +129,7 @@ impl Backoff {
         }
     }
 
-    /// How long to wait after a failure, and whether it is news.
+    /// How long to wait after a failure, and whether to report it.
     pub(super) fn after(&mut self, failure: &Failure) -> (Pause, bool) {
         let (least, most, news) = match failure {
             Failure::Unanswered(_) => {
@@ -156,7 +156,7 @@ impl Backoff {
         (Pause { least, most }, news)
     }
 
-    /// The count of a kind. Those beyond [`KINDS`] have one in common, whatever a server thinks up.
+    /// The count of a kind. Kinds beyond [`KINDS`] share one count, so that a server cannot create any number of them.
     fn fruitless(&mut self, kind: FailureKind) -> &mut u32 {
         let is_new = !self.fruitless.contains_key(&kind);
         let common = is_new && self.fruitless.len() >= KINDS;
@@ -166,19 +166,19 @@ impl Backoff {
     }
 }
 
-/// The longest pause after so many failures: it doubles. Counts one more.
+/// The maximum pause after this number of failures, which doubles each time. Counts one more failure.
 fn next(failures: &mut u32, longest: Duration) -> Duration {
     let pause = longest.min(FIRST_PAUSE * (1 << (*failures).min(8)));
     *failures = failures.saturating_add(1);
     pause
 }
 
-/// A time to wait.
+/// A time to wait after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
-    /// In any case: what the server asked for.
+    /// Minimum: the pause that the server asked for.
     pub(super) least: Duration,
-    /// Unless the server answers again.
+    /// Maximum, if the server does not recover earlier.
     pub(super) most: Duration,
 }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_to_a_list_changes_nothing_for_refused_watches() {
+    fn successful_list_does_not_reset_the_backoff_of_refused_watches() {
         let no = no(403);
         let mut backoff = Backoff::default();
         for _ in 0..10 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_refusal_has_pauses_of_its_own_up_to_a_number_of_kinds() {
+    fn kinds_of_refusals_have_separate_pauses_up_to_a_limit() {
         let mut backoff = Backoff::default();
         let mut pause = |code| backoff.after(&no(code)).0.most;
         for _ in 0..10 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_breaks_after_refusals_is_had_again_soon() {
+    fn broken_connection_after_refusals_is_retried_soon() {
         let mut backoff = Backoff::default();
         for _ in 0..10 {
             backoff.after(&no(500));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn wish_of_the_server_is_held_within_reason() {
+    fn pause_that_the_server_asks_for_is_kept_up_to_a_limit() {
         let wish = |seconds: u32| {
             let status =
                 serde_json::json!({ "code": 429, "details": { "retryAfterSeconds": seconds } });
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pause_ends_when_the_server_answers_again_but_not_before_its_wish() {
+    async fn pause_ends_when_the_server_recovers_but_not_before_retry_after() {
         let seconds = Duration::from_secs;
         for (least, early) in [(0, true), (20, true), (0, false)] {
             let (recovered, mut seen) = latest::channel(0);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_breaks_is_no_news_until_it_does_so_again_and_again() {
+    fn broken_connection_is_reported_only_if_it_repeats() {
         let mut backoff = Backoff::default();
         let broken = |lived| Failure::Broken("reset".into(), lived);
         let news: Vec<bool> = (0..8).map(|_| backoff.after(&broken(false)).1).collect();

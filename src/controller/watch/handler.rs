@@ -1,54 +1,53 @@
-//! Who listens to a watch, and what is told.
+//! The events of a watch, and the trait for their handlers.
 
 use std::sync::Arc;
 
 use crate::mirror::{LeftOut, Weight};
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum Event<T> {
-    /// All objects there are; what is not in it is not there.
+    /// All objects. Objects that are not in the list do not exist.
     List {
         /// The objects.
         objects: Vec<Arc<T>>,
-        /// What was left out because there were more than the limit.
+        /// The objects that were left out because of the limit.
         left_out: LeftOut,
     },
-    /// An object is there, in this state.
+    /// An object was created or changed; its current state.
     Apply(Arc<T>),
-    /// An object is no longer there; its last known state.
+    /// An object was deleted, or is not wanted any more; its last state.
     Delete(Arc<T>),
 }
 
-/// What a watch tells about itself.
+/// The connection status of a watch.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum ConnectionStatus {
-    /// The API server answers.
+    /// The API server responds.
     Alive,
-    /// It does not, or not as it should.
+    /// It does not respond, or with an error.
     Lost(String),
 }
 
-/// Who listens to a watch. Both calls may wait: a watch whose listener is slow is slow itself, and holds at
-/// most one list in memory.
+/// The handler of a watch. Its async methods may wait: then the watch waits too, and holds at most one list in memory.
 pub(in crate::controller) trait EventHandler<T>: Send {
-    /// Takes a change. `false`: nobody listens any more.
+    /// Handles an event. Returns `false` if the watch has to end.
     fn on_event(&mut self, change: Event<T>) -> impl Future<Output = bool> + Send;
-    /// Takes what became of the connection.
+    /// Handles a change of the connection status.
     fn on_connection(&mut self, connection: ConnectionStatus) -> impl Future<Output = ()> + Send;
-    /// Whether it wants to know of this object: what no selector can say.
+    /// Whether this object is wanted, by criteria that no selector can express.
     fn keeps(&self, _: &T) -> bool {
         true
     }
-    /// What is held of an object.
+    /// Removes the parts of an object that are not kept.
     fn trimmed(&self, object: T) -> T {
         object
     }
-    /// What an object takes of the limit, where there is one.
+    /// The weight of an object for the limit, if there is one.
     fn weight(&self, _: &T) -> Weight {
         Weight::default()
     }
-    /// Namespace and name of the Service that an object is, or belongs to: how it is called when it is left out.
+    /// Namespace and name of the Service that an object is, or belongs to. They name the object if it is left out.
     fn service(&self, _: &T) -> (String, String) {
         Default::default()
     }

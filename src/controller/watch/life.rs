@@ -1,4 +1,4 @@
-//! How long a watch request lives, and what it shows meanwhile.
+//! How long a watch request has been open, and whether it had events.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::{
     handler::{ConnectionStatus, EventHandler},
 };
 
-/// A watch that is silent for longer has outlived its request: its end was lost.
+/// Maximum time without events. A watch that is silent for longer should have ended: its end was lost.
 const SILENT: Duration = Duration::from_secs(295);
-/// A watch that was open for so long counts as connected, also without an event.
+/// After this time a watch counts as connected, also without an event.
 const SETTLED: Duration = Duration::from_secs(1);
-/// A watch that was open for so long has lived: after it the backoff starts anew.
+/// A watch that stayed open for this time resets the backoff.
 const LIVED: Duration = Duration::from_secs(10);
 
-/// What one watch request has shown of itself.
+/// The history of one watch request.
 pub(super) struct Life {
     opened: Instant,
     last: Instant,
     /// Whether it counts as connected.
     pub(super) settled: bool,
-    /// Whether it showed an event, or stayed for [`LIVED`].
+    /// Whether it had an event, or stayed open for [`LIVED`].
     lived: bool,
 }
 
@@ -45,7 +45,7 @@ impl Life {
         self.last.elapsed() >= SILENT
     }
 
-    /// When to look again, if no event comes.
+    /// When to check again, if no event arrives.
     pub(super) fn next_sign(&self) -> Instant {
         if !self.settled {
             self.opened + SETTLED
@@ -56,7 +56,7 @@ impl Life {
         }
     }
 
-    /// An event or a bookmark came.
+    /// Records an event or a bookmark.
     pub(super) async fn shown<T>(
         &mut self,
         handler: &mut impl EventHandler<T>,
@@ -67,7 +67,7 @@ impl Life {
         self.stayed(handler, backoff).await;
     }
 
-    /// It is open, for as long as it is.
+    /// Updates the state by the time that the watch has been open.
     pub(super) async fn stayed<T>(
         &mut self,
         handler: &mut impl EventHandler<T>,

@@ -1,4 +1,4 @@
-//! Lists: page by page, with pages as large as can be had.
+//! Lists: page by page, with the largest pages that succeed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     mirror::Limit,
 };
 
-/// A list that goes on beyond so many times its limit is not one to wait for.
+/// A list is given up when it has more objects than this number times its limit.
 const ENDLESS: usize = 20;
-/// A list that takes longer is trouble to tell of, though it may still come to its end.
+/// A list that takes longer is reported, although it may still complete.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How many objects pages have. Where so many are too much for one answer, or take too long, they have half as many.
+/// The number of objects in a page. It is halved if a page is too large or takes too long.
 #[derive(Debug)]
 pub(super) struct Pages(u32);
 
@@ -33,12 +33,12 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// What was too much may not be any longer: a new list tries twice as many.
+    /// Doubles the size for a new list, because larger pages may succeed now.
     fn begin(&mut self) {
         self.0 = (self.0 * 2).min(PAGE);
     }
 
-    /// Halves them. `false`: there is one object in each.
+    /// Halves the size. Returns `false` if it was one already.
     fn halve(&mut self) -> bool {
         let was = self.0;
         self.0 = (was / 2).max(1);
@@ -46,7 +46,7 @@ impl Pages {
     }
 }
 
-/// Lists all pages. Returns also the version that a watch goes on from.
+/// Lists all pages. Also returns the version that a watch can start from.
 pub(super) async fn list<K, T>(
     watched: &Watched<K>,
     limit: &mut Limit,

@@ -1,4 +1,4 @@
-//! One object of a watch: how a limit knows it, and how it is kept.
+//! One object of a watch: its number for the limit, and the form in which it is kept.
 
 use std::sync::Arc;
 
@@ -7,15 +7,16 @@ use kube::Resource;
 use super::handler::EventHandler;
 use crate::api::metadata::NEVER_KEPT;
 
-/// The number by which a limit knows an object.
+/// The number that identifies an object for a limit.
 pub(super) fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> u64 {
     let metadata = object.meta();
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     of(namespace, metadata.name.as_deref().unwrap_or_default())
 }
 
-/// As it is kept, already while the rest of its list is on its way. Objects that are kept as they come lose what nobody
-/// here reads and what can be as large as all the rest: who set which field, and a copy of the whole object.
+/// The form in which an object is kept, which is also used while the rest of its list is still arriving. Managed fields
+/// and the annotation with a copy of the whole object are removed: they are not needed, and can be as large as the
+/// rest.
 pub(super) fn kept<K: Resource, T: From<K>>(
     mut object: K,
     handler: &impl EventHandler<T>,

@@ -1,4 +1,4 @@
-//! Watches of servers that answer, and say no.
+//! Tests of watches of servers that respond with errors.
 
 use std::{
     future::{Ready, ready},
@@ -21,7 +21,7 @@ use crate::client::{TestBody, of_test_server};
 
 type Answer = Response<TestBody>;
 
-/// What a watch asked for and told, with seconds since its start.
+/// The requests and events of a watch, with seconds since its start.
 #[derive(Default)]
 struct Told {
     lists: Vec<f32>,
@@ -62,7 +62,7 @@ impl EventHandler<ConfigMap> for Record {
     }
 }
 
-/// Watches a server for so many seconds of virtual time. It answers lists, or not, and watches.
+/// Watches a server for this number of seconds of virtual time. The arguments set how it responds to lists and watches.
 async fn watched(
     seconds: u64,
     list: impl Fn(usize) -> Result<Answer, BoxError> + Send + Sync + 'static,
@@ -130,7 +130,7 @@ fn nothing() -> Answer {
     answer(200, vec![text(&list.to_string())], false)
 }
 
-/// A refusal that asks to be left alone for so many seconds.
+/// An error response that asks for a pause of this number of seconds.
 fn no(code: u16, wait: u32) -> Answer {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -151,14 +151,14 @@ fn broken() -> Result<Frame<Bytes>, BoxError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_watch_is_retried_ever_less_often_and_told_once() {
+async fn refused_watch_is_retried_with_backoff_and_reported_once() {
     for code in [403, 429, 500, 503] {
         let told = watched(60, |_| Ok(nothing()), move |_| no(code, 0)).await;
         assert!(told.lists.len() <= 9, "{code}: {} lists", told.lists.len());
         assert_eq!(told.contacts.len(), 1, "{code}: {:?}", told.contacts);
         let why = told.contacts[0].1.as_ref().unwrap();
         assert!(why.contains("made up"), "{why}");
-        // What lists tell is passed on all the same.
+        // The lists are reported nevertheless.
         assert_eq!(told.changes.len(), told.lists.len());
         let long = watched(3600, |_| Ok(nothing()), move |_| no(code, 0)).await;
         assert!(
@@ -170,7 +170,7 @@ async fn refused_watch_is_retried_ever_less_often_and_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_whose_page_always_breaks_is_retried_ever_less_often() {
+async fn list_whose_page_always_breaks_is_retried_with_backoff() {
     let torn = |_| Ok(answer(200, vec![text("{"), broken()], false));
     let told = watched(60, torn, |_| no(500, 0)).await;
     assert!(told.lists.len() <= 9, "{} lists", told.lists.len());
@@ -178,7 +178,7 @@ async fn list_whose_page_always_breaks_is_retried_ever_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_always_breaks_is_retried_ever_less_often_and_told() {
+async fn watch_that_always_breaks_is_retried_with_backoff_and_reported() {
     let told = watched(
         600,
         |_| Ok(nothing()),
@@ -195,13 +195,13 @@ async fn watch_that_always_breaks_is_retried_ever_less_often_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_ends_at_once_is_not_asked_for_in_a_loop() {
+async fn watch_that_ends_immediately_is_not_retried_in_a_loop() {
     let told = watched(60, |_| Ok(nothing()), |_| answer(200, vec![], false)).await;
     assert!(told.watches.len() <= 9, "{} watches", told.watches.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_whose_time_is_up_goes_on_without_a_list() {
+async fn watch_that_ends_after_its_time_is_resumed_without_a_list() {
     let ends = |_| {
         let late = stream::once(async {
             tokio::time::sleep(Duration::from_secs(25)).await;
@@ -215,7 +215,7 @@ async fn watch_whose_time_is_up_goes_on_without_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_says_when_to_come_back_is_left_alone_until_then() {
+async fn retry_after_of_the_server_is_respected() {
     let told = watched(60, |_| Ok(nothing()), |_| no(429, 20)).await;
     assert_eq!(told.lists.len(), 3, "{:?}", told.lists);
     assert!(
@@ -228,8 +228,8 @@ async fn server_that_says_when_to_come_back_is_left_alone_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_lived_is_had_again_soon() {
-    // Refused until the backoff is long; then there, with a sign of life or just for long; then refused once.
+async fn long_watch_is_retried_soon() {
+    // First refused until the backoff is long; then open, with a bookmark or just for a long time; then refused once.
     for alive in [vec![bookmark()], vec![]] {
         let alive = Mutex::new(Some(alive));
         let told = watched(
@@ -257,7 +257,7 @@ async fn watch_that_lived_is_had_again_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_does_not_answer_is_asked_every_few_seconds_however_long_it_takes() {
+async fn unresponsive_server_is_retried_every_few_seconds_indefinitely() {
     let gone = |_| Err("connection refused".into());
     let told = watched(600, gone, |_| no(500, 0)).await;
     let last: Vec<f32> = told
@@ -268,7 +268,7 @@ async fn server_that_does_not_answer_is_asked_every_few_seconds_however_long_it_
     assert!(last.iter().all(|pause| *pause <= 5.0), "{last:?}");
     assert!(told.lists.len() <= 300);
     assert_eq!(told.contacts.len(), 1);
-    // Also where it had said no before, and when it is back.
+    // Also if it responded with errors before, and when it is reachable again.
     let told = watched(
         600,
         |count| {

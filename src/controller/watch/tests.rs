@@ -1,4 +1,4 @@
-//! Watches: what they tell of lists, events and refusals, and how soon they try again.
+//! Tests of watches: their events after lists, changes and refusals, and their retries.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use kube::{Api, client::Body};
 
 use super::*;
 
-/// Notes what a watch tells.
+/// Records the events of a watch.
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl EventHandler<ConfigMap> for Notes {
@@ -31,7 +31,7 @@ impl EventHandler<ConfigMap> for Notes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_break_all_is_listed_again_and_nothing_is_said_of_it() {
+async fn broken_watch_lists_again_without_reporting_a_failure() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = asked.clone();
     let server = tower::service_fn(move |request: http::Request<Body>| {
@@ -60,7 +60,7 @@ async fn after_a_break_all_is_listed_again_and_nothing_is_said_of_it() {
     tokio::time::timeout(limit, watching).await.unwrap_err();
     let asked = asked.lock().unwrap();
     assert_eq!(asked[..6], ["list", "watch"].repeat(3));
-    // Not as fast as it can.
+    // Retries have pauses.
     assert!(asked.len() < 20, "{}", asked.len());
     let notes = notes.lock().unwrap();
     assert_eq!(*notes, vec!["0 objects"; asked.len() / 2]);

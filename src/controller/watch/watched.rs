@@ -1,18 +1,18 @@
-//! What to watch.
+//! The objects to watch.
 
 use kube::Api;
 use tokio::sync::watch as latest;
 
 use crate::mirror::Limit;
 
-/// Objects of an API, and how many of them.
+/// Objects of an API, with selectors and a limit.
 pub(in crate::controller) struct Watched<K> {
     pub(in crate::controller) api: Api<K>,
     pub(in crate::controller) labels: Option<String>,
     pub(in crate::controller) fields: Option<String>,
     /// Objects beyond it are left out.
     pub(in crate::controller) limit: Limit,
-    /// Changes when the server answers again after it had not: then no pause is waited for to its end.
+    /// Changes when the server recovers. Then pauses end early.
     pub(in crate::controller) recovered: Option<latest::Receiver<u64>>,
 }
 
@@ -28,7 +28,7 @@ impl<K> Watched<K> {
         }
     }
 
-    /// Only objects that this label selector takes.
+    /// Only objects that match this label selector.
     pub(in crate::controller) fn labels(self, selector: impl Into<String>) -> Self {
         Self {
             labels: Some(selector.into()),
@@ -36,7 +36,7 @@ impl<K> Watched<K> {
         }
     }
 
-    /// Only objects that this field selector takes.
+    /// Only objects that match this field selector.
     pub(in crate::controller) fn fields(self, selector: impl Into<String>) -> Self {
         Self {
             fields: Some(selector.into()),
@@ -44,7 +44,7 @@ impl<K> Watched<K> {
         }
     }
 
-    /// At most so many objects as it says.
+    /// Only objects within this limit.
     pub(in crate::controller) fn limit(self, limit: Limit) -> Self {
         Self { limit, ..self }
     }

@@ -72,7 +72,7 @@ fn high_availability() -> String {
     HA_HEADER.to_owned() + &yaml::to_yaml(&changed.unwrap()).unwrap()
 }
 
-/// What differs in `after`.
+/// The values of `after` that differ from `before`.
 fn difference(before: &Value, after: &Value) -> Option<Value> {
     let (Some(before), Some(map)) = (before.as_object(), after.as_object()) else {
         return (before != after).then(|| after.clone());

@@ -1,4 +1,6 @@
-//! What the chart's templates have to know about keys: which are obsolete, and which have more than one syntax.
+//! Facts about keys for the chart's templates: which are obsolete, and which have more than one syntax.
+
+use std::fmt::Write as _;
 
 use serde_json::json;
 
@@ -46,9 +48,11 @@ pub(super) fn template() -> String {
 }
 
 fn define(text: &mut String, name: &str, doc: &str, lines: impl Iterator<Item = String>) {
-    text.push_str(&format!(
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
         "\n{{{{- /* {doc}. */}}}}\n{{{{- define \"linkerd-mc.{name}\" }}}}\n"
-    ));
+    );
     text.extend(lines);
     text.push_str("{{- end }}\n");
 }

@@ -1,7 +1,7 @@
 //! The JSON schema of the chart's values, from the keys of `install`'s values.
 //!
-//! Helm drops a key that is set to null, so keys with a default are required. What a pattern cannot say is left to the
-//! API server and the controller.
+//! Helm drops a key that is set to null, so keys with a default are required. The API server and the controller check
+//! rules that a pattern cannot express.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ const LABEL_KEY: &str =
     "([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
 const LABEL_VALUE: &str = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?";
 const DURATION: &str = "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)";
-/// What Helm adds to the values of a chart.
+/// The key that Helm adds to the values of a chart.
 const HELMS_OWN: &str = "global";
 
 /// The schema as a file.
@@ -46,7 +46,7 @@ fn schema() -> Value {
             Fate::Gone(why) => (json!({}), format!("No effect: {why}")),
         };
         value["deprecated"] = json!(true);
-        put_obsolete(&mut schema, path, describe(value, &doc));
+        put_obsolete(&mut schema, path, &describe(value, &doc));
     }
     schema["properties"][HELMS_OWN] = json!({ "type": "object" });
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
@@ -79,8 +79,8 @@ fn put(root: &mut Value, path: &str, schema: Value, required: bool) {
     }
 }
 
-/// Puts an obsolete key into its group. A group is such a key itself, which comes after its keys.
-fn put_obsolete(root: &mut Value, path: &str, schema: Value) {
+/// Puts an obsolete key into its group. The group may be an obsolete key too, and comes after its keys.
+fn put_obsolete(root: &mut Value, path: &str, schema: &Value) {
     let mut at = root;
     for name in path.split('.') {
         let properties = at.as_object_mut().unwrap().entry("properties");

@@ -1,6 +1,8 @@
-//! Templates of `install` → templates of Helm, tag by tag. The text between the tags stays as it is.
+//! Templates of `install` → Helm templates, tag by tag. The text between the tags is not changed.
 //!
 //! Paths start at `$ctx` in a template, and at `.` in a part that others include.
+
+use std::fmt::Write as _;
 
 use crate::manifests::render::Template;
 
@@ -10,7 +12,7 @@ pub(super) const GENERATED: &str = "Generated: run `just chart`.";
 /// Helm must not delete the CRD, and with it all Links, when the chart is uninstalled or leaves it out.
 const KEEP: &str = "    helm.sh/resource-policy: keep\n";
 
-/// A file of the chart. `condition` is a path of the context without which it is empty.
+/// A file of the chart. If `condition`, a path of the context, is false, the file renders to nothing.
 pub(super) fn whole((name, source): Template, condition: Option<&str>) -> String {
     let mut text = format!(
         "{{{{- /* From templates/{name}.hbs. {GENERATED} */}}}}\n\
@@ -19,7 +21,11 @@ pub(super) fn whole((name, source): Template, condition: Option<&str>) -> String
     let converted = convert(source, "$ctx");
     match condition {
         Some(path) => {
-            text += &format!("{{{{- if $ctx.{path} }}}}\n{converted}{{{{- end }}}}\n");
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "{{{{- if $ctx.{path} }}}}\n{converted}{{{{- end }}}}\n"
+            );
         }
         None => text += &converted,
     }
@@ -39,7 +45,8 @@ pub(super) fn whole((name, source): Template, condition: Option<&str>) -> String
 pub(super) fn partials(parts: &[Template]) -> String {
     let mut text = format!("{{{{- /* {GENERATED} */}}}}\n");
     for (name, source) in parts {
-        text += &format!(
+        let _ = write!(
+            text,
             "\n{{{{- define \"linkerd-mc.{name}\" -}}}}\n{}{{{{- end }}}}\n",
             convert(source, "")
         );
@@ -59,7 +66,7 @@ fn convert(source: &str, root: &str) -> String {
         } else {
             ""
         };
-        text += &format!("{{{{{dash} {action} }}}}");
+        let _ = write!(text, "{{{{{dash} {action} }}}}");
         rest = after;
     }
     text + rest
@@ -75,7 +82,7 @@ fn is_value(tag: &str) -> bool {
     !tag.starts_with(['#', '/', '>']) && tag != "else"
 }
 
-/// The action of Helm for a tag in column `column`, and whether it brings its own line break.
+/// Helm's action for a tag in column `column`, and whether the action includes its own line break.
 fn action(tag: &str, root: &str, column: usize) -> (String, bool) {
     if tag == "else" {
         return (tag.to_owned(), false);
@@ -90,12 +97,11 @@ fn action(tag: &str, root: &str, column: usize) -> (String, bool) {
         "#each" => (format!("range {}", words.value(root)), false),
         ">" => {
             let (_, part) = words.next().expect("a part has a name");
-            let params: String = words
-                .map(|(_, word)| {
-                    let (key, value) = word.split_once('=').expect("key=value");
-                    format!(" \"{key}\" {value}")
-                })
-                .collect();
+            let mut params = String::new();
+            for (_, word) in words {
+                let (key, value) = word.split_once('=').expect("key=value");
+                let _ = write!(params, " \"{key}\" {value}");
+            }
             let include = format!("include \"linkerd-mc.{part}\" (dict{params})");
             (format!("{include} | nindent {column}"), true)
         }
@@ -107,9 +113,10 @@ fn action(tag: &str, root: &str, column: usize) -> (String, bool) {
         "entries" => {
             let indent = words.value(root);
             let map = words.value(root);
-            let pairs: String = words
-                .map(|(space, word)| format!("{space}{}", operand(word, root)))
-                .collect();
+            let mut pairs = String::new();
+            for (space, word) in words {
+                let _ = write!(pairs, "{space}{}", operand(word, root));
+            }
             let entries = format!("include \"linkerd-mc.entries\" (list {map} (dict{pairs}))");
             (format!("{entries} | nindent {indent}"), true)
         }
@@ -140,7 +147,7 @@ fn operand(word: &str, root: &str) -> String {
     }
 }
 
-/// The words of a tag, each with the space before it. A text in quotes is one word, and so is what is in parentheses.
+/// The words of a tag, each with the space before it. Text in quotes is one word, and so is text in parentheses.
 struct Words<'a>(&'a str);
 
 impl<'a> Iterator for Words<'a> {
@@ -172,7 +179,7 @@ impl Words<'_> {
 }
 
 #[test]
-fn tags_become_actions() {
+fn tags_are_converted_to_helm_actions() {
     for (source, expected) in [
         ("k: {{text a.b}}\n", "k: {{ toJson $ctx.a.b }}\n"),
         (

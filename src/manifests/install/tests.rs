@@ -1,4 +1,4 @@
-//! What values become.
+//! Tests of the objects that values result in.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn find<'a>(manifest: &'a Manifest, kind: &str, name: &str) -> Option<&'a Value>
 }
 
 #[test]
-fn the_default_is_what_the_snapshot_says() {
+fn default_manifest_matches_the_snapshot() {
     let text = rendered(|_| ()).to_yaml().replace(VERSION, "VERSION");
     insta::assert_snapshot!("install", text);
 }
@@ -133,14 +133,15 @@ fn policy_follows_the_values_and_can_be_left_out() {
     assert_eq!(list, json!(["linkerd-multicluster", odd]));
     let without = rendered(|values| values.controller.admission_policy = false);
     assert!(!without.to_yaml().contains("ValidatingAdmissionPolicy"));
-    // `check` does not ask for what was left out on purpose. A cluster that comes to know policies is to have them.
+    // `check` does not expect policies that were left out on purpose. It does expect them if only an old cluster lacked
+    // support, because the cluster may support them after an upgrade.
     let says = |manifest: &Manifest| manifest.to_yaml().contains(l::ADMISSION_POLICY);
     assert!(says(&without) && !says(&rendered(|_| ())));
     let old = install_without_policies("linkerd-multicluster", &Values::default()).unwrap();
     assert!(!old.to_yaml().contains("ValidatingAdmissionPolicy") && !says(&old));
 }
 
-/// The policy goes by the labels and annotations that the controller writes.
+/// The policy names the same labels and annotations as the controller writes.
 #[test]
 fn policy_names_what_the_controller_writes() {
     let policy = confinement("mc", &Values::default()).unwrap().to_yaml();
@@ -164,7 +165,7 @@ fn policy_names_what_the_controller_writes() {
 }
 
 #[test]
-fn network_policy_is_what_the_snapshot_says() {
+fn network_policy_matches_the_snapshot() {
     let default = rendered(|_| ());
     assert!(find(&default, "NetworkPolicy", l::CONTROLLER_NAME).is_none());
     let spec = |change: fn(&mut Values)| {
@@ -229,7 +230,7 @@ fn federation_and_headless_reach_the_controller() {
 }
 
 #[test]
-fn memory_follows_from_what_is_taken_in_unless_it_is_given() {
+fn memory_limit_is_computed_from_max_mib_unless_set() {
     let resources = |change: fn(&mut Values)| {
         let manifest = rendered(change);
         let deployment = find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap();
@@ -397,7 +398,7 @@ fn access_for_a_gateway_is_less_than_full_access() {
 }
 
 #[test]
-fn revoking_names_what_allowing_made_but_the_namespace() {
+fn revoke_names_all_objects_of_allow_except_the_namespace() {
     let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
     insta::assert_snapshot!(manifest.to_json(), @r#"
     {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
@@ -432,7 +433,7 @@ fn a_service_without_node_ports_gets_none() {
 }
 
 #[test]
-fn without_a_gateway_its_objects_go_and_the_rest_stays() {
+fn without_gateway_only_its_objects_are_left_out() {
     let all = rendered(|_| ());
     let without = rendered(|values| values.gateway.enabled = false);
     let gone: Vec<_> = all

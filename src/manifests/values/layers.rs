@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_wins_and_maps_are_merged() {
+    fn later_values_win_and_maps_are_merged() {
         let (values, warnings) = given(&[
             ("a.yaml", "gateway: {nodeSelector: {a: '1', b: '2'}, loadBalancerSourceRanges: [x, y], replicas: 2}"),
             ("b.yaml", "gateway: {nodeSelector: {b: '3'}, loadBalancerSourceRanges: [z]}"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn null_takes_away_what_was_set_before() {
+    fn null_removes_earlier_values() {
         let (values, _) = given(&[
             ("a.yaml", "gateway: {nodePort: 30000, nodeSelector: {a: b, c: d}, replicas: 5}"),
             ("--set", "gateway.nodePort=null,gateway.nodeSelector.a=null,gateway.replicas=null,gateway.port=null"),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_its_origin_and_what_was_meant() {
+    fn invalid_values_are_reported_with_origin_and_suggestion() {
         for (given_values, what, hint) in [
             (
                 &[("--set", "gateway.prot=1")][..],

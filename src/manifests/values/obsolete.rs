@@ -124,7 +124,7 @@ mod tests {
     use crate::manifests::values::schema::{Found, find};
 
     #[test]
-    fn moved_keys_lead_to_keys_and_obsolete_keys_are_none() {
+    fn moved_keys_name_existing_keys_and_obsolete_keys_do_not_exist() {
         for (key, fate) in &KEYS {
             assert!(matches!(find(key), Found::Nothing), "{key}");
             if let Moved(to) = fate {

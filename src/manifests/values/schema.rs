@@ -295,13 +295,13 @@ mod tests {
             identity_trust_domain: "trust.example".into(),
             ..Values::default()
         };
-        // What the cluster knows stays as it says.
+        // Values that were read from the cluster are not overridden.
         assert_eq!(given.over(&base).unwrap(), (base, vec![]));
         insta::assert_snapshot!(text.replace(super::super::VERSION, "VERSION"));
     }
 
     #[test]
-    fn a_slip_leads_to_the_key_that_was_meant() {
+    fn misspelled_key_suggests_the_nearest_one() {
         for (typed, meant) in [
             ("gateway.prot", Some("gateway.port")),
             ("gatway.port", Some("gateway.port")),

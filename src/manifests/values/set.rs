@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_assignment_says_why() {
+    fn invalid_assignments_are_rejected_with_a_reason() {
         type E = SetError;
         for (text, error) in [
             ("a", E::NoValue("a".into())),

@@ -1,4 +1,4 @@
-//! EndpointSlices of mirrors: what they should be, and the writes that make them so.
+//! EndpointSlices of mirrors: their desired state, and the writes that bring it about.
 
 mod gateway;
 mod hosts;
@@ -24,13 +24,13 @@ use crate::{
     },
 };
 
-/// Ends the hash of the desired state of a slice while another one has some of its addresses.
+/// Suffix of a slice's hash of the desired state while another slice has some of its addresses.
 const SHARED: &str = "-shared";
 
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// Who has which address.
+/// The slices that have each address.
 fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     let mut holders = Holders::new();
     for slice in slices {
@@ -52,7 +52,8 @@ impl DesiredSlice<'_> {
         })
     }
 
-    /// Says so in the hash of its desired state, so that it is written once more when no other slice has them any more.
+    /// Records in the hash of the desired state that addresses are shared. So the hash differs, and the slice is
+    /// written again, when no other slice has these addresses any more.
     fn mark_shared(&mut self) {
         let DesiredMetadata { annotations, .. } = &mut self.metadata;
         let state = annotations.get(l::DESIRED_STATE).unwrap_or_default();
@@ -61,12 +62,13 @@ impl DesiredSlice<'_> {
     }
 }
 
-/// The writes that make `actual` what is desired. Slices that are not ours, or another installation's, are not touched.
+/// The writes that turn `actual` into what is desired. Slices that are not ours, or are another installation's, are not
+/// touched.
 ///
-/// Linkerd's destination controller forgets an address when any slice of the Service loses it, though another one has it
-/// too, until that one changes (`deleteEndpointSlice` in its `port_publisher.go`). So a slice of ours that shares an
-/// address, with the one that Kubernetes made of Linkerd's Endpoints or with another one of ours, is written once
-/// more when it does not any longer.
+/// Linkerd's destination controller forgets an address when any slice of the Service loses it, even if another slice
+/// still has it. It learns the address again when that other slice changes (`deleteEndpointSlice` in its
+/// `port_publisher.go`). So a slice of ours that shared an address is written once more when it no longer does. The
+/// other slice may be ours, or the one that Kubernetes created for the Endpoints of Linkerd's service mirror.
 pub(crate) fn reconcile(
     state: &State,
     desired: Vec<DesiredSlice<'_>>,
@@ -101,7 +103,7 @@ pub(crate) fn reconcile(
                 slice.slice(),
             )))),
             Some(actual) if *actual.address_type != *slice.address_type => {
-                // Immutable. It is made anew once the deletion is seen.
+                // The address type is immutable. The slice is created again once its deletion has been seen.
                 writes.push(Write::delete_slice(actual));
             }
             Some(actual) => writes.extend(patch(&slice, actual)),

@@ -1,4 +1,4 @@
-//! The addresses at which a gateway is reached, and those that are refused.
+//! The addresses at which a gateway is reached, and its addresses that are refused.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -6,27 +6,26 @@ use crate::mirror::{
     state::{State, remote::GatewayState},
     target::{
         Gateway,
-        networks::{ClusterNetworks, Refused, refusal},
+        networks::{Refused, refusal},
     },
 };
 
-/// The addresses of a gateway, judged.
+/// The addresses of a gateway, split into those that are used and those that are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach<'a> {
-    /// Those that are used. None are where all are refused.
+    /// Addresses that are used; empty if all are refused.
     pub addresses: Cow<'a, [IpAddr]>,
-    /// Those that are not.
+    /// Addresses that are not used.
     pub refused: Vec<Refused>,
 }
 
 impl State {
-    /// The addresses of a gateway, judged; `None` while none is known.
+    /// Checks the addresses of a gateway; `None` while none is known.
     pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
         let known = state.addresses.as_deref();
-        let known = known.filter(|known| !known.is_empty())?; // an empty answer says as little as none
-        let none = ClusterNetworks::default();
-        let cluster = self.networks.as_ref().unwrap_or(&none);
-        let why = |address: &IpAddr| refusal(*address, gateway.networks.as_deref(), cluster);
+        let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
+        let own = gateway.networks.as_deref();
+        let why = |address: &IpAddr| refusal(*address, own, &self.networks);
         let refused: Vec<Refused> = known
             .iter()
             .filter_map(|address| {

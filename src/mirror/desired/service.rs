@@ -1,4 +1,4 @@
-//! Mirror Services: what they should be, and the patch that makes them so.
+//! Mirror Services: their desired state, and the patch that brings it about.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Whether a local Service can stand for a remote one at all.
+/// Whether a remote Service can be mirrored at all.
 ///
 /// The message for a Service without ports is Linkerd's.
 pub(crate) fn mirrorable(remote: &Service) -> Result<(), Problem> {
@@ -31,30 +31,30 @@ pub(crate) fn mirrorable(remote: &Service) -> Result<(), Problem> {
     }
 }
 
-/// What is said of a Service with too much metadata to be copied.
+/// The problem to report for a Service with too much metadata to be copied.
 pub(crate) fn not_copied(remote: &Service) -> Option<Problem> {
     let message = "labels and annotations are not copied: they are too large";
     let is_trimmed = remote.is_trimmed;
     is_trimmed.then(|| Problem::new(Reason::LimitExceeded, message))
 }
 
-/// A local Service that should stand.
+/// A local Service that should exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired<'a> {
-    /// The installation that it belongs to.
+    /// The installation that the Service belongs to.
     pub(crate) installation: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
-    /// UID of the Service that stands, if one does.
+    /// UID of the existing Service, if there is one.
     pub(crate) uid: Option<&'a str>,
     pub(crate) metadata: DesiredMetadata<'a>,
     pub(crate) ports: &'a [ServicePort],
-    /// Without a ClusterIP of its own.
+    /// Whether the Service has no ClusterIP.
     pub(crate) headless: bool,
 }
 
 impl<'a> Desired<'a> {
-    /// The version of the remote Service that it is made from, which is written along.
+    /// Adds the version of the remote Service from which this is built. It is written as an annotation.
     pub(crate) fn of_version(mut self, version: Option<&'a str>) -> Self {
         if let Some(version) = version {
             let annotations = &mut self.metadata.annotations;
@@ -78,7 +78,7 @@ impl<'a> Desired<'a> {
     }
 }
 
-/// The mirror of a Service. `headless`: without a ClusterIP of its own.
+/// The mirror of a Service. `headless`: without a ClusterIP.
 pub(crate) fn mirror<'a>(
     installation: &'a str,
     target: &'a Target,
@@ -115,7 +115,7 @@ pub(crate) fn mirror<'a>(
     desired.of_version(metadata.resource_version.as_deref())
 }
 
-/// Labels that the mirror of a Service and everything around it carry.
+/// Labels of the mirror of a Service, of its slices and of its endpoint mirrors.
 pub(crate) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> DesiredEntries<'a> {
     let mut labels = target.exclusions.labels_of(remote);
     labels.insert(l::MIRRORED_SERVICE, "true".into());
@@ -123,7 +123,7 @@ pub(crate) fn mirrored_labels<'a>(target: &'a Target, remote: &'a Service) -> De
     labels
 }
 
-/// A desired Service, signed.
+/// A desired Service, with the annotations that mark it as ours.
 pub(crate) fn build<'a>(
     installation: &'a str,
     namespace: &'a str,
@@ -153,7 +153,7 @@ pub(crate) fn build<'a>(
     }
 }
 
-/// The write that makes `actual` what is desired; `None` if it is.
+/// The write that turns `actual` into what is desired; `None` if nothing differs.
 ///
 /// Whether a Service is headless cannot be changed: the caller replaces it (see [`must_be_replaced`]).
 pub(crate) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
@@ -191,7 +191,8 @@ pub(crate) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
     ))
 }
 
-/// Whether `actual` can become `desired` in place: a ClusterIP, or its absence, is for life.
+/// Whether `actual` must be deleted and created again to become `desired`: a Service cannot become headless, and a
+/// headless one cannot get a ClusterIP.
 pub(crate) fn must_be_replaced(desired: &Desired<'_>, actual: &Service) -> bool {
     desired.headless != actual.is_headless()
 }

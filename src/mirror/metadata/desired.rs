@@ -1,4 +1,4 @@
-//! Labels or annotations that should be, and whether they are: made and compared in every plan, so in few
+//! Desired labels or annotations, and whether an object has them. Every plan builds and compares them, so both take few
 //! allocations and one pass.
 
 use std::{borrow::Cow, cmp::Ordering, ops::Index};
@@ -9,11 +9,11 @@ use crate::api::{labels as l, map::Map};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DesiredEntries<'a>(Vec<(&'a str, Cow<'a, str>)>);
 
-/// Room for what is added to copied ones.
+/// Spare capacity, for the keys that are added to copied ones.
 const ROOM: usize = 8;
 
 impl<'a> DesiredEntries<'a> {
-    /// All that is not excluded.
+    /// Copies all keys that are not excluded.
     pub(crate) fn copy(from: &'a Map, excluded: impl Fn(&str) -> bool) -> Self {
         let mut wanted = Vec::with_capacity(from.len() + ROOM);
         let copied = from
@@ -32,7 +32,7 @@ impl<'a> DesiredEntries<'a> {
         }
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if it exists.
     pub(crate) fn remove(&mut self, key: &str) {
         if let Ok(at) = self.find(key) {
             self.0.remove(at);
@@ -49,13 +49,13 @@ impl<'a> DesiredEntries<'a> {
         self.0.iter().map(|(key, value)| (*key, value.as_ref()))
     }
 
-    /// As a Kubernetes object has them.
+    /// As the map of a Kubernetes object.
     pub(crate) fn to_map(&self) -> Map {
         self.iter().collect()
     }
 
-    /// Whether `actual` has all of these. Keys that others have added do not matter, unless they are of those
-    /// that say what an object is. The remote resource version may be behind.
+    /// Whether `actual` has all of these. Keys that others have added do not matter, except those that say what an
+    /// object is. The remote resource version may be older.
     pub(crate) fn holds(&self, actual: &Map) -> bool {
         let mut actual = actual.iter().peekable();
         let mut wanted = self.iter().peekable();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_compared_with_what_is_wanted() {
+    fn existing_keys_are_compared_with_desired_ones() {
         let wanted = DesiredEntries::from([
             ("b", "1".into()),
             (l::REMOTE_RESOURCE_VERSION, "7".into()),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_unique_and_sorted_whatever_the_order_of_arrival() {
+    fn keys_are_unique_and_sorted_in_any_order_of_insertion() {
         let from = map(&[("a", "1"), ("c", "3")]);
         let mut wanted = DesiredEntries::copy(&from, |key| key == "c");
         wanted.extend([("z", "9".into()), ("b", "2".into()), ("a", "0".into())]);

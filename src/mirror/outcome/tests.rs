@@ -1,4 +1,4 @@
-//! Plans as values: what is urgent, what needs an address.
+//! Plans: which writes are urgent, and which need a `ClusterIP`.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn without_cluster_ips_goes_what_needs_one_and_what_belongs_to_it() {
+fn without_cluster_ips_drops_services_that_need_one_and_their_slices() {
     let service = |name: &str, ip: Option<&str>| {
         let spec = json!({ "clusterIP": ip });
         let service = json!({ "metadata": { "name": name }, "spec": spec });
@@ -43,7 +43,7 @@ fn without_cluster_ips_goes_what_needs_one_and_what_belongs_to_it() {
 }
 
 #[test]
-fn labels_and_annotations_that_are_copied_are_not_urgent_and_all_else_is() {
+fn only_writes_of_copied_labels_and_annotations_are_not_urgent() {
     let actual = Metadata {
         labels: Map::from([("team", "a"), (l::CLUSTER_NAME, "east")]),
         annotations: Map::from([(l::DESIRED_STATE, "1"), (l::OPAQUE_PORTS, "1")]),

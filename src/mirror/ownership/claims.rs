@@ -1,10 +1,10 @@
-//! Names: who holds one, and who may take a free one.
+//! Claims: which object has a name, and which one may take a free name.
 //!
-//! Different things can want one name: `a` of cluster `b-c` and `a-b` of cluster `c` both map to `a-b-c`, host
-//! names of two headless Services may be equal, a cluster may be named `federated`. Who has the name keeps it,
-//! so that no ClusterIP changes hands. A free name goes to the first in line, by a rule that does not depend
-//! on who asks first: federated Services, probe Services, mirrors (the oldest Link first), then hosts (the
-//! oldest Link first, then by name of the headless Service).
+//! Several objects can claim one name. `a` of cluster `b-c` and `a-b` of cluster `c` both map to `a-b-c`. Host names of
+//! two headless Services may be equal. A cluster may be named `federated`. The object that has the name keeps it, so
+//! that a ClusterIP never leads to another Service. A free name goes to the first claim in this order, whichever key is
+//! planned first: federated Services, probe Services, mirrors (the oldest Link first), hosts (the oldest Link first,
+//! then by name of the headless Service).
 
 use super::membership::has_member;
 use crate::{
@@ -29,7 +29,7 @@ fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl State {
-    /// Says whose a local Service is.
+    /// To whom the name of a local Service belongs.
     pub(crate) fn name_owner<'a>(&self, service: &'a Service) -> NameOwner<'a> {
         let metadata = &service.metadata;
         match (labelled(service), self.installation_of(metadata)) {
@@ -44,14 +44,15 @@ impl State {
         }
     }
 
-    /// Whether a Link names, or may have named, one of these clusters; or there are none.
+    /// Whether a Link names, or may have named, one of these clusters. Also true if there are no clusters.
     fn names_any<'a>(&self, clusters: impl Iterator<Item = &'a str>) -> bool {
         let mut clusters = clusters.peekable();
         clusters.peek().is_none()
             || clusters.any(|cluster| self.link(cluster).is_some() || self.may_keep(cluster))
     }
 
-    /// Whether `own` may have this name, whose Service is `actual`. `Err` says who has it, or comes first.
+    /// Whether `own` may have this name. `actual` is the Service that has it. `Err` says to whom the name belongs, or
+    /// who has precedence.
     pub(crate) fn grants(
         &self,
         own: Purpose<'_>,
@@ -76,12 +77,12 @@ impl State {
         }
     }
 
-    /// Whether anything wants this name.
+    /// Whether there is a claim to this name.
     pub fn is_wanted(&self, namespace: &str, name: &str) -> bool {
         self.first_claim(namespace, name).is_some()
     }
 
-    /// Who comes first among those who want this name, all that is known considered.
+    /// The claim to this name that has precedence, considering all that is known.
     pub(crate) fn first_claim<'a>(&'a self, namespace: &str, name: &'a str) -> Option<Purpose<'a>> {
         if let Some(service) = member_name(name)
             && has_member(self, namespace, service)
@@ -123,7 +124,7 @@ impl State {
         hosts.min_by_key(|(age, _)| *age).map(|(_, claim)| claim)
     }
 
-    /// The headless Service of a cluster that comes first among those with a ready host of this name.
+    /// The first headless Service, by name, of a cluster that has a ready host of this name.
     fn first_with_host(&self, namespace: &str, host: &str, cluster: &str) -> Option<&str> {
         let (target, entry) = self.link(cluster)?;
         let remote = entry.remote.as_ref()?;
@@ -147,7 +148,7 @@ impl State {
             .min()
     }
 
-    /// Keys of all that could want this name.
+    /// Keys of all objects that may claim this name.
     pub fn keys_for_name(&self, namespace: &str, name: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
@@ -171,7 +172,7 @@ impl State {
     }
 }
 
-/// The name belongs to somebody else.
+/// The problem of a name that belongs to another object.
 pub(crate) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
     Problem::new(
         Reason::NameConflict,

@@ -1,7 +1,7 @@
-//! What the import policy forbids: in which local namespaces nothing of a target cluster may stand, and which federated
-//! Services it may not join.
+//! What the import policy forbids: the local namespaces into which a target cluster may not mirror, and the federated
+//! Services that it may not join.
 //!
-//! It is this cluster's own decision, so what stands against it is removed without asking the target cluster.
+//! The policy is this cluster's own decision, so what violates it is removed without asking the target cluster.
 
 use crate::{
     api::labels as l,
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Why nothing of a target cluster may stand somewhere.
+/// Why a target cluster may not mirror into a namespace, or not join a federated Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forbidden {
     /// The namespace is protected from all target clusters.
@@ -21,12 +21,12 @@ pub(crate) enum Forbidden {
     Namespace,
     /// The federated Service has no member in the local cluster.
     NoLocalMember,
-    /// The Link lets its cluster join none.
+    /// The Link allows its cluster no federated Services.
     Federation,
 }
 
 impl Forbidden {
-    /// What is said of a Service.
+    /// The problem to report for a Service.
     pub(crate) fn problem(self, namespace: &str, service: &str) -> Problem {
         let (reason, message) = match self {
             Self::Protected => (
@@ -61,7 +61,8 @@ impl Forbidden {
 }
 
 impl State {
-    /// Whether a namespace is protected: nothing stands there but probe Services, in that of the Links.
+    /// Whether a namespace is protected: nothing is mirrored or federated there. The namespace of the Links is
+    /// protected too; only probe Services are created in it.
     pub(crate) fn protects(&self, namespace: &str) -> bool {
         let config = &self.config;
         namespace == config.namespace || config.protected_namespaces.contains(namespace)
@@ -73,7 +74,7 @@ impl State {
             return Some(Forbidden::Protected);
         }
         let allowed = target.allowed_namespaces.as_ref()?;
-        // One that does not exist yet has no label but its name.
+        // A namespace that does not exist yet has no label except its name.
         let known = self.namespace(namespace);
         let label = |key: &str| match key {
             l::NAMESPACE_NAME => Some(namespace),
@@ -82,8 +83,8 @@ impl State {
         (!allowed.selects(label)).then_some(Forbidden::Namespace)
     }
 
-    /// Why a target cluster may not join a federated Service, which has a member in the local cluster or not; `None` if
-    /// it may.
+    /// Why a target cluster may not join a federated Service; `None` if it may. `has_local_member`: whether the local
+    /// cluster has a member.
     pub(crate) fn forbids_joining(
         &self,
         target: &Target,

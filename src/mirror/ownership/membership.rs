@@ -1,4 +1,4 @@
-//! Membership in federated Services: which clusters are seen to have a member, and which may have one.
+//! Membership in federated Services: which clusters have a member, as far as that is known, and which may have one.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::{
 
 /// What is known of one target cluster's part in a federated Service.
 pub(crate) enum Part<'a> {
-    /// It cannot be seen: it keeps the place it has.
+    /// Unknown: it stays a member if it is one.
     Unseen,
     /// It has a member.
     Member(&'a Service),
-    /// It has one that takes no part, because the cluster is drained.
+    /// It has a member that takes no part, because the cluster is drained.
     Drained(&'a Service),
-    /// It may have none, whatever it has. What is to be said of its Service.
+    /// It may not have a member. Contains the outcome to report for its Service.
     Refused(Outcome),
-    /// It has none.
+    /// It has no member.
     None,
 }
 
@@ -45,7 +45,7 @@ impl Linked<'_> {
         self.entry.remote.as_ref()?.is_backed(member)
     }
 
-    /// Without a gateway it cannot take part.
+    /// Refuses the part if the Link has no gateway.
     pub(crate) fn needs_gateway(&mut self) {
         if self.target.gateway.is_some() {
             return;
@@ -62,7 +62,7 @@ impl Linked<'_> {
     }
 }
 
-/// Whether any cluster is seen to have a member.
+/// Whether any cluster is known to have a member.
 pub(crate) fn has_member(state: &State, namespace: &str, service: &str) -> bool {
     local_member(state, namespace, service).is_some()
         || state.active().any(|link| {
@@ -120,7 +120,7 @@ pub(crate) fn joinable(service: &Service) -> Result<(), Problem> {
     mirrorable(service)
 }
 
-/// The member of the local cluster. Protected namespaces have none: only it could be a member there.
+/// The member of the local cluster. In protected namespaces there is none: no other cluster may join there.
 pub(crate) fn local_member<'a>(
     state: &'a State,
     namespace: &str,
@@ -129,7 +129,7 @@ pub(crate) fn local_member<'a>(
     if state.protects(namespace) {
         return None;
     }
-    let seen = state.members.as_ref()?.get(namespace, service)?;
+    let seen = state.members.get(namespace, service)?;
     (selects(state.config.local_members.as_ref(), seen) && joinable(seen).is_ok())
         .then_some(seen.as_ref())
 }
@@ -139,12 +139,12 @@ pub(crate) fn local_member<'a>(
 pub(crate) enum Form {
     /// Linkerd reads the annotations that name them.
     Discovery,
-    /// By its `EndpointSlices`.
+    /// Linkerd reads the `EndpointSlices` of the federated Service.
     Slices,
 }
 
 impl Form {
-    /// The annotations that name the members: of other clusters, and of the local one.
+    /// The annotations that name the members in other clusters, and the one in the local cluster.
     pub(crate) fn keys(self) -> [&'static str; 2] {
         match self {
             Self::Discovery => MEMBERS[0],
@@ -152,7 +152,7 @@ impl Form {
         }
     }
 
-    /// The form of a Service that stands.
+    /// The form of an existing Service.
     pub(crate) fn of(actual: &Service) -> Self {
         let annotations = &actual.metadata.annotations;
         let is_flat = MEMBERS[0].iter().any(|key| annotations.contains_key(key));

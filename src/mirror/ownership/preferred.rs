@@ -1,4 +1,4 @@
-//! Clusters that a federated Service prefers: their members have mirrors of their own, for routes to name as backends.
+//! Clusters that a federated Service prefers: each of their members has a mirror, which routes name as a backend.
 
 use super::membership::{Form, joinable};
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// How the member of a preferred cluster is mirrored where its labels do not ask for it; `None` if nobody prefers it.
+/// How the member of a preferred cluster is mirrored if its labels do not ask for it; `None` if its cluster is not
+/// preferred.
 fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<Mode> {
     state.config.routes?;
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
@@ -27,7 +28,7 @@ fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<M
     }
     match (target.federated_through, Form::of(federated)) {
         (FederatedThrough::Discovery, Form::Discovery) => Some(Mode::RemoteDiscovery),
-        // One that has lost its gateway keeps what it has.
+        // If the Link has lost its gateway, the mirror stays as it is.
         (FederatedThrough::Gateway, _) => Some(Mode::Gateway),
         (FederatedThrough::Discovery, Form::Slices) => {
             target.gateway.is_some().then_some(Mode::Gateway)
@@ -36,7 +37,7 @@ fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<M
 }
 
 impl State {
-    /// The federated Service that prefers the cluster of this member, if one stands.
+    /// The existing federated Service that prefers the cluster of this member, if any.
     pub fn preferring(&self, cluster: &str, namespace: &str, service: &str) -> Option<&Service> {
         let federated = self.federated(namespace, service)?;
         let mut preferred = preferred_clusters(&federated.metadata);

@@ -1,6 +1,6 @@
-//! A local cluster in memory: what a Kubernetes API server keeps of Services, EndpointSlices and namespaces,
-//! with its preconditions, its merge patches and its garbage collector. And a guard: every write of ours is
-//! held against what we may touch.
+//! A local cluster in memory. It stores Services, EndpointSlices and namespaces as a Kubernetes API server does, with
+//! preconditions, merge patches and garbage collection. A guard checks that each write of ours changes only our
+//! objects.
 
 mod canonical;
 mod routes;
@@ -35,7 +35,7 @@ pub(crate) const JUNK: &str = "example.io/junk";
 /// Namespace and name.
 pub(crate) type Id = (String, String);
 
-/// Why the API server says no.
+/// Why the API server rejects a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Exists,
@@ -61,7 +61,7 @@ pub(crate) struct Cluster {
     /// v1 Endpoints, with the cluster that their label names.
     pub(crate) endpoints: BTreeMap<Id, String>,
     pub(crate) namespaces: BTreeMap<String, Namespace>,
-    /// UIDs of what people have made, which is never to be touched.
+    /// UIDs of objects that other people created. The controller must never touch them.
     pub(crate) strangers: BTreeSet<String>,
     serial: u64,
 }
@@ -186,7 +186,7 @@ impl Cluster {
         assert_eq!(
             before.is_headless(),
             after.is_headless(),
-            "a ClusterIP is for life"
+            "a ClusterIP is immutable"
         );
         self.stamp(&mut after.metadata);
         self.services.insert(id, after.clone());
@@ -228,7 +228,7 @@ impl Cluster {
         Ok(self.drop_slice(id))
     }
 
-    /// As if somebody else deleted it.
+    /// Deletes a Service, as if somebody else did.
     pub(crate) fn drop_service(&mut self, id: &Id) -> Vec<Changed> {
         let Some(mut gone) = self.services.remove(id) else {
             return Vec::new();
@@ -245,7 +245,7 @@ impl Cluster {
         vec![Changed::Slice(Some(Box::new(gone)), None)]
     }
 
-    /// As if somebody else changed it.
+    /// Changes a Service, as if somebody else did.
     pub(crate) fn edit_service(
         &mut self,
         id: &Id,
@@ -282,7 +282,7 @@ impl Cluster {
         )]
     }
 
-    /// A namespace is gone, or on its way out, and all that was in it is gone.
+    /// Deletes a namespace, or makes it terminate. All objects in it are deleted.
     pub(crate) fn clear_namespace(
         &mut self,
         name: &str,
@@ -307,7 +307,7 @@ impl Cluster {
         changed
     }
 
-    /// Kubernetes makes a slice of the Endpoints that Linkerd's service mirror made for this mirror.
+    /// Kubernetes creates a slice for the Endpoints that Linkerd's service mirror created for this mirror.
     pub(crate) fn mirror_endpoints(&mut self, service: &Service, cluster: &str) -> Vec<Changed> {
         let mut made = slice(service.metadata.name(), "mirrored");
         made.metadata
@@ -328,7 +328,7 @@ impl Cluster {
         made.map(|(_, changed)| changed).unwrap_or_default()
     }
 
-    /// Kubernetes removes what no owner is left of, and its slices of Endpoints that are gone.
+    /// Kubernetes deletes objects whose owners are all deleted, and its slices of deleted Endpoints.
     pub(crate) fn collect_garbage(&mut self) -> Vec<Changed> {
         let alive: BTreeSet<&str> = self
             .services
@@ -364,7 +364,7 @@ impl Cluster {
         changed
     }
 
-    /// Nothing that is not ours is ever touched.
+    /// Checks that an object that is written is ours.
     fn guard(&self, metadata: &Metadata) {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         assert!(!self.strangers.contains(uid), "not ours: {metadata:?}");

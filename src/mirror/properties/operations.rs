@@ -1,4 +1,4 @@
-//! What happens to clusters: a small language of changes.
+//! Operations: the changes of clusters from which histories are made.
 //!
 //! Names are chosen to collide: `a-b` of cluster `c` and `a` of `b-c`, `a` of cluster `federated`, hosts named like
 //! Services, a Service `probe` in the namespace of probe Services.
@@ -28,12 +28,12 @@ const HOSTS: [&str; 3] = ["h", "a", "i"];
 /// A namespace that is protected.
 pub(crate) const PROTECTED: &str = "kube-system";
 const NAMESPACES: [&str; 4] = [NS, LINKS, "new", PROTECTED];
-/// When drains end; the states begin before.
+/// When drains end; simulations begin earlier.
 pub(crate) const DRAINED_UNTIL: i64 = 1_000;
 /// Values of the label `team` of namespaces.
 pub(crate) const TEAMS: [&str; 2] = ["a", "b"];
 
-/// What happens, in order. Prints one act a line.
+/// Operations in order. Printed as one operation per line.
 #[derive(Clone)]
 pub(crate) struct History(pub(crate) Vec<Operation>);
 
@@ -47,50 +47,50 @@ impl std::fmt::Debug for History {
 pub(crate) enum Operation {
     /// A Link is applied, or deleted.
     Link(usize, Option<LinkMade>),
-    /// A gateway resolves, or answers, or not.
+    /// The addresses and the liveness of a gateway change.
     Gateway(usize, Addresses, Liveness),
-    /// The usual gateway comes to be in the Service range of the cluster, or not any more.
+    /// The usual gateway's address is now in the Service range of the cluster, or no longer is.
     Networks(bool),
-    /// Drains end, or the clock is put back to before their end.
+    /// Drains end, or the clock is set back to before their end.
     Clock(bool),
-    /// The limit leaves Services out, or some of their slices, or neither any more.
+    /// The limit now leaves out Services, or slices, or nothing.
     Limit(usize, Limited),
-    /// The watches of a target cluster are refused for a while; then they list.
+    /// The watches of a target cluster are rejected for a while, and then list again.
     Refused(usize),
-    /// A Service of a target cluster comes, changes or goes.
+    /// A Service of a target cluster is created, changed or deleted.
     Remote(usize, usize, usize, Option<ServiceMade>),
-    /// A slice of a target cluster comes, changes or goes: hosts, and whether they are ready.
+    /// A slice of a target cluster is created, changed or deleted: hosts, and whether they are ready.
     Slice(usize, usize, usize, usize, Option<Vec<(usize, bool)>>),
-    /// A Service of the local cluster comes, changes or goes.
+    /// A Service of the local cluster is created, changed or deleted.
     Member(usize, usize, Option<ServiceMade>),
-    /// A slice of such a Service comes, changes or goes: hosts, and whether they are ready.
+    /// A slice of such a Service is created, changed or deleted: hosts, and whether they are ready.
     MemberSlice(usize, usize, usize, Option<Vec<(usize, bool)>>),
-    /// Somebody else makes a route of a federated Service, or deletes it.
+    /// Somebody else creates a route of a federated Service, or deletes it.
     Route(bool),
-    /// Somebody deletes routes of ours.
+    /// Somebody else deletes our routes.
     DropRoutes,
-    /// A namespace comes or goes.
+    /// A namespace is created, terminates or is deleted.
     Namespace(usize, Option<NamespacePhase>),
-    /// A namespace gets the label of a team, or has none any more.
+    /// A namespace gets the label of a team, or loses it.
     Label(usize, Option<usize>),
-    /// Somebody makes a Service of a name that we may want, or deletes it.
+    /// Somebody else creates a Service with a name that we may need, or deletes it.
     Stranger(usize, String, bool),
-    /// Linkerd's own service mirror made this.
+    /// Linkerd's own service mirror created this.
     Legacy(usize, usize, usize, bool),
-    /// Another installation made this.
+    /// Another installation created this.
     Theirs(usize, usize, usize, bool),
     /// Somebody edits something of ours.
     Edit(usize, Edit),
     /// Somebody deletes something of ours.
     Delete(usize),
-    /// The controller ends, and starts again.
+    /// The controller restarts.
     Restart,
     /// Kubernetes collects garbage.
     Collect,
 }
 
 impl Operation {
-    /// Whether somebody lays hands on what is in the local cluster.
+    /// Whether somebody else changes objects in the local cluster.
     pub(crate) fn is_meddling(&self) -> bool {
         matches!(
             self,
@@ -109,11 +109,11 @@ impl Operation {
 pub(crate) enum Limited {
     /// Nothing.
     No,
-    /// All Services but those of one name.
+    /// All Services except those of one name.
     Services,
-    /// As much, and it is not known which.
+    /// The same Services, but their names are not kept.
     Unnamed,
-    /// All slices but the first of one Service.
+    /// All slices except the first of one Service.
     Slices,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum Addresses {
     Empty,
     V4,
     Dual,
-    /// One that is refused, and one that may be.
+    /// An address that is refused, and one that may be.
     Mixed,
     Refused,
 }
@@ -135,7 +135,7 @@ pub(crate) enum Edit {
     StripMirrored,
     StripHeadless,
     Unmanage,
-    /// As an earlier version has written it.
+    /// Removes the annotation that names the installation, as in objects of earlier versions.
     Disown,
     Junk,
     Relabel,
@@ -146,17 +146,17 @@ pub(crate) enum Edit {
     SliceOwner,
 }
 
-/// Whether a Link can be worked with, and if not, what can still be told of it.
+/// Whether a Link is valid, and if not, what can still be read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Valid,
-    /// Its gateway's port is none.
+    /// The port of its gateway is not a port number.
     BadPort,
-    /// Its cluster's name cannot be part of a Service's name.
+    /// The name of its cluster cannot be part of a Service's name.
     BadName,
-    /// It cannot be decoded; its cluster's name can.
+    /// It cannot be decoded, except the name of its cluster.
     Unreadable,
-    /// Nor can that.
+    /// It cannot be decoded, not even the name of its cluster.
     Unknown,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct LinkMade {
     pub(crate) allowed: Allowed,
     pub(crate) federation: Federation,
     pub(crate) through: FederatedThrough,
-    /// Until [`DRAINED_UNTIL`].
+    /// Whether the cluster is drained until [`DRAINED_UNTIL`].
     pub(crate) drained: bool,
 }
 
@@ -214,7 +214,7 @@ impl LinkMade {
         match self.form {
             Form::Valid | Form::Unreadable => {}
             Form::BadPort => {
-                // Invalid with a gateway and without one.
+                // Invalid with or without a gateway.
                 "none".clone_into(&mut made.spec.gateway_port);
                 "192.0.2.1".clone_into(&mut made.spec.gateway_address);
             }
@@ -239,7 +239,7 @@ impl LinkMade {
         made
     }
 
-    /// The Link as the API server has it. `listed`: what its status says of the cluster that was listed last.
+    /// The Link as the API server has it. `listed`: the cluster that was listed last, as its status says.
     pub(crate) fn object(&self, name: &str, listed: Option<&str>) -> LinkObject {
         let mut link = self.link(name);
         link.status = Some(LinkStatus {
@@ -253,7 +253,7 @@ impl LinkMade {
         }
     }
 
-    /// The cluster that it names, if that can be told.
+    /// The cluster that it names, if that can be read.
     pub(crate) fn named(&self) -> Option<&'static str> {
         let hidden = matches!(self.form, Form::BadName | Form::Unknown);
         (!hidden).then(|| CLUSTERS[self.cluster])
@@ -267,11 +267,11 @@ pub(crate) struct ServiceMade {
     pub(crate) form: usize,
     pub(crate) ports: usize,
     pub(crate) label: usize,
-    /// Which of [`PREFERENCES`] it has.
+    /// Its preference, as an index of [`PREFERENCES`].
     pub(crate) prefers: usize,
 }
 
-/// What members prefer; the first stands for nothing.
+/// Preferences of members; the first one means none.
 const PREFERENCES: [&str; 7] = ["", "local", "c", "local,b-c", "b-c,c", "c=3,local=1", "c,c"];
 
 impl ServiceMade {
@@ -330,7 +330,7 @@ pub(crate) fn remote_slice(
     let mut made = slice(service, &index.to_string());
     made.metadata.namespace = Some(namespace.into());
     if index > 0 {
-        // Hosts of another template, with a port more.
+        // Hosts of another template, with one more port.
         let mut ports = made.ports.into_vec();
         ports.extend(ports.last().cloned().map(|port| EndpointPort {
             name: Some("more".into()),
@@ -342,7 +342,7 @@ pub(crate) fn remote_slice(
     made.endpoints = hosts
         .iter()
         .map(|(host, ready)| {
-            // The last one stands for an endpoint without a host name.
+            // The index after the last host means an endpoint without a host name.
             endpoint("192.0.2.50", HOSTS.get(*host).copied(), *ready)
         })
         .collect();

@@ -1,5 +1,5 @@
-//! A controller in a laboratory: a local cluster and target clusters in memory, watches that lag, and the loop
-//! that works on queued keys as `controller::engine` does.
+//! A simulated controller: a local cluster and target clusters in memory, watches that lag, and a loop that reconciles
+//! queued keys as `controller::engine` does.
 
 mod checks;
 mod linkerd;
@@ -38,12 +38,12 @@ use crate::{
 
 /// An address that is refused.
 const LOOPBACK: &str = "127.0.0.1";
-/// How long who was away has to have been back: less than the clock moves on at once.
+/// The hold-down of preferred clusters. It is shorter than a step of the clock.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
-/// Pieces of work after which a controller that is left alone must have come to rest.
+/// Number of steps within which a controller must come to rest if nothing else happens.
 const PATIENCE: usize = 3_000;
 
-/// Choices made at random, the same for the same seed.
+/// Random choices, the same for the same seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -60,7 +60,7 @@ impl Rng {
     }
 }
 
-/// What a watch has to say.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Mirror(Seen<Service>),
@@ -69,7 +69,7 @@ pub(crate) enum Event {
     ProbeSlice(Seen<EndpointSlice>),
     Member(Seen<Service>),
     Namespace(String),
-    /// Of the cluster of this Link.
+    /// A Service of this Link's cluster.
     Remote(String, Seen<Service>),
     RemoteSlice(String, Seen<EndpointSlice>),
     MemberSlice(Seen<EndpointSlice>),
@@ -80,7 +80,7 @@ pub(crate) enum Event {
     Synced(String),
     /// The watch of Services has listed again.
     Listed(String),
-    /// The watch of slices has.
+    /// The watch of slices has listed again.
     ListedSlices(String),
 }
 
@@ -97,13 +97,13 @@ struct Far {
     slices: BTreeMap<Id, EndpointSlice>,
 }
 
-/// A Link as it is, and what there is to know through it.
+/// A Link, and the state of its gateway and its target cluster.
 #[derive(Clone, Debug)]
 struct Linked {
     made: LinkMade,
     gateway: GatewayState,
     limited: Limited,
-    /// What its status says of the cluster that was listed last.
+    /// The cluster that was listed last, as its status says.
     listed: Option<String>,
 }
 
@@ -125,19 +125,19 @@ pub(crate) struct Simulation {
     linkerd: linkerd::Known,
     /// Writes done so far.
     pub(crate) writes: usize,
-    /// The controller ends after so many writes.
+    /// The controller crashes after this many writes.
     pub(crate) ends_after: Option<usize>,
 }
 
 impl Simulation {
-    /// `max_namespaces`: so many are created for a target cluster.
+    /// `max_namespaces`: how many namespaces may be created for a target cluster.
     pub(crate) fn new(seed: u64, max_namespaces: usize) -> Self {
         let mut cluster = Cluster::default();
         for name in [NS, LINKS, PROTECTED] {
             cluster.create_namespace(name, &Map::default());
         }
         let mut state = state();
-        state.namespaces = Some(cluster.namespaces.clone().into_iter().collect());
+        state.namespaces = cluster.namespaces.clone().into_iter().collect();
         state.config.max_namespaces = max_namespaces;
         state.config.protected_namespaces = [PROTECTED.to_owned()].into();
         Self {
@@ -159,7 +159,7 @@ impl Simulation {
         }
     }
 
-    /// As [`Self::new`], and what members prefer is heeded.
+    /// As [`Self::new`], with preferences enabled.
     pub(crate) fn preferring(seed: u64) -> Self {
         let mut simulation = Self::new(seed, 0);
         simulation.state.config.routes = Some(HOLD_DOWN);
@@ -168,8 +168,8 @@ impl Simulation {
         simulation
     }
 
-    /// The addresses of a Link's gateway. Two that share one cannot be told apart in one Service; where what is preferred is
-    /// heeded, they have to be.
+    /// The addresses of a Link's gateway. Two gateways that share an address cannot be distinguished in one Service.
+    /// With preferences they have to be, so they share none.
     fn gateway_of(&self, link: &str) -> [&'static str; 2] {
         if self.state.config.routes.is_some() && link == LINK_NAMES[1] {
             ["192.0.2.2", "2001:db8::2"]
@@ -299,7 +299,7 @@ impl Simulation {
         self.failed.clear();
         self.said.clear();
         self.state = self.fresh_world();
-        // It has listed all clusters, and the statuses of their Links say so.
+        // The new controller has listed all clusters, and the statuses of their Links say so.
         for linked in self.links.values_mut() {
             if linked.made.form == Form::Valid {
                 linked.listed = linked.made.named().map(str::to_owned);
@@ -308,7 +308,7 @@ impl Simulation {
         self.queued = self.state.keys().into_iter().collect();
     }
 
-    /// One thing happens: an event arrives, or a key is worked on. `false`: there is nothing to do.
+    /// Delivers one event, or reconciles one key. `false` if there is nothing to do.
     pub(crate) fn step(&mut self) -> bool {
         let lanes: Vec<&'static str> = self
             .lanes
@@ -337,7 +337,7 @@ impl Simulation {
         true
     }
 
-    /// Lets the controller work until it rests. It must.
+    /// Lets the controller work until it comes to rest. Panics if it does not.
     pub(crate) fn drain(&mut self) {
         let mut idle = 0;
         for _ in 0..PATIENCE {

@@ -1,7 +1,7 @@
 //! Federated Services: one Service that spans the clusters in which it has members.
 //!
-//! It has one of two forms. Linkerd discovers its members, whom annotations name; or, as soon as one of them takes part
-//! through its cluster's gateway, it is made of `EndpointSlices`.
+//! It has one of two forms. With discovery, annotations name the members, and Linkerd discovers their endpoints. As
+//! soon as one member takes part through its cluster's gateway, the Service is made of `EndpointSlices`.
 
 mod drained;
 mod failover;
@@ -45,7 +45,8 @@ pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
 
     let mut plan = Plan::default();
     let outcome = (|| {
-        // Those that may not be members leave at once; who has to be asked whether it has left does so after them.
+        // Clusters that may not be members leave at once. Those that have to confirm that they left leave in a later
+        // plan.
         let refused = |cluster: &String| {
             let part = parts.get(cluster.as_str());
             part.is_some_and(|linked| matches!(linked.part, Part::Refused(_) | Part::Drained(_)))
@@ -62,7 +63,7 @@ pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
             .filter(|(cluster, linked)| stays(cluster, &linked.part))
             .map(|(cluster, _)| *cluster)
             .collect();
-        // A Link that cannot be read now, or whose new cluster is not listed yet, is no reason to leave.
+        // Clusters stay if their Link cannot be read now, or if it names a new cluster that is not listed yet.
         clusters.extend(
             tokens
                 .iter()
@@ -96,7 +97,7 @@ pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
     plan
 }
 
-/// A cluster loses its place only after it was asked again.
+/// Adds the clusters that must confirm that they have no member any more, before they are removed.
 fn confirm_leaving(
     namespace: &str,
     service: &str,
@@ -119,7 +120,7 @@ fn confirm_leaving(
     }));
 }
 
-/// Says of each cluster's Service what became of it.
+/// Reports the outcome for each cluster's Service.
 fn report(
     state: &State,
     (namespace, service): (&str, &str),

@@ -1,4 +1,4 @@
-//! Mirrors of single Services: which should stand, and the way from what does.
+//! Mirrors of single Services: which should exist, and the writes for them.
 
 mod context;
 mod headless;
@@ -32,7 +32,7 @@ pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str)
         service: service.to_owned(),
     };
     let Some((target, entry)) = state.link(cluster) else {
-        // What a Link made that cannot be read now stays; what a Link made that is gone goes, if we made it.
+        // Mirrors of a Link that cannot be read now stay. Mirrors of a deleted Link are removed, if we created them.
         return if state.may_keep(cluster) && !state.protects(namespace) {
             Plan::default()
         } else {
@@ -44,7 +44,7 @@ pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str)
     };
     let exported = exported(state, (target, entry), namespace, service);
     if let Some(forbidden) = state.forbids(target, namespace) {
-        // It is for this cluster to decide, so the target cluster is not asked.
+        // This cluster decides this alone, so the target cluster is not asked.
         let problem = forbidden.problem(namespace, service);
         let report = exported.map_or_else(|report| report, |_| Outcome::Failed(problem));
         return Plan {
@@ -117,7 +117,7 @@ pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str)
     .with_outcome(this, false, report)
 }
 
-/// A Service that a target cluster exports, and how; or what is to be said of it.
+/// A Service that a target cluster exports, with its mode; or the outcome to report.
 fn exported<'a>(
     state: &State,
     (target, entry): (&Target, &'a LinkEntry),
@@ -139,7 +139,7 @@ fn exported<'a>(
     }
 }
 
-/// The mirror's name and what stands under it, if that is ours or nothing.
+/// The mirror's name, and the existing mirror if there is one; or the problem if the name belongs to another object.
 fn slot<'a>(state: &'a State, this: &RemoteRef) -> Result<(String, Option<&'a Service>), Problem> {
     let name = fits(mirror_name(&this.service, &this.cluster))?;
     let local = state.existing(&this.namespace, &name);

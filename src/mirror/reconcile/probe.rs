@@ -1,6 +1,6 @@
-//! The probe Service of a Link: what the controller's probes go to, through the mesh.
+//! The probe Service of a Link: the controller sends its probes to it, through the mesh.
 //!
-//! Its slice carries the gateway's identity: that is what makes Linkerd's proxy speak mTLS to it.
+//! Its slice has the gateway's identity, so that Linkerd's proxy uses mTLS to the gateway.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// What a probe Service is made of.
+/// The settings from which a probe Service is built.
 struct Wish<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
@@ -34,7 +34,7 @@ struct Wish<'a> {
     reach: Option<Reach<'a>>,
 }
 
-/// What the probe Service of a Link should be made of, if there should be one.
+/// The settings of the probe Service of a Link; `None` if it should have none.
 fn wanted<'a>(state: &'a State, link: &str) -> Option<Wish<'a>> {
     let (target, entry) = state.probe_link(link)?;
     let (gateway, probe) = target.probed()?;
@@ -48,12 +48,9 @@ fn wanted<'a>(state: &'a State, link: &str) -> Option<Wish<'a>> {
 
 /// The plan for the probe Service of one Link.
 pub(crate) fn plan(state: &State, link: &str) -> Plan {
-    let links = state.links.as_ref();
-    if links
-        .and_then(|links| links.get(link))
-        .is_some_and(|entry| entry.target.is_err())
-    {
-        return Plan::default(); // a Link that cannot be read now: what it made stays
+    let entry = state.links.get(link);
+    if entry.is_some_and(|entry| entry.target.is_err()) {
+        return Plan::default(); // the Link cannot be read now: its objects stay
     }
     let mut plan = Plan::default();
     match wanted(state, link) {
@@ -133,7 +130,7 @@ impl Wish<'_> {
         }
     }
 
-    /// Never unready: it is the probe that finds out.
+    /// The endpoints are always ready: the probe itself finds out whether the gateway is alive.
     fn slices<'s>(
         &'s self,
         service: &'s Desired<'_>,
@@ -152,7 +149,7 @@ impl Wish<'_> {
 }
 
 impl State {
-    /// The ClusterIP of a Link's probe Service, once there is one that is ours.
+    /// The ClusterIP of a Link's probe Service, if the Service exists and is ours.
     pub fn probe_address(&self, link: &str) -> Option<IpAddr> {
         let service = self.probe(link)?;
         let ours = self.name_owner(service) == NameOwner::Purpose(Purpose::Probe(link));

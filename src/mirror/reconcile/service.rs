@@ -1,4 +1,4 @@
-//! The writes that make a Service and its slices stand, and the namespace that they stand in.
+//! The writes that create or update a Service and its slices, and that create their namespace.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// Makes sure that the namespace takes objects. One that is created is counted for the first of these clusters for which
-/// another one may be.
+/// Makes sure that the namespace accepts objects. A namespace that is created counts for the first of these clusters
+/// that is below its limit.
 pub(crate) fn ensure_namespace<'a>(
     state: &State,
     namespace: &str,
@@ -53,11 +53,11 @@ pub(crate) fn ensure_namespace<'a>(
     }
 }
 
-/// The writes that make a Service and its slices stand. `None` for the slices: leave them as they are.
+/// The writes that create or update a Service and its slices. `None` for the slices: leave them as they are.
 ///
-/// What Linkerd's own service mirror made is adopted: its Endpoints go once our slices stand, and only
-/// then is the Service marked as ours, so that an adoption that is cut short is taken up again. Without
-/// slices to take their place the Endpoints stay.
+/// A mirror of Linkerd's own service mirror is adopted. Its Endpoints are deleted once our slices exist. Only then is
+/// the Service marked as ours, so that an interrupted adoption is resumed. Without slices to replace them, the
+/// Endpoints stay.
 pub(crate) fn reconcile_service(
     state: &State,
     desired: &Desired<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn reconcile_service(
             reconcile(writes);
         }
         Some(actual) if is_managed(&actual.metadata) => {
-            // Whoever reads of another mode finds the endpoints that it needs.
+            // Slices first: when Linkerd sees the new mode, the endpoints already exist.
             reconcile(writes);
             writes.extend(service::patch(desired, actual));
         }

@@ -1,4 +1,4 @@
-//! Limits on what is taken in of a target cluster, and what is left out because of them.
+//! Limits on the objects of a target cluster that are kept, and what is left out because of them.
 
 mod budget;
 mod intake;
@@ -15,22 +15,22 @@ pub use self::{
 };
 use crate::mirror::target::Target;
 
-/// What is taken in of one target cluster, at most.
+/// Maximum of what is kept for one target cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Services.
     pub services: usize,
-    /// Hosts of headless Services, each of which gets an endpoint mirror. One with addresses of both families counts
+    /// Hosts of headless Services, each of which gets an endpoint mirror. A host with addresses of both families counts
     /// twice.
     pub hosts: usize,
-    /// Bytes of labels and annotations of one Service: of one that has more, none are copied.
+    /// Bytes of labels and annotations of one Service. If a Service has more, none of them are copied.
     pub metadata: usize,
     /// Bytes of all Services and slices in memory.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// As they are for one target cluster: hosts count where each gets an endpoint mirror.
+    /// The limits for one target cluster: hosts are limited only if its Link mirrors them with endpoint mirrors.
     #[must_use]
     pub fn of(self, target: &Target) -> Self {
         let hosts = if target.headless {

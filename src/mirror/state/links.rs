@@ -1,4 +1,4 @@
-//! The Links, by name and by the target cluster that they name. Knows which of them is in charge of a cluster.
+//! The Links, by name and by target cluster, and which of them is in charge of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use crate::{
 /// A Link, and what is known through it.
 #[derive(Clone, Debug)]
 pub struct LinkEntry {
-    /// Name of the target cluster; `None` where the Link names none that can be.
+    /// Name of the target cluster; `None` if the Link names none, or an invalid one.
     pub cluster: Option<String>,
-    /// The target cluster that was listed last: what stands here for this Link is of this one.
+    /// The target cluster that was listed last. The existing mirrors of this Link belong to it.
     pub listed: Option<String>,
     /// The Link, parsed.
     pub target: Result<Target, InvalidLink>,
@@ -26,7 +26,7 @@ pub struct LinkEntry {
 }
 
 impl LinkEntry {
-    /// A Link of which nothing is known but itself, and the cluster that its status names.
+    /// A Link, and the cluster that its status names. Nothing else is known yet.
     pub fn new(object: &LinkObject, headless_default: bool) -> Self {
         let named = &object.link.spec.target_cluster_name;
         let status = object.link.status.as_ref();
@@ -39,51 +39,53 @@ impl LinkEntry {
         }
     }
 
-    /// The cluster that it names, or where it names none, the one that was listed last.
+    /// The cluster that it names, or if it names none, the one that was listed last.
     pub fn known_cluster(&self) -> Option<&str> {
         self.cluster.as_deref().or(self.listed.as_deref())
     }
 
-    /// The cluster that was known through this Link and is not any more, now that it says what `now` does. A name that
-    /// cannot be is no move: nobody knows where to.
+    /// The cluster that this Link leaves when it changes to `now`, if it names another one then. An invalid name is not
+    /// a move, because the new cluster is unknown.
     pub fn left_for(&self, now: &Self) -> Option<String> {
         let known = self.known_cluster()?;
         let moved = now.target.is_ok() && now.cluster.as_deref() != Some(known);
         moved.then(|| known.to_owned())
     }
 
-    /// Whether something may stand for it besides the mirrors of the cluster that it names.
+    /// Whether it may have mirrors of other clusters than the one that it names.
     fn is_unsettled(&self) -> bool {
         self.target.is_err() || (self.listed.is_some() && self.listed != self.cluster)
     }
 }
 
-/// What changes while a Link stays as it is.
+/// A Link, and what changes while it stays as it is.
 #[derive(Debug)]
 pub struct Known<'a> {
+    /// The Link, parsed.
+    pub target: &'a Result<Target, InvalidLink>,
     /// The target cluster.
     pub remote: &'a mut Option<RemoteState>,
     /// The gateway.
     pub gateway: &'a mut GatewayState,
 }
 
-/// All Links. Looking up the one in charge of a cluster takes no walk over the others.
+/// All Links, with an index by cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     entries: BTreeMap<String, LinkEntry>,
     clusters: BTreeMap<String, Named>,
-    /// Names of the Links for which something may stand besides the mirrors of the cluster that they name. Few.
+    /// Names of the Links that may have mirrors of other clusters than the one that they name. Few.
     unsettled: BTreeSet<String>,
-    /// Names of the Links whose cluster is drained, or was. Few.
+    /// Names of the Links with a drain, even if it has ended. Few.
     drains: BTreeSet<String>,
 }
 
 /// The Links that name one cluster.
 #[derive(Clone, Debug, Default)]
 struct Named {
-    /// When those that can be worked with were created, and their names, the oldest first: it is in charge.
+    /// Valid Links by time of creation and name. The first, the oldest one, is in charge.
     valid: BTreeSet<(Option<Timestamp>, String)>,
-    /// Names of those that cannot be worked with.
+    /// Names of the invalid Links.
     invalid: BTreeSet<String>,
 }
 
@@ -93,12 +95,19 @@ impl Links {
         self.entries.get(link)
     }
 
-    /// What is known through the Link of this name. The Link itself is changed by [`Self::insert`].
+    /// What is known through the Link of this name. To change the Link itself, use [`Self::insert`].
     pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
         let LinkEntry {
-            remote, gateway, ..
+            target,
+            remote,
+            gateway,
+            ..
         } = self.entries.get_mut(link)?;
-        Some(Known { remote, gateway })
+        Some(Known {
+            target,
+            remote,
+            gateway,
+        })
     }
 
     /// Names of Links.
@@ -106,9 +115,9 @@ impl Links {
         self.entries.keys()
     }
 
-    /// Takes a Link in. Returns the one that had its name.
+    /// Adds or replaces a Link. Returns the one that had its name.
     ///
-    /// What is known through a Link that can be worked with is known of the cluster that it names.
+    /// If the Link is valid, what is known through it is recorded as that of the cluster that it names.
     pub fn insert(&mut self, link: String, mut entry: LinkEntry) -> Option<LinkEntry> {
         if entry.target.is_ok() && entry.remote.is_some() {
             entry.listed.clone_from(&entry.cluster);
@@ -127,10 +136,18 @@ impl Links {
         Some(before)
     }
 
-    /// Takes in that the cluster of a Link was listed: from now on this is the one that stands for it.
+    /// Records that the cluster of a Link was listed. From now on, the Link's mirrors belong to this cluster.
     pub fn listed(&mut self, link: &str, remote: RemoteState) {
         if let Some(mut entry) = self.remove(link) {
             entry.remote = Some(remote);
+            self.insert(link.to_owned(), entry);
+        }
+    }
+
+    /// Takes in what the status of a Link said while another replica wrote it.
+    pub fn take_over(&mut self, link: &str, listed: Option<String>, gateway: GatewayState) {
+        if let Some(mut entry) = self.remove(link) {
+            (entry.listed, entry.gateway) = (listed, gateway);
             self.insert(link.to_owned(), entry);
         }
     }
@@ -151,7 +168,7 @@ impl Links {
         targets.any(|target| target.federated_through == FederatedThrough::Gateway)
     }
 
-    /// The Links in charge whose cluster is drained, or was: until when.
+    /// The Links in charge that have a drain, even if it has ended, each with its end.
     pub(crate) fn drains(&self) -> impl Iterator<Item = (&Target, Timestamp)> {
         self.drains.iter().filter_map(|link| {
             let target = self.entries.get(link)?.target.as_ref().ok()?;
@@ -160,8 +177,8 @@ impl Links {
         })
     }
 
-    /// Whether what stands for this cluster may be a Link's though none is in charge of it: of a Link that cannot be
-    /// worked with and named it, or may have; or of one that has turned to another cluster, which was not listed yet.
+    /// Whether objects of this cluster may belong to a Link although none is in charge of it: to an invalid Link that
+    /// named the cluster, or may have; or to a Link that has moved to another cluster, which was not listed yet.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
         let unsettled = self
             .unsettled
@@ -177,13 +194,13 @@ impl Links {
         })
     }
 
-    /// Whether a Link that cannot be worked with may have named any cluster.
+    /// Whether this Link is invalid and may have named any cluster.
     pub(crate) fn is_any_cluster(&self, link: &str) -> bool {
         let entry = self.entries.get(link);
         entry.is_some_and(|e| e.target.is_err() && e.cluster.is_none() && e.listed.is_none())
     }
 
-    /// The clusters that Links have left for this one, and that may still have mirrors.
+    /// The clusters that Links have left for this one. They may still have mirrors.
     pub(crate) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
         let unsettled = self
             .unsettled
@@ -199,7 +216,7 @@ impl Links {
         in_charge.is_some_and(|(_, entry)| entry.remote.is_some())
     }
 
-    /// Names of the Links that name this cluster: those that can be worked with, the oldest first, then the others.
+    /// Names of the Links that name this cluster: the valid ones, the oldest first, then the invalid ones.
     pub fn naming<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let named = self.clusters.get(cluster).into_iter();
         named
@@ -216,7 +233,7 @@ impl Links {
         Some((entry.target.as_ref().ok()?, entry))
     }
 
-    /// Files a Link under the cluster that it names.
+    /// Adds a Link to the index, under the cluster that it names.
     fn file(&mut self, link: &str) {
         let Some(entry) = self.entries.get(link) else {
             return;
@@ -237,7 +254,7 @@ impl Links {
         };
     }
 
-    /// Takes a Link out of where it was filed.
+    /// Removes a Link from the index.
     fn unfile(&mut self, link: &str, cluster: Option<&str>) {
         self.unsettled.remove(link);
         self.drains.remove(link);

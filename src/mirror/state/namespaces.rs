@@ -7,23 +7,23 @@ use crate::api::{labels as l, map::Map};
 /// A local namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// Whether it takes objects.
+    /// Whether it accepts objects.
     pub phase: NamespacePhase,
-    /// Its labels, but for the one that holds its name.
+    /// Its labels, except the one for its name.
     pub labels: Map,
 }
 
-/// Whether a namespace takes objects.
+/// Whether a namespace accepts objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespacePhase {
-    /// It takes objects.
+    /// It accepts objects.
     Active,
-    /// It is being deleted and takes none.
+    /// It is being deleted and accepts none.
     Terminating,
 }
 
 impl Namespace {
-    /// A namespace with these labels. The one that Kubernetes gives to each is not kept.
+    /// A namespace with these labels. The label that Kubernetes sets on each namespace is not kept.
     pub fn new<'a>(
         phase: NamespacePhase,
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -64,7 +64,7 @@ impl Namespaces {
         self.known.get(name)
     }
 
-    /// Takes a namespace in. Returns the one that had its name.
+    /// Adds or replaces a namespace. Returns the one that had its name.
     pub fn insert(&mut self, name: String, namespace: Namespace) -> Option<Namespace> {
         if let Some(cluster) = namespace.created_for() {
             *self.created.entry(cluster.to_owned()).or_default() += 1;

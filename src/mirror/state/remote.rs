@@ -8,16 +8,16 @@ use crate::{
     mirror::key::Names,
 };
 
-/// What is known of a target cluster. Complete as of some moment: all of it was listed.
+/// What is known of a target cluster. It exists only once all watches of the cluster have listed.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteState {
-    /// Services, one store per watch: a Service that two selectors take is in two.
+    /// Services, one store per watch. A Service that two selectors match is in two stores.
     pub services: Vec<Store<Service>>,
     /// EndpointSlices of Services in gateway mode, one store per watch.
     pub slices: Vec<Store<EndpointSlice>>,
-    /// Services that are left out because of the limit, by watch: their absence says nothing.
+    /// Services that are left out because of the limit, by watch. Their absence does not mean that they are deleted.
     pub left_out: Vec<LeftOut>,
-    /// Services some of whose slices are left out because of the limit, by watch of slices.
+    /// Services with slices that are left out because of the limit, by watch of slices.
     pub cut: Vec<LeftOut>,
     /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
     pub unlisted: Names,
@@ -32,22 +32,22 @@ impl RemoteState {
             .max_by_key(|service| service.metadata.version())
     }
 
-    /// All Services; one that two watches see may come twice.
+    /// All Services. A Service that two watches see may be returned twice.
     pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
         self.services.iter().flat_map(Store::iter)
     }
 
-    /// Whether a Service that is not known may be there, and have been left out.
+    /// Whether a Service that is not known may exist, but have been left out.
     pub fn may_leave_out(&self, namespace: &str, name: &str) -> bool {
         self.left_out.iter().any(|left| !left.is_complete()) || self.leaves_out(namespace, name)
     }
 
-    /// Whether a Service that is not known is there, and was left out.
+    /// Whether a Service that is not known exists, but was left out.
     pub fn leaves_out(&self, namespace: &str, name: &str) -> bool {
         is_named(&self.left_out, namespace, name)
     }
 
-    /// Whether a Service may have slices that are not among those that are known. Then what is not there says nothing.
+    /// Whether a Service may have slices that are not known. Then the absence of endpoints means nothing.
     pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
         let id = || (namespace.to_owned(), service.to_owned());
         !self.unlisted.is_empty() && self.unlisted.contains(&id())
@@ -59,7 +59,7 @@ impl RemoteState {
         self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
     }
 
-    /// The slices of a Service; each once, though two watches see it.
+    /// The slices of a Service, each once, even if two watches see it.
     pub fn slices_of<'a>(
         &'a self,
         namespace: &'a str,
@@ -76,8 +76,8 @@ impl RemoteState {
         })
     }
 
-    /// Whether it is known if a Service has endpoints that take traffic, and if so, whether it has. Kubernetes keeps at
-    /// least one slice for each Service with a selector: until one is seen, nothing is known.
+    /// Whether a Service has endpoints that take traffic; `None` if that is not known. Kubernetes keeps at least one
+    /// slice for each Service with a selector, so nothing is known until one is seen.
     pub(crate) fn is_backed(&self, service: &Service) -> Option<bool> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut slices = self.slices_of(namespace, name).peekable();
@@ -99,8 +99,8 @@ fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
 /// What is known of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayState {
-    /// Addresses, sorted, as they were resolved: [`State::reach`](crate::mirror::State::reach) says which are used. `None` while
-    /// unresolved.
+    /// Addresses, sorted, as they were resolved; `None` while unresolved.
+    /// [`State::reach`](crate::mirror::State::reach) says which are used.
     pub addresses: Option<Vec<IpAddr>>,
     /// Whether it answers probes.
     pub liveness: Liveness,
@@ -109,12 +109,12 @@ pub struct GatewayState {
 /// Whether a gateway answers probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Liveness {
-    /// Not probed yet, or not probed at all: readiness stays as it is, and new endpoints are ready.
+    /// Not probed yet, or not probed at all. Existing endpoints keep their readiness, and new ones are ready.
     #[default]
     Unknown,
-    /// It answers.
+    /// It answers probes.
     Alive,
-    /// It does not.
+    /// It does not answer probes.
     Dead,
 }
 

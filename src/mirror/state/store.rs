@@ -1,6 +1,6 @@
-//! Objects by namespace and name, as last seen. Relists are diffs.
+//! Objects by namespace and name, as last seen. A new list is applied as a difference to the known objects.
 //!
-//! There are four objects for each mirrored Service, so an index does not repeat what its objects say.
+//! There are four objects for each mirrored Service. To save memory, an index does not repeat the texts of its objects.
 
 mod by_cluster;
 mod grouped;
@@ -17,29 +17,30 @@ use self::by_cluster::{ByCluster, find};
 pub use self::grouped::Grouped;
 use crate::api::metadata::Metadata;
 
-/// Namespaced objects of one kind. Both what a watch reports and what our own writes answered go in.
+/// Namespaced objects of one kind. It is updated by the events of watches and by the responses to our own writes.
 #[derive(Clone, Debug)]
 pub struct Store<T> {
     namespaces: BTreeMap<String, Shelf<T>>,
     clusters: ByCluster<T>,
     len: usize,
-    /// Those that are due, by time, namespace and name.
+    /// Objects with a due time, by time, namespace and name.
     due: BTreeSet<(Timestamp, Box<str>, Box<str>)>,
-    /// The last objects that were seen to go: UID, and version by then. Some only went out of sight, and come back later.
+    /// The objects that were last seen to be deleted: UID and version. Some only stopped matching the watch's selector,
+    /// and may come back later.
     gone: VecDeque<(Box<str>, u64)>,
 }
 
-/// So many objects that went are remembered: many times what goes while a write waits for its answer.
+/// Number of deleted objects that are remembered. Far fewer are deleted while a write waits for its response.
 const REMEMBERED: usize = 512;
 
 /// The objects of one namespace.
 #[derive(Clone, Debug)]
 struct Shelf<T> {
-    /// All, sorted by name.
+    /// All objects, sorted by name.
     objects: Vec<Arc<T>>,
-    /// Those of a group, sorted by group and name.
+    /// Objects that belong to a group, sorted by group and name.
     groups: Vec<Arc<T>>,
-    /// Those with hosts, by host and sorted by name.
+    /// Objects with hosts, by host and sorted by name.
     hosts: BTreeMap<Box<str>, Vec<Arc<T>>>,
 }
 
@@ -75,7 +76,7 @@ impl<T: Grouped> Shelf<T> {
         &rest[..others.unwrap_or(rest.len())]
     }
 
-    /// Adds an object whose name is not there.
+    /// Adds an object whose name is not in the shelf.
     fn add(&mut self, object: Arc<T>) {
         let name = object.metadata().name();
         if let Some(group) = object.group() {
@@ -114,14 +115,14 @@ impl<T: Grouped> Shelf<T> {
     }
 }
 
-/// Where an object is among those that are due, if it is.
+/// The entry of an object in the index of due times, if it has a due time.
 fn due<T: Grouped>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
     let metadata = object.metadata();
     let at = object.due()?;
     Some((at, metadata.namespace().into(), metadata.name().into()))
 }
 
-/// Whether an object is sorted before that of this group and name.
+/// Whether an object is sorted before the one of this group and name.
 fn before<T: Grouped>(object: &T, group: &str, name: &str) -> bool {
     let by_group = object.group().cmp(&Some(group));
     by_group.then_with(|| object.metadata().name().cmp(name)) == Ordering::Less
@@ -135,7 +136,7 @@ impl<T: Grouped> Store<T> {
         Some(&shelf.objects[at])
     }
 
-    /// Namespaces in which there are any.
+    /// Namespaces that have objects.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces.keys().map(String::as_str)
     }
@@ -165,12 +166,12 @@ impl<T: Grouped> Store<T> {
             .unwrap_or_default()
     }
 
-    /// Objects that stand for a target cluster here, or may do so.
+    /// Local objects of a target cluster, or that may be of it.
     pub(crate) fn of_cluster(&self, cluster: &str) -> impl Iterator<Item = &Arc<T>> {
         self.clusters.of(cluster)
     }
 
-    /// Objects that are due after `from`, and at `to` at the latest.
+    /// Objects that are due after `from`, and not later than `to`.
     pub(crate) fn due_between(
         &self,
         from: Timestamp,
@@ -181,7 +182,7 @@ impl<T: Grouped> Store<T> {
         due.filter_map(|(_, namespace, name)| self.get(namespace, name))
     }
 
-    /// When the next one is due after this.
+    /// The next due time after this.
     pub(crate) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let mut due = self.due.iter().map(|(at, ..)| *at);
         due.find(|at| *at > after)
@@ -202,10 +203,10 @@ impl<T: Grouped> Store<T> {
         self.len == 0
     }
 
-    /// Takes an object in, unless a newer state of it is known. Returns what was known before, if it was taken.
+    /// Adds or replaces an object, unless a newer state of it is known. If it was taken, returns what was known before.
     ///
-    /// Our own write's answer can overtake the watch: then the watch's older event must not undo it. And the watch can
-    /// overtake the answer: an object that was seen to go does not come back with it, nor in place of its successor.
+    /// The response to our own write can arrive before the watch's events: then an older event must not undo it. It can
+    /// also arrive after them: then an object that was deleted meanwhile must not come back, or replace its successor.
     pub fn insert(&mut self, object: Arc<T>) -> Inserted<T> {
         let new = object.metadata();
         let known = self.get(new.namespace(), new.name());
@@ -213,7 +214,7 @@ impl<T: Grouped> Store<T> {
             Some(known) if known.uid == new.uid => {
                 known.version() > 0 && known.version() >= new.version()
             }
-            // A later one has taken the name: versions of all objects of a kind can be compared.
+            // A later object has the name: versions of all objects of a kind can be compared.
             Some(known) if new.version() > 0 && known.version() > new.version() => true,
             _ => self.is_gone(new),
         };
@@ -224,7 +225,7 @@ impl<T: Grouped> Store<T> {
         }
     }
 
-    /// Takes an object in, whatever is known. For lists: after a restore of etcd they go back in time.
+    /// Adds or replaces an object, whatever is known. For lists: after a restore of etcd, their versions are older.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let new = object.metadata();
         if let Some(uid) = &new.uid {
@@ -246,7 +247,7 @@ impl<T: Grouped> Store<T> {
         before
     }
 
-    /// Forgets an object, unless what is known under its name is another one (by UID) or a later state.
+    /// Forgets an object, unless another object (by UID) or a later state is known under its name.
     pub fn remove(&mut self, object: &T) -> Option<Arc<T>> {
         let old = object.metadata();
         let (namespace, name) = (old.namespace(), old.name());
@@ -265,13 +266,13 @@ impl<T: Grouped> Store<T> {
         self.forget(namespace, name)
     }
 
-    /// Whether this state of an object is older than its end, or than the one that went out of sight.
+    /// Whether this state of an object is older than its deletion, or than the time at which it stopped matching.
     fn is_gone(&self, state: &Metadata) -> bool {
         let mut ends = self.gone.iter().rev();
         ends.any(|(gone, last)| Some(gone) == state.uid.as_ref() && state.version() < *last)
     }
 
-    /// Forgets what is known under a name.
+    /// Forgets the object of this name.
     pub fn forget(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
         let shelf = self.namespaces.get_mut(namespace)?;
         let removed = shelf.take(name)?;
@@ -300,12 +301,12 @@ impl<T: Grouped> Store<T> {
     }
 }
 
-/// What became of an object handed to [`Store::insert`].
+/// The result of [`Store::insert`].
 #[derive(Debug)]
 pub enum Inserted<T> {
     /// A newer state is known; nothing changed.
     Stale,
-    /// Taken; with the state known before.
+    /// The object was taken. Contains the state that was known before.
     Taken(Option<Arc<T>>),
 }
 

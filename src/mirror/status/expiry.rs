@@ -1,16 +1,17 @@
-//! When a token expires: whether that is soon, and how people are told. One rule for the controller and the commands.
+//! When a token expires: whether that is soon, and the message about it. The controller and the commands share this
+//! rule.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// A token that has this long to live, or less, is about to expire.
+/// A token that is valid for this long, or less, is about to expire.
 pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How near the end of a token is.
+/// How close a token is to its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// There is time.
+    /// It does not expire soon.
     Valid,
     /// It is about to expire.
     ExpiresSoon,
@@ -32,7 +33,7 @@ impl Stage {
     }
 }
 
-/// How long the stage stays as it is; `None` if it does for ever.
+/// How long the stage lasts; `None` if it does not change any more.
 pub fn lasts(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let left = at.duration_since(now);
     match Stage::of(at, now) {
@@ -42,8 +43,8 @@ pub fn lasts(at: Timestamp, now: Timestamp) -> Option<Duration> {
     }
 }
 
-/// What is wrong with a token for the target cluster `cluster` that expires at `at`, and what helps; `None` while there is
-/// time. The text stays the same as long as the stage does.
+/// The problem of a token for the target cluster `cluster` that expires at `at`, with a remedy; `None` if it does not
+/// expire soon. The text changes only with the stage.
 pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
     let verb = match Stage::of(at, now) {
         Stage::Valid => return None,
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stage_depends_on_the_time_that_is_left_alone() {
+    fn stage_depends_only_on_the_time_that_is_left() {
         let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
         let expires = Some(
             "the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`",
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn times_at_either_end_of_the_calendar_are_times() {
+    fn the_earliest_and_the_latest_time_are_accepted() {
         let (first, last) = (Timestamp::MIN, Timestamp::MAX);
         assert_eq!(Stage::of(last, first), Stage::Valid);
         assert!(lasts(last, first).is_some());

@@ -1,4 +1,4 @@
-//! What is known of a Link itself, and is told in its status.
+//! What is known of a Link itself, for its status.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::mirror::{
 /// What is known of a Link itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusInputs {
-    /// Generation of the Link that is worked with.
+    /// Generation of the Link that is in use.
     pub generation: Option<i64>,
     /// What is wrong with the Link's fields.
     pub invalid: Option<String>,
     /// Name of the older Link that has the target cluster.
     pub duplicate_of: Option<String>,
-    /// Whether the credentials can be used; `None` before they were looked at. `Err`: reason and message.
+    /// Whether the credentials can be used; `None` before they were read. `Err`: reason and message.
     pub credentials: Option<Result<(), (&'static str, String)>>,
-    /// Whether the target cluster answers; `None` before it was asked. `Err`: what it said.
+    /// Whether the target cluster answers; `None` before the first answer or failure. `Err`: the error.
     pub connected: Option<Result<(), String>>,
-    /// Which credentials are in use; `None` before any are.
+    /// Which credentials are in use; `None` if none are yet.
     pub credentials_in_use: Option<String>,
     /// When the token of the Link expires, if ever.
     pub expiry: Option<Expiry>,
@@ -30,20 +30,20 @@ pub struct StatusInputs {
     pub insecure: Option<InsecureTls>,
     /// The target cluster that was listed last.
     pub listed: Option<String>,
-    /// Whether all that the target cluster exports was listed and written.
+    /// Whether all exported Services of the target cluster were listed and reconciled.
     pub settled: bool,
     /// What is left out because of the limit, if anything is.
     pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
     pub gateway: Option<GatewayInputs>,
-    /// The drain of the target cluster, while there is one.
+    /// The drain of the target cluster, if it is drained.
     pub drain: Option<Drain>,
 }
 
-/// The end of a Link's token.
+/// The expiry of a Link's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expiry {
-    /// When that is.
+    /// When the token expires.
     pub at: Timestamp,
     /// The target cluster.
     pub cluster: String,
@@ -52,7 +52,7 @@ pub struct Expiry {
 /// What a Link's limits leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// What is taken in at most.
+    /// The limits.
     pub limits: Limits,
     /// Whether the bytes are the cause.
     pub heavy: bool,
@@ -60,7 +60,7 @@ pub struct Exceeded {
     pub hosts: bool,
     /// Services that are left out.
     pub services: usize,
-    /// Services whose slices are not all looked at.
+    /// Services with slices that are left out.
     pub cut: usize,
 }
 
@@ -79,7 +79,7 @@ impl Exceeded {
     }
 }
 
-/// How many Services are named, each once, and those whose names are not known.
+/// Number of Services: those with names, each counted once, and those whose names are not known.
 fn count(left: &[LeftOut]) -> usize {
     let named: BTreeSet<_> = left.iter().flat_map(LeftOut::services).collect();
     named.len() + left.iter().map(LeftOut::unnamed).sum::<usize>()
@@ -90,7 +90,7 @@ fn count(left: &[LeftOut]) -> usize {
 pub struct GatewayInputs {
     /// Addresses and liveness.
     pub state: GatewayState,
-    /// Latency to tell, milliseconds.
+    /// Latency to show, in milliseconds.
     pub latency_ms: Option<i64>,
     /// Why it is not probed.
     pub unprobed: Option<String>,

@@ -1,4 +1,4 @@
-//! Statuses: what is news, what is listed, when times move.
+//! Statuses: what counts as a change, what is listed, and when times change.
 
 use super::conditions::ready;
 use super::*;
@@ -37,7 +37,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 #[test]
-fn only_news_is_news() {
+fn only_a_new_outcome_is_a_change() {
     let mut outcomes = Outcomes::default();
     let mut record = |report| outcomes.record(&said("web", false, report));
     assert_eq!(record(mirrored()), StatusChange::Change);
@@ -62,7 +62,7 @@ fn only_news_is_news() {
 }
 
 #[test]
-fn other_words_of_the_same_problem_are_no_change() {
+fn another_message_of_the_same_problem_is_not_a_change() {
     let mut outcomes = Outcomes::default();
     let mut record = |report| outcomes.record(&said("web", false, report));
     assert_eq!(record(failed("one")), StatusChange::Change);
@@ -121,7 +121,7 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
 }
 
 #[test]
-fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
+fn expiring_credentials_are_reported_and_change_the_status_only_with_their_stage() {
     let (day, end) = (86_400, 100 * 86_400);
     let facts = StatusInputs {
         expiry: Some(Expiry {
@@ -158,7 +158,7 @@ fn expiring_credentials_are_told_and_change_the_status_only_with_their_stage() {
 }
 
 #[test]
-fn beyond_the_limit_only_problems_are_listed_and_counts_stay_true() {
+fn beyond_the_limit_only_problems_are_listed_and_counts_stay_correct() {
     let mut outcomes = Outcomes::default();
     for index in 0..LISTED {
         outcomes.record(&said(&format!("web-{index}"), false, mirrored()));
@@ -263,7 +263,7 @@ fn a_service_is_listed_with_its_reference_and_its_condition() {
 }
 
 #[test]
-fn what_the_limit_leaves_out_is_counted_once_and_told() {
+fn services_beyond_the_limit_are_counted_once_and_reported() {
     let left = |named: &[&str], unnamed: usize| {
         let mut left = LeftOut::default();
         for number in 0..unnamed {
@@ -330,7 +330,7 @@ fn what_the_limit_leaves_out_is_counted_once_and_told() {
 }
 
 #[test]
-fn connection_that_is_not_safe_is_told() {
+fn insecure_connection_is_reported() {
     for (insecure, reason) in [
         (None, None),
         (Some(InsecureTls::Plain), Some("NotEncrypted")),
@@ -347,7 +347,7 @@ fn connection_that_is_not_safe_is_told() {
         let mut told = told.conditions.into_iter();
         let told = told.find(|condition| condition.type_ == "InsecureTLS");
         assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
-        // None of it is cut off.
+        // The message is not cut off.
         let message = told.map(|c| c.message).unwrap_or_default();
         assert_eq!(
             message,
@@ -357,7 +357,7 @@ fn connection_that_is_not_safe_is_told() {
 }
 
 #[test]
-fn addresses_that_are_refused_are_told_and_not_shown() {
+fn refused_addresses_are_reported_and_not_listed() {
     let (good, bad) = ("192.0.2.1", "127.0.0.1");
     for (addresses, refused, reason) in [
         (vec![good], vec![], None),
@@ -395,7 +395,7 @@ fn addresses_that_are_refused_are_told_and_not_shown() {
 }
 
 #[test]
-fn a_gateway_has_been_as_it_is_since_it_became_so() {
+fn gateway_transition_time_changes_only_with_its_liveness() {
     let with = |previous: &LinkStatus, liveness, second| {
         let facts = StatusInputs {
             gateway: Some(GatewayInputs {
@@ -428,7 +428,7 @@ fn a_gateway_has_been_as_it_is_since_it_became_so() {
 }
 
 #[test]
-fn readiness_names_the_first_thing_in_its_way() {
+fn readiness_names_the_first_problem() {
     let good = StatusInputs {
         credentials: Some(Ok(())),
         connected: Some(Ok(())),

@@ -1,5 +1,5 @@
-//! Drains: a target cluster takes no part in federated Services for a while, so that it can be worked on. Who says so is
-//! an annotation of its Link. One rule for the controller and the commands.
+//! Drains: a target cluster takes no part in federated Services for a while, for example during maintenance. An
+//! annotation of its Link sets the drain. The controller and the commands share this rule.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct DrainError(String);
 /// A target cluster that is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drain {
-    /// Until when.
+    /// End of the drain.
     pub until: Timestamp,
     /// Federated Services that it has to leave.
     pub leaving: usize,
@@ -56,7 +56,7 @@ impl fmt::Display for Drain {
     }
 }
 
-/// How the end of a drain is told. What is said of a [`Drain`] begins with it.
+/// The text for the end of a drain. The text of a [`Drain`] begins with it.
 pub fn until(time: Timestamp) -> String {
     format!("until {}", rfc3339(time))
 }

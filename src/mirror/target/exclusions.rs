@@ -17,7 +17,7 @@ pub struct Exclusions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rules {
     excluded: Vec<Rule>,
-    /// Copied though other tools act on them.
+    /// Keys that are copied although other tools act on them.
     copied: Vec<Rule>,
 }
 
@@ -28,13 +28,13 @@ enum Rule {
     Prefix(String),
 }
 
-/// What is wrong with a rule that says what is copied.
+/// What is wrong with a rule for keys that are copied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CopiedError {
-    /// It can name nothing.
+    /// It cannot match any key.
     #[error("invalid key or prefix {0:?} (use a key, or a prefix such as example.com/*)")]
     NoRule(String),
-    /// It names what a service mirror writes.
+    /// It matches keys that a service mirror writes.
     #[error("{0:?} is reserved for service mirrors and never copied")]
     Ours(String),
 }
@@ -80,7 +80,7 @@ fn is_ours(key: &str) -> bool {
     key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
 }
 
-/// Reads rules that say what is copied, joined by commas. Blank ones are dropped.
+/// Reads rules for keys that are copied, joined by commas. Blank rules are dropped.
 pub fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
     let rules = text.split(',').map(str::trim);
     rules
@@ -99,7 +99,7 @@ pub fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
 }
 
 impl Exclusions {
-    /// Parses rules: a key, or a prefix that ends in `/*`. Blank ones are dropped.
+    /// Parses rules, each a key, or a prefix that ends in `/*`. Blank rules are dropped.
     pub fn new<S: AsRef<str>>(labels: &[S], annotations: &[S]) -> Self {
         Self {
             labels: Rules::excluded(labels),
@@ -107,7 +107,7 @@ impl Exclusions {
         }
     }
 
-    /// Copies also what other tools act on, where these rules name it. What is excluded stays excluded.
+    /// Also copies keys that other tools act on, if these rules match them. Excluded keys stay excluded.
     pub(crate) fn copying(mut self, labels: &[&str], annotations: &[&str]) -> Self {
         let parse = |rules: &[&str]| rules.iter().filter_map(|rule| Rule::parse(rule)).collect();
         self.labels.copied = parse(labels);
@@ -115,7 +115,7 @@ impl Exclusions {
         self
     }
 
-    /// The labels that a mirror gets from its remote Service: none if that has too much metadata to be copied.
+    /// The labels that a mirror gets from its remote Service; none if the Service has too much metadata to be copied.
     pub(crate) fn labels_of<'a>(&self, remote: &'a Service) -> DesiredEntries<'a> {
         if remote.is_trimmed {
             DesiredEntries::default()
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_other_tools_is_never_copied() {
+    fn keys_of_other_tools_are_never_copied_by_default() {
         let none = Exclusions::default();
         let annotations = map(&[
             ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_tools_act_on_is_copied_only_where_a_link_allows_it() {
+    fn keys_of_other_tools_are_copied_only_if_a_link_allows_it() {
         let marks: Vec<String> = foreign::MARKS
             .iter()
             .map(|mark| format!("{}{}", mark.key, if mark.is_prefix() { "x" } else { "" }))
@@ -237,7 +237,7 @@ mod tests {
         let both = allowing(&[argo, "external-dns.alpha.kubernetes.io/*"]);
         assert_eq!(both.labels(&from).to_map(), map(&[]));
         assert_eq!(both.annotations(&from).to_map(), map(&[]));
-        // Whatever is allowed: what says whose a mirror is never comes from elsewhere.
+        // Even if everything is allowed, keys that say what a mirror is are never copied.
         let ours = map(&[(l::CLUSTER_NAME, "x"), (l::REMOTE_DISCOVERY, "x")]);
         let all =
             Exclusions::default().copying(&["mirror.linkerd.io/*"], &["multicluster.linkerd.io/*"]);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_say_what_is_copied_name_something_and_nothing_of_ours() {
+    fn copy_rules_match_some_key_but_none_of_service_mirrors() {
         assert_eq!(copied_rules(""), Ok(vec![]));
         let read = copied_rules(" a.io/* ,, b,c.io/d_e");
         assert_eq!(read, Ok(vec!["a.io/*", "b", "c.io/d_e"]));

@@ -41,8 +41,8 @@ pub fn member(target: &Target, service: &Service) -> bool {
     selects(target.federated_selector.as_ref(), service)
 }
 
-/// Whether a selector takes a Service. What a service mirror made is never taken, nor what a remote API server claims to
-/// have under a name or in a namespace that cannot be.
+/// Whether a selector selects a Service. Services that a service mirror created are never selected, and neither are
+/// those with an invalid name or namespace, which an untrusted API server could send.
 pub(crate) fn selects(selector: Option<&Selector>, service: &Service) -> bool {
     selector.is_some_and(|selector| selector.matches(&service.metadata.labels))
         && !is_mirror(service)

@@ -1,4 +1,4 @@
-//! A Link, parsed once into something that cannot be wrong.
+//! A Link, parsed once into types whose values are always valid.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::mirror::names::{fits, probe_name};
 pub struct Target {
     /// Name of the Link.
     pub link: String,
-    /// When the Link was created; `None` before any other.
+    /// When the Link was created. `None` counts as the oldest.
     pub created: Option<Timestamp>,
     /// Name of the target cluster, a DNS label.
     pub cluster: String,
@@ -51,22 +51,22 @@ pub struct Target {
     pub federation: Federation,
     /// How it takes part in them.
     pub federated_through: FederatedThrough,
-    /// Until then it is drained, if that time is still to come.
+    /// End of its drain, which may be in the past.
     pub drained_until: Option<Timestamp>,
 }
 
 /// A target cluster's gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// Where it is; at least one.
+    /// Its addresses and host names; at least one.
     pub hosts: Vec<Host>,
     /// TCP port.
     pub port: u16,
     /// TLS identity; may be empty.
     pub identity: String,
-    /// The networks that its addresses have to be in, if the Link names any.
+    /// The networks in which its addresses must be, if the Link names any.
     pub networks: Option<Vec<IpNet>>,
-    /// How it is probed; `Ok(None)` when the Link asks for no probe, `Err` says what is wrong with it.
+    /// How it is probed. `Ok(None)` if the Link asks for no probe, `Err` if the settings of the probe are invalid.
     pub probe: Result<Option<Probe>, String>,
 }
 
@@ -110,14 +110,14 @@ pub struct Probe {
     pub period: Duration,
     /// Time limit of one probe, at most the period.
     ///
-    /// Probes never overlap. With the CRD's default of 30 s a gateway that takes connections and does not
-    /// answer would be found dead only after three times that, however short its period is.
+    /// Probes never overlap. With the CRD's default of 30 s, a gateway that accepts connections but does not answer
+    /// would count as dead only after three times 30 s, even if the period is shorter.
     pub timeout: Duration,
     /// Consecutive failures that make a gateway dead, at least 1.
     pub threshold: u32,
 }
 
-/// Why a Link cannot be worked with.
+/// Why a Link is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidLink {
     /// The cluster's name cannot be part of a Service's name.
@@ -128,7 +128,7 @@ pub enum InvalidLink {
     /// The Link cannot be decoded at all.
     #[error("failed to read the Link: {0}")]
     Unreadable(String),
-    /// The port is no port.
+    /// The port is not a port number.
     #[error("invalid spec.gatewayPort {0:?}: must be a port number")]
     GatewayPort(String),
     /// A selector is malformed.
@@ -140,7 +140,7 @@ pub enum InvalidLink {
     /// An annotation that restricts the cluster is malformed.
     #[error("invalid annotation {0}: {1}")]
     Policy(&'static str, PolicyError),
-    /// The end of a drain is no time.
+    /// The end of a drain is not a time.
     #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
     Drain(DrainError),
     /// The networks of gateways are malformed.
@@ -152,11 +152,11 @@ pub enum InvalidLink {
 const DEFAULT_THRESHOLD: u32 = 3;
 /// The CRD's default for `probeSpec.timeout`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Probing more often than this would be load, not knowledge.
+/// Minimum period. More frequent probes would add load without finding failures noticeably earlier.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 impl Target {
-    /// Parses a Link as the API server has it, which may be one that cannot be decoded.
+    /// Parses a Link from the API server, which may be one that could not be decoded.
     pub fn parse_object(object: &LinkObject, headless_default: bool) -> Result<Self, InvalidLink> {
         match &object.unreadable {
             Some(error) => Err(InvalidLink::Unreadable(error.clone())),
@@ -164,7 +164,7 @@ impl Target {
         }
     }
 
-    /// Parses a Link. `headless_default` holds where the Link says nothing about headless Services.
+    /// Parses a Link. `headless_default` applies if the Link says nothing about headless Services.
     pub fn parse(link: &Link, headless_default: bool) -> Result<Self, InvalidLink> {
         let spec = &link.spec;
         if !is_dns_label(&spec.target_cluster_name) {
@@ -224,26 +224,25 @@ impl Target {
         })
     }
 
-    /// Whether it takes part in federated Services through a gateway that the Link does not have.
+    /// Whether it should take part in federated Services through a gateway, but the Link has none.
     pub(crate) fn lacks_gateway(&self) -> bool {
         self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
     }
 
-    /// Its gateway, and how that is probed, if it is. Then the Link has a probe Service.
+    /// Its gateway and the settings of the probe, if the gateway is probed. If so, the Link has a probe Service.
     pub(crate) fn probed(&self) -> Option<(&Gateway, &Probe)> {
         let gateway = self.gateway.as_ref()?;
         let probe = gateway.probe.as_ref().ok()?.as_ref()?;
         Some((gateway, probe))
     }
 
-    /// Order of age: the smaller one is the older Link. Linkerd's rule for federated Services; a tie in the
-    /// second goes to the name.
+    /// Sort key by age: the smaller one is the older Link. This is Linkerd's rule for federated Services. Links that
+    /// were created in the same second are sorted by name.
     pub fn age(&self) -> (Option<Timestamp>, &str) {
         (self.created, &self.link)
     }
 
-    /// The selectors to watch Services with, as few as can be: no Service of the target cluster that is
-    /// not exported is ever transferred.
+    /// The selectors of the watches of Services, as few as possible. The target cluster sends only exported Services.
     pub fn service_selectors(&self) -> Vec<Selector> {
         united([
             &self.gateway_selector,
@@ -252,8 +251,8 @@ impl Target {
         ])
     }
 
-    /// The selectors to watch slices with: of Services that stand behind the gateway. `by_slices`: members of federated
-    /// Services do, as far as there is a gateway.
+    /// The selectors of the watches of slices: those of Services behind the gateway. `by_slices`: members of federated
+    /// Services are behind the gateway too, if there is one.
     pub fn slice_selectors(&self, by_slices: bool) -> Vec<Selector> {
         let members = self.federated_selector.as_ref();
         let members = members.filter(|_| by_slices && self.gateway.is_some());

@@ -1,5 +1,5 @@
-//! Which addresses a gateway may have. Whoever writes a Link, or owns a name in it, must not lead the traffic of mirrors
-//! into this cluster's own machinery: to a Pod's own loopback, a cloud's metadata server, the API server.
+//! Which addresses a gateway may have. The author of a Link, or the owner of a DNS name in it, must not be able to
+//! direct the traffic of mirrors to internal addresses: a Pod's loopback, a cloud's metadata server, or the API server.
 
 use std::{
     collections::BTreeSet,
@@ -12,25 +12,25 @@ use thiserror::Error;
 
 use crate::api::text::short;
 
-/// Networks of this cluster that no gateway may be in, unless its Link names them.
+/// Networks of this cluster in which no gateway may be, unless its Link names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNetworks {
     /// Addresses of the API server.
     pub api_servers: BTreeSet<IpAddr>,
-    /// Where the `ClusterIP`s of Services come from, as far as that is known.
+    /// The ranges of `ClusterIP`s, as far as they are known.
     pub services: Vec<IpNet>,
 }
 
 /// Why an address is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// It means no machine, or this one.
+    /// It means no host, or this one.
     Unspecified,
-    /// It means the machine that uses it.
+    /// It means the host that uses it.
     Loopback,
-    /// It is only good on one network, such as a cloud's metadata server.
+    /// It is valid only on the local network, such as that of a cloud's metadata server.
     LinkLocal,
-    /// It means many machines.
+    /// It means several hosts.
     Multicast,
     /// It is this cluster's API server.
     ApiServer,
@@ -49,7 +49,7 @@ pub struct Refused {
     pub why: Refusal,
 }
 
-/// A text that is no network.
+/// Why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
     /// It is neither an address nor a network.
@@ -60,7 +60,7 @@ pub enum NetworkError {
     HostBits(IpNet, IpNet),
 }
 
-/// What is refused in every cluster.
+/// Networks that are refused in every cluster.
 const RESERVED: [(Refusal, IpNet); 9] = [
     (Refusal::Unspecified, v4([0, 0, 0, 0], 8)),
     (Refusal::Unspecified, v6(Ipv6Addr::UNSPECIFIED, 128)),
@@ -86,10 +86,10 @@ const fn segment(first: u16) -> Ipv6Addr {
     Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)
 }
 
-/// Addresses that a translator makes IPv4 of (RFC 6052).
+/// Prefix of IPv6 addresses that NAT64 translates into IPv4 addresses (RFC 6052).
 const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
-/// Reads networks that are joined by commas. Blank ones are dropped; an address is a network of its own.
+/// Reads networks that are joined by commas. Blank items are dropped. An address is a network with one address.
 pub fn networks(text: &str) -> Result<Vec<IpNet>, NetworkError> {
     let items = text.split(',').map(str::trim);
     items.filter(|item| !item.is_empty()).map(network).collect()
@@ -107,8 +107,11 @@ fn network(text: &str) -> Result<IpNet, NetworkError> {
     }
 }
 
-/// Why a gateway may not have this address; `None` if it may. `allowed` are the networks that the Link names, if it names
-/// any: then it is within these. What is refused otherwise needs one that has nothing else: `0.0.0.0/0` allows no loopback.
+/// Why a gateway may not have this address; `None` if it may.
+///
+/// `allowed` are the networks that the Link names. If it names any, the address must be in one of them. An address in a
+/// refused range is allowed only by a network that lies completely within that range: `0.0.0.0/0` does not allow
+/// loopback addresses.
 pub fn refusal(
     address: IpAddr,
     allowed: Option<&[IpNet]>,
@@ -135,7 +138,7 @@ pub fn refusal(
     refused.next().map(|(why, _)| why)
 }
 
-/// The IPv4 address that a translator makes of an IPv6 one.
+/// The IPv4 address into which NAT64 translates an IPv6 address.
 fn translated(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else {
         return None;
@@ -147,7 +150,7 @@ fn translated(address: IpAddr) -> Option<IpAddr> {
 }
 
 impl Refusal {
-    /// Ends a sentence that begins with the address.
+    /// The rest of a sentence that begins with the address.
     fn because(self) -> &'static str {
         match self {
             Self::Unspecified => "is an unspecified address",
@@ -167,7 +170,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What is said of refused addresses; a name may have many.
+/// The message about refused addresses. It names only the first few, because a host name may have many.
 pub fn refused_message(refused: &[Refused]) -> String {
     const TOLD: usize = 5;
     let mut told: Vec<String> = refused.iter().take(TOLD).map(ToString::to_string).collect();

@@ -15,7 +15,7 @@ use crate::api::{
 /// Which federated Services a target cluster may join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Federation {
-    /// All of its members' names, as in Linkerd.
+    /// All, as in Linkerd.
     #[default]
     Any,
     /// Those that have a member in the local cluster.
@@ -28,26 +28,26 @@ pub enum Federation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FederatedThrough {
-    /// Linkerd discovers its endpoints, as Linkerd's own service mirror has it. It takes a flat network.
+    /// Linkerd discovers its endpoints, as with Linkerd's own service mirror. This requires a flat network.
     #[default]
     Discovery,
-    /// By its gateway. A federated Service that has such a member is made of `EndpointSlices`.
+    /// Through its gateway. A federated Service that has such a member is made of `EndpointSlices`.
     Gateway,
 }
 
 /// What is wrong with an annotation that restricts a target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
-    /// The text is no selector, or none that Kubernetes takes.
+    /// The text is not a valid selector.
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    /// The selector has no requirement, which may be meant as all namespaces or as none.
+    /// The selector has no requirement. It is ambiguous whether this means all namespaces or none.
     #[error("it is empty (leave it out to allow all namespaces that are not protected)")]
     Empty,
-    /// The word is none of those that there are.
+    /// The value is unknown.
     #[error("invalid value {0:?} (use any, local-members or none)")]
     Federation(String),
-    /// The word is none of those that there are.
+    /// The value is unknown.
     #[error("invalid value {0:?} (use discovery or gateway)")]
     FederatedThrough(String),
 }
@@ -64,7 +64,7 @@ impl FederatedThrough {
         }
     }
 
-    /// Of a Link, by its annotation.
+    /// Reads the annotation of a Link.
     pub fn of(link: &ObjectMeta) -> Result<Self, PolicyError> {
         let annotations = link.annotations.as_ref();
         let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));

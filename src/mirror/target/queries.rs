@@ -1,5 +1,5 @@
-//! What is asked of a target cluster: by the watches of the controller, and by the lists of `plan`. There is one answer
-//! for both, so that they see the same.
+//! The selectors for requests to a target cluster. The watches of the controller and the lists of `plan` share them, so
+//! that both see the same objects.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,24 @@ use crate::{
     mirror::key::Names,
 };
 
-/// Names in one selector of [`slices_of`], at most: a name has up to 63 characters, and a URL may have some thousand.
+/// Maximum number of names in one selector of [`slices_of`]: a name has up to 63 characters, and the length of a URL is
+/// limited to a few thousand.
 pub const NAMES: usize = 50;
 
-/// What is asked of a target cluster, as label selectors. No object is transferred that none of them takes.
+/// The label selectors for requests to a target cluster. The target cluster sends only objects that match one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queries {
     /// Selectors of Services.
     pub services: Vec<String>,
     /// Selectors of the EndpointSlices of Services behind the gateway; none if the Link has no gateway mode.
     ///
-    /// Kubernetes copies a Service's labels to its slices; those that it does not make itself are found by
+    /// Kubernetes copies a Service's labels to its slices. Slices that Kubernetes does not create itself are found with
     /// [`Target::unselected`] and [`slices_of`].
     pub slices: Vec<String>,
 }
 
 impl Target {
-    /// What is asked of this cluster. `by_slices`: as [`Links::by_slices`](crate::mirror::Links::by_slices) says.
+    /// The selectors for this cluster. `by_slices`: the value of [`Links::by_slices`](crate::mirror::Links::by_slices).
     pub fn queries(&self, by_slices: bool) -> Queries {
         let texts = |selectors: &[Selector]| selectors.iter().map(Selector::query).collect();
         Queries {
@@ -37,8 +38,8 @@ impl Target {
         }
     }
 
-    /// Services behind the gateway that have no selector. Kubernetes makes no slices for them, and those that people make
-    /// need not have the Service's labels: they are asked for by the Service's name.
+    /// Services behind the gateway that have no selector. Kubernetes creates no slices for them. Slices that people
+    /// create need not have the Service's labels, so they are requested by the Service's name.
     pub fn unselected<'a>(
         &self,
         by_slices: bool,
@@ -59,7 +60,8 @@ impl Target {
     }
 }
 
-/// Selectors of the slices of Services with these names, in all namespaces: what they find in others is not asked for.
+/// Selectors of the slices of Services with these names. They ignore the namespaces, so slices of other Services with
+/// the same names match too, and the caller has to ignore these.
 pub fn slices_of(names: &Names) -> Vec<String> {
     let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
@@ -69,8 +71,8 @@ pub fn slices_of(names: &Names) -> Vec<String> {
         .collect()
 }
 
-/// Selects the slices of probe Services, in the namespace of Links. Those that Kubernetes makes of the Endpoints of
-/// Linkerd's own service mirror name the cluster and nothing else.
+/// Selects the slices of probe Services, in the namespace of Links. Slices that Kubernetes creates for the Endpoints of
+/// Linkerd's own service mirror have no other label of ours than the one for the cluster.
 pub fn slices_of_probes() -> String {
     format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE)
 }
@@ -81,7 +83,7 @@ mod tests {
     use crate::mirror::fixtures::{Svc, link, map, svc, target};
 
     #[test]
-    fn slices_are_asked_for_where_the_link_has_gateway_mode() {
+    fn slices_are_requested_if_the_link_has_gateway_mode() {
         let exported = "mirror.linkerd.io/exported in (true)";
         assert_eq!(target("east").queries(false).slices, [exported]);
         let mut flat = link("east");
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_members_are_asked_for_where_federated_services_are_made_of_slices() {
+    fn slices_of_members_are_requested_if_federated_services_are_made_of_slices() {
         let (exported, members) = (
             "mirror.linkerd.io/exported in (true)",
             "mirror.linkerd.io/federated in (member)",
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_people_make_are_those_of_services_in_gateway_mode_without_a_selector() {
+    fn unselected_services_are_those_in_gateway_mode_without_a_selector() {
         let selecting = |mut service: Svc| {
             service.0.spec.selector = map(&[("app", "web")]);
             service
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_asked_for_by_name_once_each_and_not_all_at_once() {
+    fn slices_are_requested_by_name_once_each_and_in_batches() {
         let name = |n: usize| ("a".to_owned(), format!("s{n:03}"));
         let mut names: Names = (0..NAMES).map(name).collect();
         names.insert(("b".to_owned(), "s000".to_owned()));

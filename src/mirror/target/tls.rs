@@ -1,5 +1,5 @@
-//! Whether the connection to a target cluster is safe from whoever is on the way. One rule for the controller and the
-//! commands.
+//! Whether the connection to a target cluster is safe from attackers on the network. The controller and the commands
+//! share this rule.
 
 pub use crate::api::conditions::INSECURE_TLS;
 use crate::api::conditions::insecure_tls;
@@ -9,12 +9,13 @@ use crate::api::conditions::insecure_tls;
 pub enum InsecureTls {
     /// Nothing is encrypted.
     Plain,
-    /// Any certificate is taken for the API server's.
+    /// The API server's certificate is not verified.
     Unverified,
 }
 
 impl InsecureTls {
-    /// What a kubeconfig has: the address of the API server, and `insecure-skip-tls-verify`. `None`: it is safe.
+    /// Checks the settings of a kubeconfig: the address of the API server, and `insecure-skip-tls-verify`. `None` if
+    /// the connection is safe.
     pub fn of(server: &str, skips_verification: bool) -> Option<Self> {
         let scheme = server
             .trim_start()
@@ -45,7 +46,7 @@ impl InsecureTls {
         }
     }
 
-    /// What helps.
+    /// A remedy.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Plain => "pass an address with https:// to --api-server-address",
@@ -55,7 +56,7 @@ impl InsecureTls {
         }
     }
 
-    /// What is wrong with a Link, and what helps.
+    /// What is wrong with a Link, and a remedy.
     pub fn problem(self) -> String {
         format!(
             "{}: an attacker on the network can steal the token and change what is mirrored; to link again with \

@@ -1,5 +1,5 @@
-//! Changes that the [`State`] takes in and names the keys of at once: of Links, of the cluster's networks, of its
-//! namespaces, and of the time of day.
+//! Changes that update the [`State`] and return their keys in one step: changes of Links, of the cluster's networks, of
+//! its namespaces, and of the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,31 +24,31 @@ use crate::{
 };
 
 impl State {
-    /// Changes a Link, and names all keys that concerns.
+    /// Changes a Link, and returns all keys that this concerns.
     pub fn change_link(&mut self, link: &str, change: impl FnOnce(&mut Links)) -> Vec<Key> {
         let mut clusters = self.clusters_of_link(link);
         let mut keys = Vec::new();
-        // What stands for a cluster here is the same before and after.
+        // The local objects of a cluster are the same before and after.
         for cluster in &clusters {
             self.extend_with_exports(cluster, &mut keys);
         }
-        let mut any = self.is_any_cluster(link);
-        change(self.links.get_or_insert_default());
-        any |= self.is_any_cluster(link);
+        let mut any = self.links.is_any_cluster(link);
+        change(&mut self.links);
+        any |= self.links.is_any_cluster(link);
         clusters.extend(self.clusters_of_link(link));
         if any {
-            keys.extend(self.keys()); // it keeps back all that no other Link is in charge of
+            keys.extend(self.keys()); // it decides whether objects without a Link in charge are kept
         }
         for cluster in &clusters {
             keys.extend(self.keys_of_cluster(cluster));
         }
-        // Who would like the name of its probe Service comes after it, or first again.
+        // Claims to the name of its probe Service gain or lose precedence.
         keys.extend(self.keys_for_name(&self.config.namespace, &probe_name(link)));
         once_each(keys)
     }
 
-    /// Takes in the networks of this cluster. Keys that they concern: of the clusters whose gateways have addresses that
-    /// are refused from now on, or not any more.
+    /// Sets the networks of this cluster. Returns the keys of the clusters whose gateways have addresses that are
+    /// refused from now on, or no longer are.
     pub fn change_networks(&mut self, now: ClusterNetworks) -> Vec<Key> {
         let refused = |state: &Self| -> BTreeMap<String, Vec<Refused>> {
             let links = state.active();
@@ -57,7 +57,7 @@ impl State {
                 .collect()
         };
         let before = refused(self);
-        self.networks = Some(now);
+        self.networks = now;
         let changed = refused(self).into_iter();
         let keys = changed
             .filter(|(cluster, refused)| before.get(cluster) != Some(refused))
@@ -65,29 +65,24 @@ impl State {
         once_each(keys.collect())
     }
 
-    /// Whether a Link may have named any cluster.
-    fn is_any_cluster(&self, link: &str) -> bool {
-        let links = self.links.as_ref();
-        links.is_some_and(|links| links.is_any_cluster(link))
-    }
-
-    /// The clusters of which a Link may have something to say: the one that it names, the one that was listed last, and
-    /// those that other Links left for the one that it names.
+    /// The clusters that a change of a Link may concern: the one that it names, the one that was listed last, and those
+    /// that other Links left for the one that it names.
     fn clusters_of_link(&self, link: &str) -> BTreeSet<String> {
-        let links = self.links.as_ref();
-        let Some((links, entry)) = links.and_then(|links| Some((links, links.get(link)?))) else {
+        let Some(entry) = self.links.get(link) else {
             return BTreeSet::new();
         };
         let named = entry.cluster.as_deref();
-        let left = named.into_iter().flat_map(|named| links.left_for(named));
+        let left = named
+            .into_iter()
+            .flat_map(|named| self.links.left_for(named));
         let own = [named, entry.listed.as_deref()].into_iter().flatten();
         own.chain(left).map(str::to_owned).collect()
     }
 
     /// Takes in what a namespace is now; `None` if it is gone. Returns the keys that this concerns; `None` if nothing
-    /// has changed, or namespaces have not been listed.
+    /// has changed.
     pub fn change_namespace(&mut self, name: &str, now: Option<Namespace>) -> Option<Vec<Key>> {
-        let known = self.namespaces.as_mut()?;
+        let known = &mut self.namespaces;
         if known.get(name) == now.as_ref() {
             return None;
         }
@@ -98,7 +93,7 @@ impl State {
             None => known.remove(name),
         };
         let mut keys = self.keys_of_namespace(name);
-        // One less is counted, so another one may be created.
+        // A created namespace no longer counts, so another one may be created.
         let freed = cluster(before.as_ref()).filter(|freed| Some(freed) != counted.as_ref());
         if let Some(freed) = freed {
             keys.extend(self.keys_of_missing_namespaces(&freed));
@@ -106,7 +101,7 @@ impl State {
         Some(keys)
     }
 
-    /// Takes in that a namespace was created, with these labels, unless it is known by now. Returns the keys that this
+    /// Records that a namespace was created with these labels, unless it is already known. Returns the keys that this
     /// concerns: others may have waited for it.
     pub fn created_namespace(&mut self, name: &str, labels: Map) -> Vec<Key> {
         if self.namespace(name).is_some() {
@@ -136,33 +131,29 @@ impl State {
         keys
     }
 
-    /// When the next drain ends, or the next cluster that was away takes requests again.
+    /// When the next drain ends, or the next hold-down of a preferred cluster.
     pub fn next_turn(&self) -> Option<Timestamp> {
-        let drains = self.links.iter().flat_map(Links::drains);
-        let ends = drains.map(|(_, until)| until);
+        let ends = self.links.drains().map(|(_, until)| until);
         let ends = ends.filter(|until| *until > self.now);
-        let services = self.mirrors.iter();
-        ends.chain(services.filter_map(|services| services.next_due(self.now)))
-            .min()
+        ends.chain(self.mirrors.next_due(self.now)).min()
     }
 
-    /// Takes in the time of day, as far as preferred clusters wait for it. Keys of the federated Services that have one to
-    /// which requests return now.
+    /// The keys of the federated Services with a preferred cluster whose hold-down ends in this period.
     fn returned(&self, before: Timestamp, now: Timestamp) -> Vec<Key> {
-        let services = self.mirrors.iter();
-        let due = services.flat_map(|services| services.due_between(before, now));
+        let due = self.mirrors.due_between(before, now);
         let names = due.map(|service| (service.metadata.namespace(), service.metadata.name()));
         let keys = names
             .filter_map(|(namespace, name)| Some(Key::federated(namespace, member_name(name)?)));
         keys.collect()
     }
 
-    /// Takes in the time of day. Keys that it concerns, by cluster: of those whose drain has ended; and of those that are
-    /// drained again, because the clock was put back. And those of federated Services whose requests return to a cluster.
+    /// Sets the time. Returns the keys that this concerns, by cluster, for clusters whose drain has ended, or that are
+    /// drained again because the clock was set back; and the keys of federated Services whose requests return to a
+    /// cluster.
     pub fn advance(&mut self, now: Timestamp) -> (BTreeMap<String, Vec<Key>>, Vec<Key>) {
         let before = std::mem::replace(&mut self.now, now);
         let returned = self.returned(before, now);
-        let drains = self.links.iter().flat_map(Links::drains);
+        let drains = self.links.drains();
         let turned = drains.filter(|(_, until)| (*until > before) != (*until > now));
         let drained = turned.map(|(Target { cluster, .. }, _)| {
             let mut keys = self.keys_of_cluster(cluster);

@@ -15,7 +15,7 @@ fn headless(cluster: &str) -> Target {
 }
 
 #[test]
-fn a_fully_qualified_name_tells_what_a_service_was_written_for() {
+fn a_fully_qualified_name_gives_the_key_of_a_service() {
     let mirror = |service: &str| Some(Key::mirror("east", "ns", service));
     for (name, fq_name, expected) in [
         ("web-east", "web.ns.svc.cluster.local", mirror("web")),
@@ -63,7 +63,7 @@ fn a_local_service_concerns_its_own_key_whatever_labels_it_has_left() {
         ("one that lost its labels", ours, vec![web]),
         ("somebody else's", stripped, vec![]),
     ] {
-        // No Link: nobody else could want its name, but for a probe.
+        // Without Links, only a probe Service may claim its name too.
         let mut keys = state().keys_of_local(&service.0);
         keys.dedup();
         assert_eq!(keys, expected, "{what}");
@@ -116,7 +116,7 @@ fn a_local_slice_concerns_the_services_that_it_was_written_for() {
 }
 
 #[test]
-fn slice_that_others_made_of_a_probe_service_concerns_its_probe() {
+fn slice_that_others_created_for_a_probe_service_concerns_its_probe() {
     let mut made = slice("probe-east", "x");
     made.metadata.labels.insert(l::CLUSTER_NAME, "east");
     let probe = svc("probe-east")
@@ -127,7 +127,7 @@ fn slice_that_others_made_of_a_probe_service_concerns_its_probe() {
 }
 
 #[test]
-fn a_slice_that_a_former_mirror_left_concerns_who_has_its_name_now() {
+fn slice_of_a_former_mirror_concerns_the_present_owner_of_its_name() {
     // Cluster `c` exported `a-b`, and now `b-c` exports `a`.
     let mut left = slice("a-b-c", "x");
     left.metadata.labels.insert(l::CLUSTER_NAME, "c");
@@ -143,7 +143,7 @@ fn a_slice_that_a_former_mirror_left_concerns_who_has_its_name_now() {
 }
 
 #[test]
-fn hosts_of_a_headless_service_concern_those_that_want_their_names() {
+fn hosts_of_a_headless_service_concern_keys_that_claim_their_names() {
     let slice = hosts("db", &["db-0", "db-1"]);
     let own = Key::mirror("east", "ns", "db");
     let by_name = [
@@ -169,7 +169,7 @@ fn hosts_of_a_headless_service_concern_those_that_want_their_names() {
 }
 
 #[test]
-fn a_member_concerns_its_federated_service_and_who_wants_that_name() {
+fn a_member_concerns_its_federated_service_and_keys_that_claim_its_name() {
     let state = state().linked(target("federated"), &[], &[]);
     let keys = state.keys_of_member(&svc("web").member().0);
     let expected = [
@@ -181,7 +181,7 @@ fn a_member_concerns_its_federated_service_and_who_wants_that_name() {
 }
 
 #[test]
-fn a_cluster_concerns_what_it_exports_and_what_stands_for_it() {
+fn a_cluster_concerns_its_exports_and_its_local_objects() {
     let mirror = |name: &str, cluster: &str| {
         svc(&format!("{name}-{cluster}")).mirrored_by_linkerd(cluster, name)
     };
@@ -220,7 +220,7 @@ fn a_cluster_concerns_what_it_exports_and_what_stands_for_it() {
 }
 
 #[test]
-fn exports_of_a_cluster_are_its_own() {
+fn exports_of_a_cluster_exclude_those_of_others() {
     let linked = state()
         .linked(target("east"), &[svc("web").exported()], &[])
         .linked(target("west"), &[svc("other").exported()], &[]);
@@ -229,7 +229,7 @@ fn exports_of_a_cluster_are_its_own() {
 }
 
 #[test]
-fn another_set_of_what_is_left_out_concerns_what_is_in_one_of_them() {
+fn a_change_of_left_out_services_concerns_those_in_either_set() {
     let linked = state().linked(target("east"), &[svc("web").exported()], &[]);
     let keys = |before: &LeftOut, now: &LeftOut| linked.keys_of_limit("east", before, now);
     let (a, b) = (left_out("a", true), left_out("b", true));
@@ -237,14 +237,14 @@ fn another_set_of_what_is_left_out_concerns_what_is_in_one_of_them() {
     assert_eq!(keys(&a, &a), []);
     assert_eq!(keys(&a, &b), [key_a.clone(), key_b]);
     assert_eq!(keys(&a, &LeftOut::default()), [key_a]);
-    // Which are not known: any may be.
+    // If the names are not known, any Service may be left out.
     let any = linked.keys_of_cluster("east");
     assert_eq!(keys(&a, &left_out("a", false)), any);
     assert_eq!(keys(&left_out("a", false), &a), any);
 }
 
 #[test]
-fn link_that_may_name_any_cluster_concerns_all_that_stands() {
+fn link_that_may_name_any_cluster_concerns_all_local_objects() {
     let entry = |link, unreadable: Option<&str>| {
         let unreadable = unreadable.map(str::to_owned);
         LinkEntry::new(&LinkObject { link, unreadable }, false)

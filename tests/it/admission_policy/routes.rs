@@ -1,4 +1,4 @@
-//! Writes of routes to try: those that the controller does not make, and why each is refused; and those that it makes.
+//! Writes of routes: those that the controller does not make, with the reason for the refusal, and those that it makes.
 
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -46,8 +46,8 @@ fn rule(rule: &Value) -> Value {
     json!({ "spec": { "rules": [rule] } })
 }
 
-/// What stands before, in the namespace `shop`.
-pub(super) fn furniture() -> Vec<Value> {
+/// Objects that exist before the writes, in the namespace `shop`.
+pub(super) fn existing_objects() -> Vec<Value> {
     let unsigned = json!({ "metadata": { "annotations": null, "labels": null } });
     let mut tcp = route("ours");
     tcp["apiVersion"] = json!("gateway.networking.k8s.io/v1alpha2");
@@ -61,7 +61,8 @@ pub(super) fn furniture() -> Vec<Value> {
     ]
 }
 
-/// Writes of a stolen token, each but for one thing what the controller does, and why each is refused.
+/// Writes with a stolen token, with the reason for the refusal. Each differs in one thing from what the controller
+/// writes.
 #[rustfmt::skip]
 pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     let routes = |patch: Value| create("httproutes", "shop", with(route("new"), patch));
@@ -99,7 +100,7 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     ]
 }
 
-/// What the controller does.
+/// Writes that the controller makes.
 pub(super) fn permitted() -> Vec<Try> {
     let only = rule(&json!({ "backendRefs": [backend("api-federated")] }));
     vec![

@@ -1,4 +1,4 @@
-//! Writes to try: those that the controller does not make, and why each is refused; and those that it makes.
+//! Writes: those that the controller does not make, with the reason for the refusal, and those that it makes.
 
 use http::Method;
 use linkerd_mc::api::labels as l;
@@ -35,7 +35,7 @@ pub(super) fn delete(kind: &str, namespace: &str, name: &str) -> Try {
     (Method::DELETE, format!("{path}/{name}"), Value::Null)
 }
 
-/// The object with other fields, as a merge patch says them.
+/// The object, changed by a merge patch.
 pub(super) fn with(mut object: Value, patch: Value) -> Value {
     match patch {
         Value::Object(patch) => {
@@ -48,7 +48,7 @@ pub(super) fn with(mut object: Value, patch: Value) -> Value {
     }
 }
 
-/// Labels of what is mirrored from `cluster`.
+/// Labels of a mirror of a Service of `cluster`.
 fn of(cluster: &str) -> Value {
     json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: cluster })
 }
@@ -65,14 +65,14 @@ fn spec(spec: Value) -> Value {
     object
 }
 
-/// The annotations of what the installation in this namespace has written.
+/// Annotations that the installation in this namespace writes.
 pub(super) fn signed(namespace: &str) -> Value {
     json!({ "metadata": { "annotations": {
         l::MANAGED_BY: l::MANAGER, l::INSTALLATION: namespace, l::DESIRED_STATE: "0123456789abcdef",
     } } })
 }
 
-/// A Service that is nobody's mirror.
+/// A Service that is not a mirror.
 fn plain(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
@@ -111,7 +111,7 @@ fn slice(service: &str, cluster: &str) -> Value {
     with(with(slice, labels(of(cluster))), signed(NAMESPACE))
 }
 
-/// Whose slice it is by its label.
+/// The label that says who manages a slice.
 fn managed_by(manager: &str) -> Value {
     labels(json!({ l::SLICE_MANAGED_BY: manager }))
 }
@@ -124,8 +124,8 @@ pub(super) fn named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 
-/// What stands before: each in its namespace.
-pub(super) fn furniture() -> Vec<(&'static str, Value)> {
+/// Objects that exist before the writes, each with its namespace.
+pub(super) fn existing_objects() -> Vec<(&'static str, Value)> {
     let selects = || spec(json!({ "selector": { "app": "web" } }));
     let bare = |object: Value| {
         with(
@@ -195,14 +195,15 @@ const ENDPOINTS: &str =
     "the controller may not write Endpoints, and may only delete those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller may only create namespaces for mirrors";
 const LEASES: &str = "the controller may only create the Lease of its leader election";
-/// By the policy of owners.
+/// Message of the policy of owners.
 pub(super) const OF_NO_MIRROR: &str =
     "the controller may not write EndpointSlices of Services that are not mirrors";
 
-/// By both policies of slices; either may speak first.
+/// For writes that both policies of slices refuse, in any order.
 pub(super) const EITHER: &str = "";
 
-/// Writes of a stolen token, each but for one thing what the controller does, and why each is refused.
+/// Writes with a stolen token, with the reason for the refusal. Each differs in one thing from what the controller
+/// writes.
 #[rustfmt::skip]
 pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     let new = || mirror("new-east");
@@ -287,7 +288,7 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     ]
 }
 
-/// What the controller does.
+/// Writes that the controller makes.
 #[rustfmt::skip]
 pub(super) fn permitted() -> Vec<Try> {
     let services = |object: Value| create("services", "shop", object);

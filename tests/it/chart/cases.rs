@@ -1,6 +1,6 @@
-//! Values for the chart: good ones, as the flags of `install`, bad ones, and those of Linkerd's chart.
+//! Values for the chart: valid ones, as flags of `install`, invalid ones, and those of Linkerd's chart.
 
-/// Values besides the variants of `install`: those of its unit tests, and what Helm could read in another way.
+/// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
 pub(super) const VALUES: [&[&str]; 14] = [
     &[],
     &["--ha"],
@@ -57,7 +57,7 @@ pub(super) const VALUES: [&[&str]; 14] = [
     ],
 ];
 
-/// Values that the schema refuses, and what the message says.
+/// Values that the schema refuses, and a part of the message.
 pub(super) const BAD: [(&str, &str); 24] = [
     ("gateway.prot=1", "prot"),
     ("whatever=1", "whatever"),

@@ -1,5 +1,5 @@
-//! A release of the chart on a real API server: installed, upgraded, rolled back, uninstalled, and taken over from what
-//! `install` printed.
+//! A release of the chart on a real API server: it is installed, upgraded, rolled back and uninstalled, and it adopts
+//! the objects that `install` printed.
 
 use std::{fs, path::Path};
 
@@ -42,7 +42,7 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
         .await
         .unwrap();
 
-    // As the notes say.
+    // The command in the chart's notes.
     let label: Vec<&str> = label.split(' ').skip(1).collect();
     plane.kubectl(&label).await.unwrap();
     let values = folder.path().join("values.yaml");
@@ -67,7 +67,7 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
     assert_eq!((left.uid(), &left.spec), (link.uid(), &link.spec));
     assert_eq!(deployments(&plane).await, "");
 
-    // Helm takes over what `install` printed, on request only.
+    // Helm adopts the objects that `install` printed only with a flag.
     plane
         .apply(&run(plane.kubeconfig(), &["install"]).data())
         .await

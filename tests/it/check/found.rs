@@ -1,4 +1,4 @@
-//! What `check` finds wrong, and right again.
+//! Problems that `check` finds, and that it finds none after they are fixed.
 
 use control_plane::LinkerdOptions;
 use kube::{
@@ -46,7 +46,8 @@ pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
     );
 }
 
-/// One list of each kind, in pages, since the audit log had this length; no request for a mirror.
+/// Checks that there was one list of each kind, in pages, since the audit log had this length, and no request for each
+/// mirror.
 pub(super) fn few_requests_were_made(planes: &Planes, before: usize) {
     let events = planes.west.audit().unwrap();
     let of = |verb: &str, resource: &str| {
@@ -61,13 +62,14 @@ pub(super) fn few_requests_were_made(planes: &Planes, before: usize) {
         4,
         "mirrors in two pages, probes and local members in one each"
     );
-    // And by name for slices that do not say that they are a mirror's, 50 names each; probe and federated included.
+    // And lists by name, 50 names each, for slices without the label of a mirror, including those of the probe Service
+    // and the federated Service.
     let by_name = (MIRRORS + 2).div_ceil(50);
     assert_eq!(of("list", "endpointslices"), 2 + by_name);
 }
 
-/// The range is that of the control plane, which is smaller than what the Link's status counts.
-pub(super) async fn what_does_not_fit_the_service_range_is_told(planes: &Planes) {
+/// The check compares with the control plane's range, which is smaller than the count in the Link's status.
+pub(super) async fn services_that_do_not_fit_the_service_range_are_reported(planes: &Planes) {
     let fits = "Service range has room for exported services";
     let (results, _) = planes.check(&[]);
     assert_eq!(results[fits]["result"], "success");
@@ -83,7 +85,7 @@ pub(super) async fn what_does_not_fit_the_service_range_is_told(planes: &Planes)
     let (range, rest) = error.split_once(" has ").unwrap();
     let (left, rest) = rest.split_once(" free ClusterIPs, and up to ").unwrap();
     assert!(rest.contains(" from east)"), "{error}");
-    // All mirrors, and the Services that Kubernetes and Linkerd have.
+    // Used are the ClusterIPs of all mirrors, and of the Services of Kubernetes and Linkerd.
     let (_, prefix) = range.split_once('/').unwrap();
     let all = (1_usize << (32 - prefix.parse::<u32>().unwrap())) - 2;
     let left: usize = left.parse().unwrap();
@@ -94,7 +96,7 @@ pub(super) async fn what_does_not_fit_the_service_range_is_told(planes: &Planes)
     planes.set_status(true).await;
 }
 
-/// What the credentials may do beyond their need is found in the target cluster.
+/// `check` finds permissions of the credentials that are not needed, by asking the target cluster.
 pub(super) async fn excess_permissions_are_found(planes: &Planes) {
     let bind = [
         "create",
@@ -124,7 +126,8 @@ pub(super) async fn excess_permissions_are_found(planes: &Planes) {
         .unwrap();
 }
 
-/// Mirrors have EndpointSlices only; without these Linkerd finds no endpoints. Who installs is told as well.
+/// Mirrors have EndpointSlices only, so Linkerd finds no endpoints if it does not read slices. `install` warns of it
+/// too.
 pub(super) async fn linkerd_without_slices_is_found(planes: &Planes) {
     let without_slices = LinkerdOptions {
         endpoint_slices: false,
@@ -158,7 +161,7 @@ pub(super) async fn linkerd_without_slices_is_found(planes: &Planes) {
     assert_eq!(planes.run(&["install"]).stderr, "");
 }
 
-/// The controller's permissions are those of its ServiceAccount, whatever grants them.
+/// `check` asks for the permissions of the controller's ServiceAccount, whatever grants them.
 pub(super) async fn lacking_permissions_are_found(planes: &Planes) {
     planes
         .west

@@ -1,4 +1,4 @@
-//! Two linked control planes, with what a controller would have written.
+//! Two linked control planes, with the objects that a controller would have written.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::support::{
     program::{Outcome, run},
 };
 
-/// East, the target, and west, which links to it.
+/// The target `east`, and `west`, which links to it.
 pub(super) struct Planes {
     pub(super) east: ControlPlane,
     pub(super) west: ControlPlane,
@@ -30,7 +30,7 @@ pub(super) struct Planes {
 }
 
 impl Planes {
-    /// Starts them, with the extension.
+    /// Starts both control planes, and installs the extension.
     pub(super) async fn start() -> Self {
         let (east, west) =
             tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
@@ -44,7 +44,7 @@ impl Planes {
         }
     }
 
-    /// Links west to east with a token that lives for an hour.
+    /// Links west to east with a token that expires after an hour.
     pub(super) async fn link(&self) {
         let link_gen = ["link-gen", "--cluster-name=east", "--token-duration=1h"];
         let outcome = run(self.east.kubeconfig(), &link_gen);
@@ -52,7 +52,7 @@ impl Planes {
         self.west.apply(&outcome.stdout).await.unwrap();
     }
 
-    /// What a controller in west would have written.
+    /// Creates the mirrors that a controller in west would have created.
     pub(super) async fn mirror(&self) {
         let of_east = json!({"mirror.linkerd.io/mirrored-service": "true", "mirror.linkerd.io/cluster-name": "east"});
         let probe = json!({"mirror.linkerd.io/mirrored-gateway": "true", "mirror.linkerd.io/cluster-name": "east"});
@@ -74,7 +74,7 @@ impl Planes {
             let mirror = format!("{name}-east");
             let fq_name = json!({"mirror.linkerd.io/remote-svc-fq-name": format!("{name}.shop.svc.cluster.local")});
             objects.push(service("shop", &mirror, &of_east, &fq_name));
-            // One has no endpoints.
+            // One mirror has no endpoints.
             if n != 7 {
                 objects.push(slice("shop", &mirror, n != 8));
             }
@@ -95,7 +95,7 @@ impl Planes {
             .unwrap();
     }
 
-    /// What the controller would have said of the Link.
+    /// Writes the Link's status that the controller would have written.
     pub(super) async fn set_status(&self, ready: bool) {
         let condition = |type_: &str, holds: bool| {
             json!({
@@ -123,12 +123,12 @@ impl Planes {
             .unwrap();
     }
 
-    /// Runs the program with a context for each.
+    /// Runs the program with a kubeconfig that has a context for each control plane.
     pub(super) fn run(&self, args: &[&str]) -> Outcome {
         run(&self.kubeconfig, args)
     }
 
-    /// Results of `check` by description, and how long it took.
+    /// Results of `check` by description, and how long the command took.
     pub(super) fn check(&self, extra: &[&str]) -> (BTreeMap<String, Value>, Duration) {
         let begin = Instant::now();
         let outcome = self.run(&[&["check", "-o", "json", "--wait", "0s"], extra].concat());
@@ -201,7 +201,7 @@ pub(super) fn results(outcome: &Outcome) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// What does not succeed: description and result.
+/// Description and result of each check that does not succeed.
 pub(super) fn failing(results: &BTreeMap<String, Value>) -> Vec<(&str, &str)> {
     let failing = results
         .iter()

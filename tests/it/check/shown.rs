@@ -1,4 +1,4 @@
-//! What `gateways` and `status` show, and what `status` waits for.
+//! Output of `gateways` and `status`, and conditions that `status` waits for.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
             ],
         )
     });
-    // It has looked, and not found what it wants.
+    // The command has opened its watch, and its condition is not met yet.
     eventually("a watch of Links", Duration::from_secs(30), async || {
         let events = planes.west.audit()?;
         let watches = events[before..]
@@ -99,7 +99,7 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     assert!(status.contains("\n  ready: true\n"), "{status}");
 }
 
-/// Credentials are looked at as far as the user may read them.
+/// `status` checks credentials as far as the user may read them.
 pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Planes) {
     let west = async |args: &[&str]| planes.west.kubectl(args).await.unwrap();
     let role = "--resource=links.multicluster.linkerd.io";
@@ -123,7 +123,7 @@ pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Pl
     assert_eq!(problems("reader"), Value::Null);
     let table = planes.run(&["status", "--as=reader"]).data();
     assert!(table.ends_with("\n\neast: not yet\n"), "{table}");
-    // Only the Secrets beside the Link.
+    // This user may read only the Secrets in the namespace of the Link.
     let role = [
         "create",
         "role",

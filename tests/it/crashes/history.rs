@@ -1,5 +1,5 @@
-//! What became of Services and slices, change by change, as a watch tells it: what must not happen on the way, happens
-//! here and nowhere else.
+//! All changes of Services and slices, in order, as a watch reports them. The rules for what must not happen during a
+//! run are in this file only.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::support::installation::{CONTROLLER, NAMESPACE};
 /// Name of the slice that marks the end.
 const MARK: &str = "the-end";
 
-/// As whom controllers come to a target cluster: a ServiceAccount of the extension.
+/// User name of controllers in a target cluster: a ServiceAccount of the extension.
 const ACCOUNTS: &str = "system:serviceaccount:linkerd-multicluster:";
 
 /// What happened to one object.
@@ -31,7 +31,7 @@ enum Event {
     Deleted,
 }
 
-/// What happened to the Services of a stage, by normal name and in order; and how many slices of ours were made.
+/// Changes of the Services of a stage, by normalized name and in order, and how many of our slices were created.
 #[derive(Clone, Debug)]
 pub(super) struct Changes {
     services: BTreeMap<String, Vec<Event>>,
@@ -41,11 +41,11 @@ pub(super) struct Changes {
 /// A point in the history of the stage.
 pub(super) struct Point {
     version: String,
-    /// Of the audit logs of both clusters.
+    /// Positions in the audit logs of both clusters.
     marks: [u64; 2],
 }
 
-/// Where it is now.
+/// The current point.
 pub(super) async fn now(stage: &Stage) -> anyhow::Result<Point> {
     let list = services(stage).list(&ListParams::default()).await?;
     Ok(Point {
@@ -54,14 +54,14 @@ pub(super) async fn now(stage: &Stage) -> anyhow::Result<Point> {
     })
 }
 
-/// What the API servers noted since that point of requests that the controller must not make: writes to what is not
-/// ours, and any in the target cluster.
-pub(super) fn trespasses(stage: &Stage, since: &Point) -> anyhow::Result<Vec<String>> {
+/// Requests since that point that the controller must not make, from the audit logs: writes to objects that are not
+/// ours, and any write in the target cluster.
+pub(super) fn forbidden_requests(stage: &Stage, since: &Point) -> anyhow::Result<Vec<String>> {
     let is_ours = |event: &AuditEvent| match event.resource.as_str() {
         "events" | "leases" => true,
         "links" => event.subresource == "status",
         _ if event.namespace == NAMESPACE => event.name.starts_with("probe-"),
-        // The slices of a federated Service begin with its name.
+        // Names of slices of a federated Service begin with the name of the Service.
         _ => event.name.contains(&stage.cluster) || event.name.contains("-federated"),
     };
     let is_here = |event: &AuditEvent| [&*stage.namespace, NAMESPACE].contains(&&*event.namespace);
@@ -81,7 +81,7 @@ fn services(stage: &Stage) -> Api<Service> {
     Api::namespaced(stage.source.client(), &stage.namespace)
 }
 
-/// All writes to the stage since that point, for who looks into a violation.
+/// All writes to the stage since that point, to investigate a violation.
 pub(super) fn account(stage: &Stage, since: &Point) -> anyhow::Result<String> {
     let mut audit = stage.source.audit_since(since.marks[0])?;
     audit.retain(|event| {
@@ -102,9 +102,9 @@ pub(super) fn account(stage: &Stage, since: &Point) -> anyhow::Result<String> {
     Ok(audit.iter().map(say).collect())
 }
 
-/// What has happened since that point.
+/// All changes since that point.
 pub(super) async fn changes(stage: &Stage, since: &Point) -> anyhow::Result<Changes> {
-    // A change that marks the end.
+    // This change marks the end of the history.
     let mark = json!({ "metadata": { "annotations": { "mark": MARK } } });
     services(stage)
         .patch(BYSTANDER, &PatchParams::default(), &Patch::Merge(mark))
@@ -163,7 +163,7 @@ pub(super) async fn changes(stage: &Stage, since: &Point) -> anyhow::Result<Chan
 }
 
 impl Changes {
-    /// What must never happen, and did.
+    /// Violations of the rules.
     pub(super) fn broken(&self, keeps: Keeps) -> Vec<String> {
         let mut broken = Vec::new();
         for (name, events) in &self.services {
@@ -191,7 +191,7 @@ impl Changes {
                     let list = service.annotations().get(*key).map(String::as_str);
                     let mut list = list.unwrap_or_default().split(',');
                     let is_there = list.any(|one| one.trim().starts_with(member));
-                    // The one that makes it names who is there by then; whoever was named stays.
+                    // The create names the current members. After that, a member must not be missing.
                     if name.ends_with("-federated")
                         && matches!(event, Event::Modified(_))
                         && !is_there
@@ -220,7 +220,7 @@ impl Changes {
         counts
     }
 
-    /// What was made or deleted more often than in a calm run.
+    /// Objects that were created or deleted more often than in the undisturbed run.
     pub(super) fn beyond(&self, calm: &Self) -> Vec<String> {
         let usual = calm.counts();
         let counts = self.counts().into_iter();

@@ -1,4 +1,4 @@
-//! Watches that go wrong at a chosen event: the event comes late, or is lost with its watch.
+//! Disturbs a watch at a chosen event: delays the event, or closes the watch before it.
 
 use std::{
     sync::{Arc, Mutex},
@@ -9,19 +9,19 @@ use control_plane::{Asked, Interceptor, Passing, Verdict};
 
 use super::scenarios::Stage;
 
-/// How late an event is: by then what comes on other watches has been worked on.
+/// How long an event is delayed. In this time, the controller processes the events of its other watches.
 const LATE: Duration = Duration::from_secs(1);
-/// So long after the last event, and the last write, nothing follows from them any more.
+/// After this time without an event or a write, the controller has processed everything.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// What becomes of an event.
+/// How an event is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mishap {
-    /// It comes late, with all that follows it on its watch; what comes on other watches overtakes it.
+    /// It is delayed, with all later events of its watch. Events of other watches arrive before it.
     Late,
-    /// Its watch breaks off before it.
+    /// The watch is closed before it.
     Lost,
-    /// Its watch breaks off before it, and whoever wants to go on from there is told that this is too long ago.
+    /// The watch is closed before it. A watch that resumes from there gets the error that its version is too old.
     Forgotten,
 }
 
@@ -29,29 +29,28 @@ impl Mishap {
     pub(super) const ALL: [Self; 3] = [Self::Late, Self::Lost, Self::Forgotten];
 }
 
-/// Counts the events of a run, and has one of them go wrong.
+/// Counts the events of a run, and disturbs one of them.
 pub(super) struct Watched(Arc<Mutex<Seen>>);
 
 struct Seen {
-    /// Writes, and events that are about the stage, so far.
+    /// Number of writes, and of events that concern the stage.
     writes: usize,
     events: usize,
-    /// When there was the last event or write.
+    /// When the last event or write happened.
     last: Instant,
     mishap: Option<(usize, Mishap)>,
-    /// Which watch it befell, and when.
+    /// Which watch was disturbed, and when.
     hit: Option<(Place, Instant)>,
-    /// Whether the watch was told that what it knows is too old.
+    /// Whether the watch got the error that its version is too old.
     told: bool,
     mended: bool,
 }
 
-/// A watch: the number of its way to an API server, and what it is about.
+/// A watch: the number of its proxy, and the resource that it watches.
 type Place = (usize, String);
 
 impl Watched {
-    /// Watches what comes on these ways to API servers, until they are told otherwise. The event of this number, counted
-    /// from 1, goes wrong.
+    /// Counts the events that these proxies forward. Disturbs the event with this number, counted from 1.
     pub(super) fn on(
         ways: [&Interceptor; 2],
         stage: &Stage,
@@ -85,23 +84,23 @@ impl Watched {
         Self(seen)
     }
 
-    /// How many writes and events there were.
+    /// Number of writes and events.
     pub(super) fn counts(&self) -> (usize, usize) {
         let seen = self.0.lock().unwrap();
         (seen.writes, seen.events)
     }
 
-    /// Whether there was neither for so long.
+    /// Whether there was neither a write nor an event for this time.
     pub(super) fn is_calm(&self, time: Duration) -> bool {
         self.0.lock().unwrap().last.elapsed() > time
     }
 
-    /// Whether the event came that was to go wrong.
+    /// Whether the disturbance happened.
     pub(super) fn happened(&self) -> bool {
         self.0.lock().unwrap().hit.is_some()
     }
 
-    /// Whether what went wrong is over, and nothing follows from it any more.
+    /// Whether the disturbance is over, and the controller has processed it.
     pub(super) fn is_over(&self) -> bool {
         let seen = self.0.lock().unwrap();
         let mended = match (&seen.hit, seen.mishap) {
@@ -153,7 +152,7 @@ impl Seen {
     }
 }
 
-/// The answer to a watch that would go on from what the API server no longer has.
+/// The answer to a watch from a version that the API server does not have any more.
 fn expired() -> Verdict {
     let event = serde_json::json!({ "type": "ERROR", "object": {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,4 +1,4 @@
-//! The situations that are swept: what stands before, what happens then, and what has to survive it.
+//! The scenarios of the sweep: the objects before, the action, and the objects that have to survive it.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::support::{
     planes::Alone,
 };
 
-/// A Service of the source cluster that is nobody's business.
+/// A Service of the source cluster that belongs to no Link.
 pub(super) const BYSTANDER: &str = "bystander";
 
-/// What must survive whatever happens.
+/// Objects that must survive in every run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keeps {
-    /// Mirrors whose Service is exported all the time.
+    /// Mirrors of Services that are exported during the whole run.
     pub(super) services: &'static [&'static str],
-    /// Annotations of the federated Service, with a member that it names all the time.
+    /// Annotations of the federated Service, each with a member that it lists during the whole run.
     pub(super) members: &'static [(&'static str, &'static str)],
 }
 
@@ -50,17 +50,17 @@ enum Act {
     Adopt,
 }
 
-/// One situation.
+/// A scenario.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     act: Act,
-    /// Whether the controller runs before it happens.
+    /// Whether the controller runs before the action.
     pub(super) running: bool,
     pub(super) keeps: Keeps,
-    /// Names in the state before.
+    /// Names of objects before the action.
     prepared: &'static [&'static str],
-    /// Names in the state at the end, and names that are not there then.
+    /// Names of objects at the end, and names of objects that do not exist then.
     done: &'static [&'static str],
     gone: &'static [&'static str],
 }
@@ -214,7 +214,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 pub(super) struct Stage {
     pub(super) source: Arc<ControlPlane>,
     pub(super) far: Arc<ControlPlane>,
-    /// Where the Links look for the API server of `far`.
+    /// Address of the API server of `far` in the Links.
     far_url: String,
     pub(super) namespace: String,
     pub(super) cluster: String,
@@ -252,14 +252,14 @@ impl Stage {
         stage
     }
 
-    /// Name of the other cluster, where there is one.
+    /// Name of the second target cluster, if there is one.
     pub(super) fn second(&self) -> String {
         format!("{}-b", self.cluster)
     }
 
-    /// Makes a Link of this cluster, as `link-gen` prints it.
+    /// Creates a Link to this cluster, as `link-gen` prints it.
     async fn link(&self, cluster: &str) {
-        /// A name that stands nowhere but where the cluster's does.
+        /// A name that appears only where the name of the cluster does.
         const MODEL: &str = "modelcluster";
         static PRINTED: OnceCell<Vec<String>> = OnceCell::const_new();
         let printed = PRINTED.get_or_init(async || {
@@ -270,7 +270,7 @@ impl Stage {
         });
         for text in printed.await {
             let text = text
-                // Both clusters select what is labelled with the stage's name.
+                // The Links to both clusters select Services that are labelled with the stage's name.
                 .replace(
                     &format!("\"{}\":\"{MODEL}", l::FEDERATED),
                     &format!("\"{}\":\"{}", l::FEDERATED, self.cluster),
@@ -302,7 +302,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// A member in both clusters.
+    /// Creates a member in both clusters.
     async fn member(&self) {
         for plane in [&self.source, &self.far] {
             let value = if Arc::ptr_eq(plane, &self.source) {
@@ -314,7 +314,7 @@ impl Stage {
         }
     }
 
-    /// A mirror of Linkerd's service mirror, with its Endpoints.
+    /// Creates a mirror of Linkerd's service mirror, with its Endpoints.
     async fn linkerds_mirror(&self, service: &str) {
         let name = format!("{service}-{}", self.cluster);
         let metadata = json!({
@@ -342,7 +342,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// Takes away what would be work for the controllers of later runs.
+    /// Deletes objects that would be work for the controllers of later runs.
     pub(super) async fn clear(&self) {
         let all = ListParams::default();
         let now = DeleteParams::default();
@@ -381,7 +381,7 @@ impl Stage {
 }
 
 impl Scenario {
-    /// What stands before.
+    /// Creates the objects that exist before the action.
     pub(super) async fn prepare(&self, stage: &Stage) {
         let (far, namespace, cluster) = (&stage.far, &*stage.namespace, &*stage.cluster);
         let direct = format!("{cluster}-direct");
@@ -433,11 +433,11 @@ impl Scenario {
         }
     }
 
-    /// What happens.
+    /// Executes the action.
     pub(super) async fn act(&self, stage: &Stage) {
         let (far, namespace, cluster) = (&stage.far, &*stage.namespace, &*stage.cluster);
         match self.act {
-            // The start of the controller is what happens.
+            // The action is the start of the controller.
             Act::FirstSync | Act::Adopt => {}
             Act::SwitchMode => {
                 relabel(far, namespace, "web", Some(&format!("{cluster}-direct"))).await;
@@ -463,12 +463,12 @@ impl Scenario {
         }
     }
 
-    /// Whether this state is where it begins.
+    /// Whether this is the state before the action.
     pub(super) fn is_prepared(&self, state: &str) -> bool {
         self.prepared.iter().all(|name| state.contains(name))
     }
 
-    /// Whether this state may be its end.
+    /// Whether this may be the state at the end.
     pub(super) fn is_done(&self, state: &str) -> bool {
         self.done.iter().all(|name| state.contains(name))
             && !self.gone.iter().any(|name| state.contains(name))

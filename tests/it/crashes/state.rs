@@ -1,4 +1,4 @@
-//! What stands in the source cluster, without what differs from run to run.
+//! The objects in the source cluster, without the fields that differ from run to run.
 
 use k8s_openapi::api::{
     core::v1::{Endpoints, Service},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::scenarios::Stage;
 use crate::support::{gateway_api, installation::NAMESPACE};
 
-/// Metadata that the API server makes up, and annotations that hold such.
+/// Metadata that the API server generates, and annotations that contain such values.
 const MADE_UP: [&str; 6] = [
     "uid",
     "resourceVersion",
@@ -21,8 +21,8 @@ const MADE_UP: [&str; 6] = [
     "generateName",
 ];
 
-/// All Services of the stage's namespace, our slices, the mirrored Endpoints, and the Link's probe, as text: one object
-/// a line, names of this run replaced.
+/// All Services of the stage's namespace, our slices, the mirrored Endpoints, and the Link's probe Service, as text
+/// with one object per line. Names of this run are replaced.
 pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
     let client = stage.source.client();
     let all = ListParams::default();
@@ -53,7 +53,7 @@ pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
     }
     for slice in slices.items.iter().chain(&probe_slices.items) {
         let annotations = slice.metadata.annotations.as_ref();
-        // Kubernetes' own slices come and go by themselves.
+        // Kubernetes creates and deletes its own slices independently.
         if annotations.is_some_and(|a| a.get(l::MANAGED_BY).is_some_and(|by| by == l::MANAGER)) {
             objects.push(json!({ "EndpointSlice": slice }));
         }
@@ -94,7 +94,7 @@ fn line(mut object: Value, stage: &Stage, addresses: &[(String, String)]) -> Str
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.remove(l::DESIRED_STATE);
             annotations.remove(l::REMOTE_RESOURCE_VERSION);
-            // With the times since when.
+            // This annotation contains times.
             annotations.remove(l::FAILED_OVER);
         }
         let owners = inner.pointer_mut("/metadata/ownerReferences");

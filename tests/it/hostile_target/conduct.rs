@@ -1,24 +1,25 @@
-//! Ways in which a target cluster can misbehave, and what is true of a Link to it.
+//! Kinds of hostile behaviour of a target cluster, and the expected status of a Link to it.
 
 use linkerd_mc::api::link::LinkStatus;
 
 use super::server::{FORGED, HUGE_LIST};
 use crate::support::links::condition;
 
-/// A way to misbehave. Its name is also that of the Link, the target cluster and the namespace.
+/// A kind of behaviour. Its name is also the name of the Link, the target cluster and the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conduct {
-    /// Nothing is listed; then watches bring Services and `EndpointSlices` with ever-new names, without end.
+    /// Lists are empty. Then watches send Services and `EndpointSlices` with new names, without end.
     EndlessAdded,
-    /// Lists begin, go on with a blank now and then, and never end. All else is answered.
+    /// Lists begin, continue with a blank now and then, and never end. All other requests are answered.
     DrippingLists,
-    /// Services are withdrawn and come back, and who asks for one of them gets no answer.
+    /// Services are withdrawn and exported again, and a GET of one of them is never answered.
     HungGets,
-    /// The same, and who asks gets a refusal that reads differently each time, with line breaks and escape sequences.
+    /// The same, but each GET is refused with a different text, with line breaks and escape sequences.
     RefusedGets,
-    /// Lists are refused in this way, or watches, with one code or another.
+    /// Lists and watches are refused in this way, with different status codes.
     RefusedLists,
-    /// Services have 256 KiB of annotations: pages have 60 MiB, or twice as much if that is asked for. Watches end at once.
+    /// Services have 256 KiB of annotations. Pages have 60 MiB, or twice as much if the client asks for it. Watches end
+    /// at once.
     HugePages,
     /// Services have 200 KiB of annotations, which change 100 times a second.
     GiantAnnotations,
@@ -53,7 +54,7 @@ impl Conduct {
         }
     }
 
-    /// Those that are named in a list with commas.
+    /// Parses a comma-separated list of names.
     pub(super) fn named(list: &str) -> Vec<Self> {
         let find = |name: &str| {
             let found = Self::ALL.into_iter().find(|conduct| conduct.name() == name);
@@ -62,7 +63,7 @@ impl Conduct {
         list.split(',').map(find).collect()
     }
 
-    /// What is wrong with what a Link's status says of such a cluster, if something is.
+    /// Describes what is wrong in the status of a Link to such a cluster; `None` if nothing is.
     pub(super) fn is_untrue(self, status: &LinkStatus) -> Option<String> {
         let says =
             |type_: &str| condition(status, type_).map(|c| (c.status.as_str(), c.message.as_str()));
@@ -75,7 +76,7 @@ impl Conduct {
                 connected.is_some_and(|(status, _)| status == "True") && status.mirrored > Some(0)
             }
             Self::DrippingLists => ready.is_some_and(|(status, _)| status == "False"),
-            // Not in step, or it says what became of each Service.
+            // Either the Link is not ready, or its status says what happened to each Service.
             Self::HugePages => {
                 let all = i64::try_from(HUGE_LIST).unwrap();
                 let told =

@@ -1,4 +1,4 @@
-//! What hostile targets do to the controller and its cluster, in figures, and what of it is held.
+//! Measurements of the effect of hostile targets on the controller and its cluster, and their limits.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -10,30 +10,30 @@ use crate::support::{
     installation::{NAMESPACE, account},
 };
 
-/// What is held of a run. `None`: it is told, and nothing is made of it. This is the one place where what the
-/// controller's budgets promise stands.
+/// The limits of a run. A value without a limit (`None`) is only printed. The budgets of the controller are tested only
+/// here.
 pub(super) struct Bounds {
     /// Resident memory of the controller, MiB.
     pub(super) memory: Option<u64>,
-    /// Writes to the source cluster for one hostile target, those that are refused included: at once, and then a second.
+    /// Writes to the source cluster for one hostile target, including refused ones: a burst, and then per second.
     pub(super) writes: Option<(f64, f64)>,
-    /// Lines of the log in any minute.
+    /// Lines of the log per minute.
     pub(super) lines: Option<usize>,
-    /// Growth of the neighbours' p99 beyond that of a run in which the hostile targets are another controller's, percent.
-    /// Only of a long run.
+    /// Growth of the p99 of the other clusters, in percent, compared with a run in which another controller has the
+    /// hostile targets. Only measured in a long run.
     pub(super) latency: Option<f64>,
 }
 
-/// Where a phase began.
+/// The start of a phase.
 pub(super) struct Mark {
     audit: u64,
     lines: usize,
 }
 
 impl Mark {
-    /// Here. The peak of memory is counted from here on.
+    /// The current position. Resets the peak of memory.
     pub(super) fn here(source: &ControlPlane, controller: &Controller) -> Self {
-        // As the manual page of proc says; nothing else resets it.
+        // Only this resets it; see the manual page proc(5).
         std::fs::write(format!("/proc/{}/clear_refs", controller.pid()), "5").unwrap();
         Self {
             audit: source.audit_mark().unwrap(),
@@ -42,14 +42,14 @@ impl Mark {
     }
 }
 
-/// One phase.
+/// Measurements of one phase.
 pub(super) struct Figures {
     name: &'static str,
     time: Duration,
-    /// Most resident memory, MiB.
+    /// Peak of resident memory, in MiB.
     memory: u64,
     latencies: Latencies,
-    /// Writes of the controller by namespace: the hostile clusters have one each.
+    /// Writes of the controller by namespace; each hostile cluster has its own.
     writes: BTreeMap<String, usize>,
     /// Writes of statuses of Links, by Link.
     statuses: BTreeMap<String, usize>,
@@ -58,7 +58,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// What has happened since.
+    /// Measurements since this mark.
     pub(super) fn since(
         mark: &Mark,
         name: &'static str,
@@ -96,7 +96,7 @@ impl Figures {
         }
     }
 
-    /// Writes a second for a hostile target.
+    /// Writes per second for a hostile target.
     fn writes_of(&self, conduct: Conduct) -> f64 {
         let count = |counts: &BTreeMap<String, usize>| {
             u32::try_from(counts.get(conduct.name()).copied().unwrap_or_default()).unwrap()
@@ -104,7 +104,7 @@ impl Figures {
         f64::from(count(&self.writes) + count(&self.statuses)) / self.time.as_secs_f64()
     }
 
-    /// What is beyond the bounds. `before`: the run whose latencies these are compared with.
+    /// Values over their limits. `before` is the run whose latencies these are compared with.
     pub(super) fn beyond(
         &self,
         bounds: &Bounds,
@@ -142,14 +142,14 @@ impl Figures {
         beyond
     }
 
-    /// By how much p99 is longer than before, percent.
+    /// Growth of p99 since that phase, in percent.
     fn growth(&self, before: &Self) -> f64 {
         let p99 = |figures: &Self| figures.latencies.at(99).as_secs_f64();
         (p99(self) / p99(before) - 1.0) * 100.0
     }
 }
 
-/// A table for people.
+/// The measurements as a table.
 pub(super) fn table(phases: &[Figures], conducts: &[Conduct]) -> String {
     let mut text = format!("{:<34}", "");
     let mut row = |name: String, cell: &dyn Fn(&Figures) -> String| {

@@ -1,4 +1,4 @@
-//! Links to clusters that behave well, what changes there, and how soon it is here.
+//! Links to clusters that behave well, changes of their Services, and how soon these are mirrored.
 
 use std::{
     collections::HashMap,
@@ -19,21 +19,21 @@ use crate::support::{
     objects::{export, namespace, patch, ports, services, web},
 };
 
-/// The Links, and the clusters that they lead to. It is the same API server for all.
+/// The Links and their target clusters. All have the same API server.
 pub(super) const LINKS: [&str; 3] = ["steady-0", "steady-1", "steady-2"];
-/// Where their Services are.
+/// Namespace of their Services.
 pub(super) const NAMESPACE: &str = "steady";
-/// Services of each.
+/// Services of each Link.
 const SERVICES: usize = 30;
 /// Time between two changes.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How long changes took to arrive, sorted; those that did not arrive are missing.
+/// Times until changes were mirrored, sorted, without those that were never mirrored.
 #[derive(Debug, Default)]
 pub(super) struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// What this share of the changes did not exceed.
+    /// The time within which this percentage of the changes were mirrored.
     pub(super) fn at(&self, percent: usize) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0
@@ -47,7 +47,7 @@ impl Latencies {
     }
 }
 
-/// Makes the Links, and what they mirror.
+/// Creates the Links, and the Services that they mirror.
 pub(super) async fn link(source: &ControlPlane, far: &ControlPlane) {
     namespace(NAMESPACE, &[source, far]).await;
     for cluster in LINKS {
@@ -59,7 +59,7 @@ pub(super) async fn link(source: &ControlPlane, far: &ControlPlane) {
     }
 }
 
-/// Waits until all is mirrored.
+/// Waits until all Services are mirrored.
 pub(super) async fn are_well(source: &ControlPlane) {
     let all = i64::try_from(SERVICES).unwrap();
     for cluster in LINKS {
@@ -68,7 +68,7 @@ pub(super) async fn are_well(source: &ControlPlane) {
     }
 }
 
-/// Waits until all that stands is as a fresh computation says, and the Links say so.
+/// Waits until all mirrors are as `plan` computes them, and the Links report that they are ready.
 pub(super) async fn are_in_step(source: &ControlPlane) {
     for cluster in LINKS {
         in_step(source, cluster, &[]).await;
@@ -76,10 +76,10 @@ pub(super) async fn are_in_step(source: &ControlPlane) {
     are_well(source).await;
 }
 
-/// Mirrors whose port is to change, to what and since when.
+/// Mirrors whose port has to change: the new port, and when the Service was changed.
 type Expected = Arc<Mutex<HashMap<String, (i32, Instant)>>>;
 
-/// Changes a port of one Service after the other for so long, and waits for those changes in the source cluster.
+/// For this long, changes a port of one Service after the other, and waits for the changes in the source cluster.
 pub(super) async fn churn(
     source: &ControlPlane,
     far: &Arc<ControlPlane>,
@@ -121,7 +121,7 @@ pub(super) async fn churn(
         });
     }
     writes.join_all().await;
-    // Those that are still missing after this are told as such.
+    // Changes that are still missing after this are reported as missing.
     let _ = eventually("the last changes", SOON, async || {
         Ok(expected.lock().unwrap().is_empty().then_some(()))
     })
@@ -132,7 +132,7 @@ pub(super) async fn churn(
     Latencies(latencies)
 }
 
-/// How long what is waited for took, if a mirror shows it.
+/// How long the change of this mirror took, if the mirror has it.
 fn arrival(expected: &Expected, mirror: &Service) -> Option<Duration> {
     let mut expected = expected.lock().unwrap();
     let name = mirror.metadata.name.as_deref()?;

@@ -1,5 +1,4 @@
-//! An API server that a test makes up: it speaks the protocol of lists and watches, and means harm. What it does follows
-//! from its conduct and a seed.
+//! A hostile API server that speaks the protocol of lists and watches. Its behaviour depends on its conduct and a seed.
 
 use std::{
     sync::{
@@ -18,36 +17,37 @@ use tokio::{sync::mpsc::Sender, time::interval};
 
 use super::conduct::Conduct;
 
-/// What a refusal would have stand on a line of its own.
+/// Text in refusals that must not appear on its own line in the log.
 pub(super) const FORGED: &str = "2026-01-01T00:00:00Z ERROR forged";
 
-/// Time between two pieces of a list that drips.
+/// Time between two pieces of a slow list.
 const DRIP: Duration = Duration::from_millis(300);
 /// Time between two withdrawals.
 const WITHDRAWAL: Duration = Duration::from_millis(100);
-/// Bytes of annotations of a Service of which there are ever more.
+/// Size of the annotations of a Service in an endless stream of new ones.
 const ADDED: usize = 64 << 10;
-/// Bytes of annotations of a giant.
+/// Size of the annotations of a Service that has very large ones.
 const GIANT: usize = 200 << 10;
-/// Bytes of annotations of a Service on a huge page: as many as Kubernetes takes.
+/// Size of the annotations of a Service on a huge page: the maximum in Kubernetes.
 const LARGEST: usize = (256 << 10) - 1024;
-/// Services on a huge page, unless more are asked for and given.
+/// Services on a huge page, unless the client asks for more, and sometimes also then.
 const HUGE_PAGE: usize = 240;
-/// Services on all huge pages.
+/// Services on all huge pages together.
 pub(super) const HUGE_LIST: usize = 480;
 
-/// An API server that means harm. Ended when dropped, and with it all that it sends.
+/// A hostile API server. When dropped, it ends and sends nothing more.
 pub(super) struct HostileTarget {
     pub(super) conduct: Conduct,
     interceptor: Interceptor,
 }
 
 impl HostileTarget {
-    /// Starts it, with a certificate of the authority of `plane`.
+    /// Starts it, with a certificate that the authority of `plane` signed.
     pub(super) fn start(plane: &ControlPlane, conduct: Conduct, seed: u64) -> Self {
         let interceptor = plane.intercept(None).unwrap();
         let server = Arc::new(Server::new(conduct, seed));
-        // On a machine of its own it would not take the neighbours' processors: it has those that nobody else wants.
+        // It has the lowest priority, because on its own machine it would not compete with the other clusters for
+        // processors.
         let yields = Once::new();
         interceptor.judge(move |asked| {
             yields.call_once(|| {
@@ -61,7 +61,7 @@ impl HostileTarget {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(super) fn url(&self) -> String {
         self.interceptor.url()
     }
@@ -74,11 +74,11 @@ struct Server {
     services: Mutex<Vec<Exported>>,
 }
 
-/// A Service that comes and goes, or changes.
+/// A Service that is withdrawn and exported again, or changed.
 #[derive(Clone, Copy)]
 struct Exported {
     is_exported: bool,
-    /// Values of a label and an annotation.
+    /// Current values of a label and of an annotation.
     revisions: [u64; 2],
 }
 
@@ -115,7 +115,7 @@ impl Server {
         if !is_slices && !path.ends_with("/services") {
             return self.get(path);
         }
-        // One selector is enough to do harm.
+        // Requests with this selector get no Services. One selector is enough for a hostile target.
         if query.contains("federated") {
             return if asked.watches() {
                 silent()
@@ -156,7 +156,7 @@ impl Server {
         }
     }
 
-    /// Answers who asks for one Service.
+    /// Answers a GET of one Service.
     fn get(&self, path: &str) -> Verdict {
         match self.conduct {
             Conduct::HungGets => Verdict::Hold,
@@ -179,7 +179,7 @@ impl Server {
         }
     }
 
-    /// A page of what is exported, of as many as are asked for.
+    /// A page of exported Services, with as many as the client asks for.
     fn page(&self, query: &str) -> Verdict {
         let services = self.services.lock().unwrap().clone();
         let begin = number(query, "continue=").unwrap_or_default();
@@ -211,7 +211,7 @@ impl Server {
         })
     }
 
-    /// Pages of nearly 64 MiB, or if so many Services are asked for, now and then of more.
+    /// Pages of nearly 64 MiB. If the client asks for more Services, some pages are larger.
     fn huge_page(self: &Arc<Self>, query: &str) -> Verdict {
         let begin = number(query, "continue=").unwrap_or_default();
         let most = if self.random.lock().unwrap().bool() {
@@ -238,7 +238,7 @@ impl Server {
         })
     }
 
-    /// Ever more objects.
+    /// Sends new objects without end.
     async fn add(self: Arc<Self>, is_slices: bool, to: Sender<Bytes>) {
         let mut ticks = interval(Duration::from_millis(10));
         for number in 0.. {
@@ -266,7 +266,7 @@ impl Server {
         }
     }
 
-    /// Changes Services at random, so often.
+    /// Changes random Services at this interval.
     async fn change(self: Arc<Self>, every: Duration, to: Sender<Bytes>) {
         let mut ticks = interval(every);
         loop {
@@ -345,7 +345,7 @@ impl Server {
         )
     }
 
-    /// A refusal with one code or another.
+    /// A refusal with one of several status codes.
     fn refused(&self) -> Verdict {
         let code = self
             .random
@@ -355,7 +355,7 @@ impl Server {
         self.refusal(code.unwrap_or(403))
     }
 
-    /// A refusal that reads differently each time.
+    /// A refusal with a different text each time.
     fn refusal(&self, code: u16) -> Verdict {
         let mut random = self.random.lock().unwrap();
         let noise: String = std::iter::repeat_with(|| random.alphanumeric())
@@ -379,19 +379,19 @@ impl Server {
     }
 }
 
-/// A watch in which nothing happens.
+/// A watch without events.
 fn silent() -> Verdict {
     let (to, pieces) = Pieces::channel();
     tokio::spawn(async move { to.closed().await });
     Verdict::Pieces(pieces)
 }
 
-/// A list of nothing.
+/// An empty list.
 fn empty(is_slices: bool) -> Verdict {
     Verdict::Answer(200, json_header(), head(is_slices, 1, "") + "]}")
 }
 
-/// The number in a part of a query.
+/// The number after this text in a query.
 fn number(query: &str, part: &str) -> Option<usize> {
     let value = query.split('&').find_map(|found| found.strip_prefix(part));
     value.and_then(|value| value.parse().ok())
@@ -412,7 +412,7 @@ fn event(what: &str, object: &str) -> Bytes {
     format!("{{\"type\":\"{what}\",\"object\":{object}}}\n").into()
 }
 
-/// So many bytes of no meaning.
+/// A text of this length.
 fn filler(bytes: usize) -> &'static str {
     static FILLER: LazyLock<String> = LazyLock::new(|| "x".repeat(LARGEST));
     &FILLER[..bytes]

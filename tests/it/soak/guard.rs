@@ -1,4 +1,4 @@
-//! What must not happen at any time of a soak, and what was written in all.
+//! Rules that must hold at any time of a soak, and the number of writes.
 
 use std::{
     collections::BTreeMap,
@@ -17,16 +17,16 @@ use crate::support::{
     objects::{annotation, cluster_ip, services},
 };
 
-/// A watch of all Services, past every fault.
+/// A watch of all Services that no fault affects.
 pub(super) struct Guard {
     violations: Arc<Mutex<Vec<String>>>,
     watch: JoinHandle<()>,
-    /// Where the audit log was when it began.
+    /// Position in the audit log at the start.
     mark: u64,
 }
 
 impl Guard {
-    /// Starts when all is as it has to be.
+    /// Starts the watch. All mirrors have to be correct.
     pub(super) fn start(scene: &Scene) -> Self {
         let violations = Arc::new(Mutex::new(Vec::new()));
         let mark = scene.source.audit_mark().unwrap();
@@ -50,7 +50,7 @@ impl Guard {
         }
     }
 
-    /// The writes of the controller by verb, and all that was found.
+    /// The number of writes of the controller by verb, and all violations.
     pub(super) async fn end(self, scene: &Scene) -> (BTreeMap<String, usize>, Vec<String>) {
         self.watch.abort();
         let _ = self.watch.await;
@@ -73,7 +73,7 @@ impl Guard {
     }
 }
 
-/// What is wrong with a change, if something is.
+/// The violation in a change, if there is one.
 fn changed(
     known: &mut BTreeMap<String, (Option<String>, String)>,
     service: &Service,

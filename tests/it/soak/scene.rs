@@ -1,5 +1,5 @@
-//! Two clusters, three Links between them, and what is exported: each change is made in a cluster and noted here, so
-//! that what has to come of all of them is known.
+//! Two clusters, three Links between them, and the exported Services. Each change is made in a cluster and also
+//! recorded here, so that the expected mirrors are known.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,20 +26,20 @@ use crate::support::{
     program::run,
 };
 
-/// The Links, all to the same cluster, each on a way of its own.
+/// The Links. All lead to the same cluster, each through its own proxy.
 pub(super) const LINKS: [&str; 3] = ["one", "two", "flaps"];
-/// The one that comes and goes.
+/// Index of the Link that is deleted and created again.
 pub(super) const FLAPS: usize = 2;
-/// Where everything takes place.
+/// Namespace of all objects.
 pub(super) const NAMESPACE: &str = "soak";
-/// Services that come, change and go.
+/// Number of Services that are created, changed and deleted.
 const SERVICES: usize = 16;
-/// Hosts of the headless Service, at most.
+/// Maximum number of hosts of the headless Service.
 const HOSTS: usize = 5;
-/// Whose members of a federated Service.
+/// Selects the local members of a federated Service.
 const SELECTOR: &str = "--federated-service-selector=mirror.linkerd.io/federated=soak";
 
-/// An exported Service: through which Link, whether without the gateway, and its port.
+/// An exported Service: the index of its Link, whether it uses remote discovery, and its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exported {
     to: Option<(usize, bool)>,
@@ -55,23 +55,24 @@ impl Exported {
     }
 }
 
-/// The clusters, and what was last done to them.
+/// The clusters, and the current state of all objects.
 pub(super) struct Scene {
     pub(super) source: Arc<ControlPlane>,
     far: Arc<ControlPlane>,
-    /// The controller's ways to the target cluster, one a Link, and to its own.
+    /// Proxies between the controller and the target cluster, one for each Link, and one to the controller's own
+    /// cluster.
     pub(super) lines: [FaultProxy; LINKS.len() + 1],
     pub(super) controller: Controller,
     gateways: Gateways,
     printed: Vec<Vec<Value>>,
     exported: BTreeMap<String, Exported>,
     hosts: BTreeSet<usize>,
-    /// Whether `guest` is a member, there and here.
+    /// Whether `guest` is a member in the target cluster, and in the source cluster.
     guests: [bool; 2],
 }
 
 impl Scene {
-    /// Starts the clusters and a controller. Each Link has a Service that stays exported, the others have not.
+    /// Starts the clusters and a controller. Each Link has one Service that is always exported. Other Services are not.
     pub(super) async fn set() -> Self {
         let (source, far) = tokio::join!(
             installed("soak-source", "192.0.2.60"),
@@ -122,12 +123,12 @@ impl Scene {
         scene
     }
 
-    /// Whether the mirror, or the federated Service, of this name has to live all the time.
+    /// Whether the mirror or federated Service with this name must exist all the time.
     pub(super) fn stays(name: &str) -> bool {
         name.starts_with("pillar-") || name == "db-one" || name == "member-federated"
     }
 
-    /// Members that `member-federated` has all the time.
+    /// Members that `member-federated` must have all the time.
     pub(super) fn stay() -> impl Iterator<Item = String> {
         let links = LINKS.iter().enumerate().filter(|(link, _)| *link != FLAPS);
         links.map(|(_, link)| format!("member@{link}"))
@@ -152,7 +153,7 @@ impl Scene {
         hosts(&self.far, NAMESPACE, "db", &ready).await;
     }
 
-    /// Some Service that is there; one of those that come and go, if it is to be moved.
+    /// A random Service that exists. If `moves` is set, one whose export may change.
     fn any(&self, random: &mut Rng, moves: bool) -> Option<String> {
         let names = self.exported.keys();
         let names: Vec<&String> = names
@@ -180,7 +181,7 @@ impl Scene {
         .await;
     }
 
-    /// Exports a Service in another way, through another Link, or no longer.
+    /// Changes the mode or the Link of an exported Service, or withdraws it.
     pub(super) async fn move_export(&mut self, random: &mut Rng) {
         let Some(name) = self.any(random, true) else {
             return;
@@ -193,7 +194,7 @@ impl Scene {
         endpoints(&self.far, NAMESPACE, &name, 1).await;
     }
 
-    /// Deletes a Service, or makes one.
+    /// Deletes or creates a Service.
     pub(super) async fn delete_or_create(&mut self, random: &mut Rng) {
         let name = format!("svc-{}", random.usize(..SERVICES));
         if self.exported.remove(&name).is_some() {
@@ -208,14 +209,14 @@ impl Scene {
         self.make(&name, self.exported[&name]).await;
     }
 
-    /// Has none, one or two of a Service's endpoints be ready.
+    /// Sets how many endpoints of a Service are ready: none, one or two.
     pub(super) async fn change_endpoints(&mut self, random: &mut Rng) {
         if let Some(name) = self.any(random, false) {
             endpoints(&self.far, NAMESPACE, &name, random.usize(..3)).await;
         }
     }
 
-    /// Has a host of the headless Service come or go; one stays.
+    /// Adds or removes a host of the headless Service. One stays.
     pub(super) async fn scale(&mut self, random: &mut Rng) {
         let host = random.usize(1..HOSTS);
         if !self.hosts.remove(&host) {
@@ -224,7 +225,7 @@ impl Scene {
         self.write_hosts().await;
     }
 
-    /// Has a member of a federated Service come or go, here or there.
+    /// Adds or removes a member of a federated Service, in the target or the source cluster.
     pub(super) async fn join_or_leave(&mut self, random: &mut Rng) {
         let place = random.usize(..2);
         self.guests[place] ^= true;
@@ -233,7 +234,7 @@ impl Scene {
         regroup(plane, NAMESPACE, "guest", Some(federated)).await;
     }
 
-    /// Changes or deletes a mirror, if it is there.
+    /// Changes or deletes a mirror, if it exists.
     pub(super) async fn meddle(&mut self, random: &mut Rng) {
         let Some(name) = self.any(random, false) else {
             return;
@@ -277,7 +278,7 @@ impl Scene {
         self.gateways.revive(&format!("/{}", LINKS[link]));
     }
 
-    /// What has to be mirrored, and how.
+    /// The expected mirrors, and their modes.
     fn expected(&self) -> BTreeMap<String, String> {
         let mut expected = BTreeMap::new();
         for (name, exported) in &self.exported {
@@ -304,7 +305,7 @@ impl Scene {
         expected
     }
 
-    /// The same, of what is there.
+    /// The same for the existing mirrors.
     async fn actual(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let ours = ListParams::default().labels(&format!("{}=true", l::MIRRORED_SERVICE));
         let list = services(&self.source, NAMESPACE).list(&ours).await?;
@@ -330,7 +331,7 @@ impl Scene {
         Ok(list.items.into_iter().map(say).collect())
     }
 
-    /// Waits until all is as it has to be, by our own account and by a fresh computation.
+    /// Waits until all mirrors are as recorded here, and as `plan` computes them.
     pub(super) async fn settle(&self) {
         let expected = self.expected();
         let settled = eventually("all to be in step", 2 * SOON, async || {

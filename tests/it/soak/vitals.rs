@@ -1,10 +1,10 @@
-//! How large a process is.
+//! Resource use of a process.
 
 use std::fmt::Write as _;
 
 use crate::support::controller::Controller;
 
-/// Growth that is none: allocators keep what they had, and a request may be under way.
+/// Growth that counts as none: allocators keep freed memory, and a request may be in progress.
 const SLACK: [u64; 4] = [6 * 1024, 6, 10, 2];
 const NAMES: [&str; 4] = ["RSS, KiB", "tasks", "open files", "threads"];
 
@@ -13,7 +13,7 @@ const NAMES: [&str; 4] = ["RSS, KiB", "tasks", "open files", "threads"];
 pub(super) struct Vitals([u64; 4]);
 
 impl Vitals {
-    /// Those of a controller now.
+    /// Current values of a controller.
     pub(super) async fn of(controller: &Controller) -> Self {
         let process = format!("/proc/{}", controller.pid());
         let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
@@ -32,12 +32,12 @@ impl Vitals {
         ])
     }
 
-    /// The larger of each.
+    /// The maximum of each value.
     pub(super) fn most(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|n| self.0[n].max(other.0[n])))
     }
 
-    /// What is larger than it was by more than chance.
+    /// Values that grew by more than the tolerance.
     pub(super) fn grown_since(&self, first: &Self) -> Vec<String> {
         let all = self.0.iter().zip(first.0).zip(SLACK).zip(NAMES);
         all.filter(|(((now, then), slack), _)| **now > then + then / 10 + slack)
@@ -46,7 +46,7 @@ impl Vitals {
     }
 }
 
-/// A table for people.
+/// The values as a table.
 pub(super) fn table(first: &Vitals, last: &Vitals, max: &Vitals) -> String {
     let mut text = format!(
         "{:<10} {:>9} {:>9} {:>9}",

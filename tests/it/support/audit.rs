@@ -1,4 +1,4 @@
-//! What the audit log of a control plane tells of the controller.
+//! Requests of the controller in the audit log of a control plane.
 
 use control_plane::{AuditEvent, ControlPlane};
 
@@ -13,21 +13,21 @@ pub(crate) fn writes(plane: &ControlPlane, namespace: &str, since: usize) -> Vec
     audit
 }
 
-/// The same, as a person reads it.
+/// The same as text.
 pub(crate) fn said(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<String> {
     let writes = writes(plane, namespace, since);
     let say = |write: &AuditEvent| format!("{} {}", write.verb, write.name);
     writes.iter().map(say).collect()
 }
 
-/// Holds that the controller deleted nothing in a namespace since the audit log had this length.
+/// Asserts that the controller deleted nothing in a namespace since the audit log had this length.
 pub(crate) fn nothing_was_deleted(plane: &ControlPlane, namespace: &str, since: usize) {
     let done = said(plane, namespace, since);
     let is_deletion = |said: &String| said.starts_with("delete");
     assert!(!done.iter().any(is_deletion), "{done:?}");
 }
 
-/// Watches of Services and slices that began on a target cluster.
+/// Number of watches of Services and slices that were opened on a target cluster.
 pub(crate) fn watches(plane: &ControlPlane) -> usize {
     let audit = plane.audit().unwrap();
     let remote = |e: &&AuditEvent| {

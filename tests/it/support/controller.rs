@@ -16,7 +16,7 @@ use crate::support::{
     installation::{CONTROLLER, CONTROLLER_GROUPS},
 };
 
-/// A controller: a process of the program. Ended when dropped.
+/// A controller process. It ends when this is dropped.
 pub(crate) struct Controller {
     child: Child,
     admin: String,
@@ -29,7 +29,7 @@ impl Controller {
         Self::start_through(plane, plane.url(), flags)
     }
 
-    /// Starts a controller as [`Self::start`] does, that reaches its API server at this address.
+    /// Like [`Self::start`], but the controller connects to its API server at this address.
     pub(crate) fn start_through(plane: &ControlPlane, url: &str, flags: &[&str]) -> Self {
         let args = [&["--leader-elect=false"], flags].concat();
         let kubeconfig = plane
@@ -38,8 +38,8 @@ impl Controller {
         Self::start_as(&kubeconfig, &args)
     }
 
-    /// Starts a controller with this kubeconfig and these flags. Unless they say where, it probes a stand-in that
-    /// always answers: the `ClusterIP`s of a control plane lead nowhere on this machine.
+    /// Starts a controller with this kubeconfig and these flags. Unless the flags set an address, it probes a stand-in
+    /// that always answers, because the `ClusterIP`s of a control plane are not reachable on this machine.
     pub(crate) fn start_as(kubeconfig: &Path, flags: &[&str]) -> Self {
         static GATEWAYS: OnceLock<String> = OnceLock::new();
         let gateways = GATEWAYS.get_or_init(|| Gateways::start().address());
@@ -49,7 +49,7 @@ impl Controller {
         Self::start_probing(kubeconfig, &[stand_in, flags].concat())
     }
 
-    /// Starts a controller as [`Self::start_as`] does, that probes gateways at their probe Services.
+    /// Like [`Self::start_as`], but the controller probes gateways at their probe Services.
     pub(crate) fn start_probing(kubeconfig: &Path, flags: &[&str]) -> Self {
         let own = [
             "run-controller",
@@ -101,7 +101,7 @@ impl Controller {
         self.log.lock().unwrap().clone()
     }
 
-    /// Answer of its admin server: status and body.
+    /// The response of its admin server: status and body.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         use http_body_util::{BodyExt as _, Empty};
         use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -124,12 +124,12 @@ impl Controller {
         .unwrap();
     }
 
-    /// Whether it has worked through the first sync of a Link.
+    /// Whether it has finished the first sync of a Link.
     pub(crate) fn is_in_step(&self) -> bool {
         self.log().contains("synced with the target cluster")
     }
 
-    /// Waits until it has worked through the first sync of a Link.
+    /// Waits until it has finished the first sync of a Link.
     pub(crate) async fn in_step_within(&self, time: Duration) {
         eventually("the controller to catch up", time, async || {
             Ok(self.is_in_step().then_some(()))
@@ -170,7 +170,7 @@ impl Controller {
         (status.code(), started.elapsed())
     }
 
-    /// Waits until it ends by itself. Returns the exit code, if it has one.
+    /// Waits until it exits by itself. Returns the exit code, if it has one.
     pub(crate) fn ended(&mut self, limit: Duration) -> Option<i32> {
         let deadline = std::time::Instant::now() + limit;
         loop {

@@ -1,14 +1,14 @@
-//! What stands between a controller and an API server, and how it misbehaves.
+//! Helpers for Links through proxies that misbehave.
 
 use control_plane::Verdict;
 use serde_json::json;
 
-/// A flag of `link-gen`.
+/// The flag of `link-gen` that sets the address of the API server.
 pub(crate) fn through(url: &str) -> String {
     format!("--api-server-address={url}")
 }
 
-/// A refusal as Kubernetes words it.
+/// A refusal in the format of Kubernetes.
 pub(crate) fn refusal(code: u16, reason: &str) -> Verdict {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,4 +1,4 @@
-//! The Gateway API in a test's cluster, and whether the controller may write its routes.
+//! The Gateway API in a test's cluster, and the controller's permission to write its routes.
 
 use control_plane::{ControlPlane, ROUTES};
 use kube::{
@@ -8,7 +8,7 @@ use kube::{
 
 use crate::support::installation::reinstall;
 
-/// Lets the controller write routes, or not any more.
+/// Allows or forbids the controller to write routes.
 pub(crate) async fn permit(plane: &ControlPlane, routes: bool) {
     let routes = format!("federation.routes={routes}");
     reinstall(plane, &["--set", &routes]).await;

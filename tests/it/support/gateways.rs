@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Answers every path with 200, but for those that are dead: these get 503.
+/// Answers every path with 200, except for those that were killed: these get 503.
 #[derive(Clone)]
 pub(crate) struct Gateways {
     address: SocketAddr,
@@ -61,12 +61,12 @@ impl Gateways {
         std::mem::take(&mut self.hosts.lock().unwrap())
     }
 
-    /// From now on probes of this path fail.
+    /// From now on, probes of this path fail.
     pub(crate) fn kill(&self, path: &str) {
         self.dead.lock().unwrap().insert(path.to_owned());
     }
 
-    /// From now on probes of this path succeed.
+    /// From now on, probes of this path succeed.
     pub(crate) fn revive(&self, path: &str) {
         self.dead.lock().unwrap().remove(path);
     }

@@ -14,8 +14,8 @@ use crate::support::{SOON, program::run};
 
 /// Namespace of the extension.
 pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
-/// Whom the API server takes the controller for: in a cluster that is its ServiceAccount, with the rights that
-/// the installation gives it and no others.
+/// User of the controller in requests. As in a cluster, this is its ServiceAccount, with only the permissions that the
+/// installation grants.
 pub(crate) const CONTROLLER: &str =
     "system:serviceaccount:linkerd-multicluster:linkerd-multicluster-controller";
 /// Its groups.
@@ -23,7 +23,7 @@ pub(crate) const CONTROLLER_GROUPS: [&str; 2] = ["system:serviceaccounts", "syst
 /// The account whose credentials other clusters have.
 pub(crate) const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 
-/// Variants of the installation that must all be good objects.
+/// Variants of `install` whose objects must all be valid.
 pub(crate) const VARIANTS: [&[&str]; 8] = [
     &["-o", "json"],
     &["--gateway=false", "--service-mirror-credentials=false"],
@@ -100,12 +100,12 @@ pub(crate) async fn gateway_addresses(plane: &ControlPlane, ingress: Value) {
         .unwrap();
 }
 
-/// Whom the API server takes the controller of the installation in a namespace for.
+/// The user of the controller of the installation in a namespace.
 pub(crate) fn account(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:linkerd-multicluster-controller")
 }
 
-/// Waits until the API server refuses what the admission policy of an installation refuses. It reads policies each second.
+/// Waits until the API server enforces the admission policy of an installation. It reads policies every second.
 pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
     let account = account(namespace);
     let foreign = ["create", "service", "clusterip", "foreign", "--tcp=80"];
@@ -133,7 +133,7 @@ pub(crate) fn link_gen(target: &ControlPlane, cluster: &str, flags: &[&str]) -> 
     }
     args.extend(flags);
     let outcome = run(target.kubeconfig(), &args);
-    // It warns that others do not reach loopback; these do.
+    // It warns that loopback addresses are not reachable from other clusters. Here they are.
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     outcome.stdout
 }

@@ -1,4 +1,4 @@
-//! Links on a control plane: made, edited, and what their status says.
+//! Links on a control plane: helpers to create and edit them, and to read their status.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::{
@@ -25,8 +25,8 @@ pub(crate) fn links(plane: &ControlPlane) -> Api<Link> {
     Api::namespaced(plane.client(), NAMESPACE)
 }
 
-/// The objects that `link-gen` prints: two Secrets, then the Link. The Link selects what is labelled with the
-/// name of its cluster, so that tests with Links of their own do not see each other's Services.
+/// The objects that `link-gen` prints: two Secrets, then the Link. The Link selects objects that are labelled with the
+/// name of its cluster, so that tests with different Links do not see each other's Services.
 pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> Vec<Value> {
     let selectors = [
         format!("--selector=mirror.linkerd.io/exported={cluster}"),
@@ -51,7 +51,7 @@ pub(crate) async fn apply(plane: &ControlPlane, objects: &[Value]) {
     plane.apply(&text.join("\n")).await.unwrap();
 }
 
-/// Links `source` to `target` with a Link that selects only what is labelled with the name `cluster`.
+/// Links `source` to `target` with a Link that selects only objects that are labelled with the name `cluster`.
 pub(crate) async fn own_link(
     source: &ControlPlane,
     target: &ControlPlane,
@@ -82,8 +82,8 @@ pub(crate) async fn annotate(plane: &ControlPlane, link: &str, annotations: Valu
         .unwrap();
 }
 
-/// Waits until `plan` finds nothing to do for a Link: the controller has made what a fresh look at both clusters asks
-/// for. `flags` are those that the controller has and its Deployment does not.
+/// Waits until `plan` finds nothing to do for a Link, so the controller has written everything. `flags` are those flags
+/// of the controller that are not in its Deployment.
 pub(crate) async fn in_step(plane: &ControlPlane, link: &str, flags: &[&str]) {
     let args = [&["plan", "--link", link], flags].concat();
     let what = format!("{} to find nothing to do", args.join(" "));
@@ -112,7 +112,7 @@ pub(crate) async fn unlink(plane: &ControlPlane, link: &str) {
         .unwrap();
 }
 
-/// Waits for a Link whose status is as it should be.
+/// Waits for a Link whose status meets the condition.
 pub(crate) async fn status_that(
     plane: &ControlPlane,
     link: &str,
@@ -159,7 +159,7 @@ pub(crate) async fn condition_is(
     condition_says(plane, link, type_, (status, reason), "").await
 }
 
-/// Waits until a Link has a condition with this status and reason whose message holds this.
+/// Waits until a Link has a condition with this status and reason, and a message that contains this text.
 pub(crate) async fn condition_says(
     plane: &ControlPlane,
     link: &str,
@@ -174,7 +174,7 @@ pub(crate) async fn condition_says(
     condition(&found.await, type_).unwrap().clone()
 }
 
-/// What a list of a Link's status says of a Service.
+/// The entry for a Service in a list of a Link's status.
 pub(crate) fn said<'a>(
     list: &'a [ServiceStatus],
     namespace: &str,
@@ -233,11 +233,11 @@ pub(crate) async fn events(
         let source = event.source.as_ref().and_then(|s| s.component.as_deref());
         source.is_some_and(|source| source.starts_with(l::EVENT_SOURCE_PREFIX))
     };
-    // Kubernetes has its own news of Services, as when two of its controllers write slices at once.
+    // Kubernetes writes Events about Services too, for example when two of its controllers write slices at once.
     Ok(found.items.into_iter().filter(is_ours).collect())
 }
 
-/// What `kubectl get` shows of a Link, under these columns; its age is left out.
+/// The output of `kubectl get` for a Link with these columns, without its age.
 pub(crate) async fn shown(plane: &ControlPlane, link: &str) -> Vec<String> {
     const COLUMNS: &str = "NAME CLUSTER CONNECTED GATEWAY MIRRORED FEDERATED UNHEALTHY AGE";
     let get = ["get", "links", link, "--namespace", NAMESPACE];
@@ -249,7 +249,7 @@ pub(crate) async fn shown(plane: &ControlPlane, link: &str) -> Vec<String> {
     row
 }
 
-/// What `check` says under this description.
+/// The result of the check with this description.
 pub(crate) fn checked(plane: &ControlPlane, description: &str) -> Value {
     let outcome = run(plane.kubeconfig(), &["check", "--wait=0s", "-o=json"]);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();

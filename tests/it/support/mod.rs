@@ -1,15 +1,15 @@
-//! What the tests have in common: the program, control planes, controllers, objects, and ways to wait for what is to be.
-//! No tests are here, and tests import from here and never from each other. The benchmarks use these modules too.
+//! Code that the tests share: the program, control planes, controllers, objects, and functions that wait. This module
+//! has no tests. Tests import from here and never from each other. The benchmarks use these modules too.
 
 use std::time::Duration;
 
-// What the controller did, from audit logs.
+// Requests of the controller, from audit logs.
 pub(crate) mod audit;
 // Controllers that run as processes.
 pub(crate) mod controller;
 // Kubeconfigs in the Secrets of Links.
 pub(crate) mod credentials;
-// Refusals, and Links that lead through what stands in the way.
+// Refusals, and Links that lead through a proxy.
 pub(crate) mod faults;
 // Routes.
 pub(crate) mod gateway_api;
@@ -17,16 +17,16 @@ pub(crate) mod gateway_api;
 pub(crate) mod gateways;
 // `install` and `link-gen`, applied.
 pub(crate) mod installation;
-// Links: made, edited, and what their status says.
+// Links: creates and edits them, and reads their status.
 pub(crate) mod links;
-// Namespaces, Services and endpoints: made, changed, waited for.
+// Namespaces, Services and endpoints: creates and changes them, and waits for them.
 pub(crate) mod objects;
 // A second installation.
 pub(crate) mod other;
-// The control planes that tests share, and those that one test has at a time.
+// The control planes that tests share, and those that one test uses at a time.
 pub(crate) mod planes;
 // One run of the program.
 pub(crate) mod program;
 
-/// How long anything may take that takes a moment.
+/// Timeout for anything that should take only a moment.
 pub(crate) const SOON: Duration = Duration::from_secs(60);

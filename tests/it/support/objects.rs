@@ -1,4 +1,4 @@
-//! Namespaces, Services and endpoints on a control plane: made, changed, waited for.
+//! Namespaces, Services and endpoints on a control plane: functions that create them, change them, and wait for them.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(crate) fn web(name: &str, exported: &str) -> Service {
     .unwrap()
 }
 
-/// Endpoints of a Service, as Kubernetes would make them; `ready` of them take traffic.
+/// Creates endpoints of a Service, like those of Kubernetes. `ready` of them are ready.
 pub(crate) async fn endpoints(plane: &ControlPlane, namespace: &str, service: &str, ready: usize) {
     let labels = services(plane, namespace)
         .get(service)
@@ -73,7 +73,7 @@ pub(crate) async fn endpoints(plane: &ControlPlane, namespace: &str, service: &s
         .unwrap();
 }
 
-/// Creates a Service with an endpoint that takes traffic.
+/// Creates a Service with a ready endpoint.
 pub(crate) async fn export(plane: &ControlPlane, namespace: &str, service: &Service) {
     create(plane, namespace, service).await;
     let name = service.metadata.name.as_deref().unwrap();
@@ -88,7 +88,7 @@ pub(crate) fn member(name: &str, group: &str, exported: &str) -> Service {
     made
 }
 
-/// Creates a Service, for which Kubernetes makes slices without endpoints.
+/// Creates a Service, for which Kubernetes creates slices without endpoints.
 pub(crate) async fn create(plane: &ControlPlane, namespace: &str, service: &Service) -> Service {
     services(plane, namespace)
         .create(&PostParams::default(), service)
@@ -165,7 +165,7 @@ pub(crate) async fn members_are(
     .await
 }
 
-/// Waits for a Service that looks as it should.
+/// Waits for a Service that meets the condition.
 pub(crate) async fn service(
     plane: &ControlPlane,
     namespace: &str,
@@ -203,7 +203,7 @@ pub(crate) async fn slices_of(
     Ok(slices(plane, namespace).list(&parameters).await?.items)
 }
 
-/// Waits for slices that look as they should.
+/// Waits for slices that meet the condition.
 pub(crate) async fn slices_that(
     plane: &ControlPlane,
     namespace: &str,
@@ -270,7 +270,7 @@ pub(crate) fn cluster_ip(service: &Service) -> &str {
         .unwrap()
 }
 
-/// Whether every endpoint of these slices takes traffic; `None` if there is none.
+/// Whether every endpoint of these slices is ready; `None` if there is none.
 pub(crate) fn readiness(slices: &[EndpointSlice]) -> Option<bool> {
     let ready = slices
         .iter()
@@ -279,7 +279,7 @@ pub(crate) fn readiness(slices: &[EndpointSlice]) -> Option<bool> {
     ready.reduce(|all, one| all && one)
 }
 
-/// Makes a namespace on each of these control planes.
+/// Creates a namespace on each of these control planes.
 pub(crate) async fn namespace(name: &str, planes: &[&ControlPlane]) {
     for plane in planes {
         plane.kubectl(&["create", "namespace", name]).await.unwrap();
@@ -339,7 +339,7 @@ pub(crate) async fn hosts(
         .unwrap();
 }
 
-/// A mirror and its Endpoints, as Linkerd's own service mirror makes them. Its gateway has moved since.
+/// A mirror and its Endpoints, as Linkerd's own service mirror creates them, with a former address of the gateway.
 pub(crate) async fn linkerds_mirror(
     plane: &ControlPlane,
     namespace: &str,
@@ -349,7 +349,7 @@ pub(crate) async fn linkerds_mirror(
     linkerds_mirror_at(plane, namespace, service, cluster, "192.0.2.99").await
 }
 
-/// As [`linkerds_mirror`], with this gateway.
+/// Like [`linkerds_mirror`], with this gateway.
 pub(crate) async fn linkerds_mirror_at(
     plane: &ControlPlane,
     namespace: &str,
@@ -384,7 +384,7 @@ pub(crate) async fn linkerds_mirror_at(
         )
         .await
         .unwrap();
-    // Kubernetes mirrors them into a slice.
+    // Kubernetes creates a slice for them.
     slices_that(plane, namespace, &name, |s| addresses(s) == [gateway]).await;
     mirror
 }

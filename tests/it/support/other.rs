@@ -10,8 +10,8 @@ use super::{
     program::run,
 };
 
-/// Installs in another namespace: what `install` prints for its controller's account. The names of
-/// objects without a namespace are changed, so that those of the first one stay.
+/// Creates an installation in another namespace: the objects that `install` prints for its controller's account.
+/// Cluster-scoped objects get other names, so that those of the first installation stay.
 pub(crate) async fn install(plane: &ControlPlane, namespace: &str, flags: &[&str]) {
     let args = ["install", "-o", "json", "--namespace", namespace];
     let printed = run(plane.kubeconfig(), &[&args, flags].concat()).data();

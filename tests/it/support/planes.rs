@@ -13,13 +13,13 @@ use crate::support::{
     links::links,
 };
 
-/// Control planes that tests share: `west` is linked to `east` and `north`, and has the one controller that there may
-/// be on it. A test has namespaces of its own, and makes a Link of its own if it changes one.
+/// Control planes that tests share: `west` is linked to `east` and `north`, and runs the only controller. Each test
+/// uses its own namespaces, and creates its own Link if it changes one.
 pub(crate) struct Hub {
     pub(crate) east: Arc<ControlPlane>,
     pub(crate) north: Arc<ControlPlane>,
     pub(crate) west: Arc<ControlPlane>,
-    /// What the controller probes, whatever the Links say.
+    /// The address that the controller probes, whatever the Links say.
     pub(crate) gateways: Gateways,
     pub(crate) controller: Controller,
 }
@@ -31,7 +31,7 @@ impl Hub {
     }
 }
 
-/// The shared control planes, started by whoever asks first.
+/// The shared control planes. The first caller starts them.
 pub(crate) async fn hub() -> &'static Hub {
     static HUB: OnceCell<Hub> = OnceCell::const_new();
     HUB.get_or_init(|| async {
@@ -55,8 +55,8 @@ pub(crate) async fn hub() -> &'static Hub {
     .await
 }
 
-/// Two more control planes for tests that start, stop and kill controllers on the one or do harm to the other. Nobody
-/// else has them meanwhile: two controllers on one cluster would take each other's mirrors away.
+/// Two more control planes, for tests that start, stop and kill controllers, or disturb the API servers. One test uses
+/// them at a time, because two controllers on one cluster would delete each other's mirrors.
 pub(crate) struct Alone {
     pub(crate) source: Arc<ControlPlane>,
     pub(crate) far: Arc<ControlPlane>,
@@ -65,7 +65,7 @@ pub(crate) struct Alone {
 
 type Planes = [Arc<ControlPlane>; 2];
 
-/// Two control planes, for one test at a time; not started before one asks.
+/// Two control planes for one test at a time. The first test that uses them starts them.
 struct Pair {
     names: [&'static str; 2],
     planes: Mutex<Option<Planes>>,
@@ -79,12 +79,12 @@ impl Pair {
         }
     }
 
-    /// Waits for one's turn.
+    /// Waits until no other test uses them.
     async fn take(&'static self) -> Alone {
         self.with(self.planes.lock().await).await
     }
 
-    /// It is one's turn: there is no Link, and `far` answers.
+    /// Prepares them for a test: there is no Link, and `far` answers.
     async fn with(&self, mut turn: MutexGuard<'static, Option<Planes>>) -> Alone {
         let [source, far] = if let Some(planes) = turn.as_ref() {
             planes.clone()
@@ -95,7 +95,7 @@ impl Pair {
             );
             turn.insert([source, far]).clone()
         };
-        // A test that failed may have left them otherwise.
+        // A test that failed may have left them paused.
         far.resume_api_server().unwrap();
         let all = ListParams::default();
         links(&source)
@@ -110,8 +110,8 @@ impl Pair {
     }
 }
 
-/// A pair for tests of controllers that start and stop, and of faults: one of three, so that tests which mostly wait do
-/// so side by side.
+/// A pair for tests of controllers that start and stop, and of faults. It is one of three pairs, so that tests that
+/// mostly wait can run in parallel.
 pub(crate) async fn alone() -> Alone {
     static FIRST: Pair = Pair::new("source-1", "far-1");
     static SECOND: Pair = Pair::new("source-2", "far-2");

@@ -1,22 +1,22 @@
-//! The program under test, run as people run it.
+//! Runs the program under test as people run it.
 
 use std::path::Path;
 
 use assert_cmd::Command;
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Exit code.
     pub(crate) code: i32,
-    /// Data.
+    /// The data on stdout.
     pub(crate) stdout: String,
-    /// The rest.
+    /// Everything else, on stderr.
     pub(crate) stderr: String,
 }
 
 impl Outcome {
-    /// The data of a run that must have succeeded in silence.
+    /// The data of a run that must have succeeded without messages.
     pub(crate) fn data(self) -> String {
         assert_eq!(self.code, 0, "{}", self.stderr);
         assert_eq!(self.stderr, "");
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-/// Runs the program with a kubeconfig and nothing else of this process' environment that could matter.
+/// Runs the program with a kubeconfig, and without those variables of this process' environment that could affect it.
 pub(crate) fn run(kubeconfig: &Path, args: &[&str]) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", kubeconfig)
@@ -47,7 +47,7 @@ pub(crate) fn run(kubeconfig: &Path, args: &[&str]) -> Outcome {
     }
 }
 
-/// The help of a command, of the program where it is empty.
+/// The help of a command; of the program if `command` is empty.
 pub(crate) fn help(command: &str) -> String {
     let args: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))

@@ -1,4 +1,4 @@
-//! What happens to our controller.
+//! Cases that kill or replace our controller.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::{
 
 const EXPORTED: &str = "mirror.linkerd.io/exported";
 const TIMES: usize = 5;
-/// How long it is away, and how long it runs before it is killed again.
+/// How long the controller is stopped, and how long it runs before it is killed again.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// A leader that is killed is replaced within the duration of its lease; looking at it takes a moment.
+/// A killed leader is replaced within the duration of its lease, plus a moment to observe it.
 const REPLACED: Duration = Duration::from_secs(35);
-/// A leader that is told to end hands over.
+/// A leader that is asked to stop hands over within this time.
 const HANDED_OVER: Duration = Duration::from_secs(5);
 
-/// It is killed again and again: requests do not notice.
+/// The controller is killed several times, and no request fails.
 pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     for _ in 0..TIMES {
@@ -35,7 +35,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&load.finish().await?)
 }
 
-/// Of two replicas the leader is killed, and then replaced as in a rolling update.
+/// The leader of two replicas is killed, and then replaced as in a rolling update.
 pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut second = rig.start_replica(1).await?;
     let load = rig.load().await?;
@@ -47,7 +47,7 @@ pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
     services.create(&PostParams::default(), &exported).await?;
     rig.leads(second.name(), REPLACED).await?;
     let replaced = killed.elapsed();
-    // It is written by the one that leads now.
+    // The new leader writes it.
     rig.target("meanwhile-east").await?;
     services
         .delete("meanwhile", &DeleteParams::default())

@@ -1,4 +1,4 @@
-//! What happens to the definition of Links.
+//! Cases that replace the CRD for Links.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
 const NAME: &str = "links.multicluster.linkerd.io";
 /// Fields of a Link's status in Linkerd's own CRD.
 const LINKERDS_FIELDS: [&str; 2] = ["mirrorServices", "federatedServices"];
-/// How long each definition is held under load.
+/// How long the load continues with each CRD.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// Links are defined as Linkerd's own extension does it, without most of the status, and then as our installation does
-/// it: an upgrade.
+/// The CRD for Links is replaced by that of Linkerd's own extension, which lacks most of the status, and then by ours,
+/// as in an upgrade.
 pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     replace_by_linkerds(rig).await?;
@@ -33,14 +33,14 @@ pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&load.finish().await?)
 }
 
-/// Has Links defined as Linkerd's own extension does it.
+/// Replaces the CRD for Links by that of Linkerd's own extension.
 pub(super) async fn replace_by_linkerds(rig: &Rig) -> anyhow::Result<()> {
     let change = downgrade(&rig.west.get(&["crd", NAME]).await?)?;
     let patch = ["patch", "crd", NAME, "--type=json", "-p", &change];
     rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
-/// The change that takes the status of our own away, in all versions.
+/// The JSON patch that removes from our CRD the status fields that Linkerd's own does not have, in all versions.
 fn downgrade(definition: &Value) -> anyhow::Result<String> {
     let versions = definition["spec"]["versions"].as_array();
     let mut changes = Vec::new();

@@ -1,4 +1,4 @@
-//! A cluster is drained, its Pods go, and it comes back, while requests go to the federated Service.
+//! A cluster is drained, its Pods are deleted, and it rejoins, while requests go to the federated Service.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::{
 const TIMES: usize = 5;
 const DRAIN: [&str; 3] = ["drain", "--cluster-name", "east"];
 const UNDRAIN: [&str; 3] = ["undrain", "--cluster-name", "east"];
-/// The shortest drain.
+/// The minimum duration of a drain.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// How long the last member carries all requests.
+/// How long the last member answers all requests.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// Drained five times, and each time a Pod dies as soon as the command has ended; then as the last member; then until the time
-/// is over.
+/// Drains the cluster five times, and each time kills a Pod as soon as the command has ended. Then drains it as the
+/// last member. Then waits until a drain ends by itself.
 pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     let target = rig.target(FEDERATED).await?;
     let federated = format!("{NAMESPACE}/{FEDERATED}");
@@ -56,7 +56,7 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
         rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
     }
 
-    // It is needed until the local member is back.
+    // The drained cluster stays until the local member is back.
     let all = rig.expected(FEDERATED);
     let others = &all - &own;
     label(&rig.west, "web", MEMBER, Value::Null).await?;

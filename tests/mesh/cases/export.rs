@@ -1,4 +1,4 @@
-//! From the label that exports a Service to the first answer.
+//! Time from the label that exports a Service to the first answer.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 
 const TIMES: usize = 20;
 
-/// Exports Services, one after the other, and asks each mirror from the moment it is there.
+/// Exports Services, one after the other, and sends requests to each mirror as soon as it exists.
 pub(super) async fn to_first_answer(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut times = Vec::new();
     let mut requests = 0;
@@ -47,7 +47,7 @@ pub(super) async fn to_first_answer(rig: &mut Rig) -> anyhow::Result<Row> {
     })
 }
 
-/// How long it took, and how many requests.
+/// The time to the first answer, and the number of requests until then.
 async fn first_answer(rig: &Rig, name: &str) -> anyhow::Result<(Duration, u64)> {
     let label = "mirror.linkerd.io/exported";
     let services = rig.east.services(NAMESPACE);

@@ -1,5 +1,5 @@
-//! A federated Service whose member of the other cluster comes through its gateway, and the way from one form to the
-//! other.
+//! A federated Service with a remote member that is reached through its gateway, and the changes between this form and
+//! discovery.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::{
     table::Row,
 };
 
-/// How long each form is held under load.
+/// How long the load continues with each form.
 const HOLD: Duration = Duration::from_secs(10);
-/// A proxy forgets what nobody has asked for in this time; its own limit is 5 s.
+/// After this time without requests, a proxy drops its state for a Service. The proxy's own limit is 5 s.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
-/// Local Pods and the gateway are all asked, and know who asks.
+/// Local Pods and the gateway get requests, and see the identity of the client.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     turn(rig, true).await?;
@@ -37,12 +37,12 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     turn(rig, false).await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
-    asked_by_whom(&tallies, &rig.west_pods, &[&rig.east_pods])?;
+    all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods])?;
     is_flat_again(rig).await?;
     without_failures(&tallies)
 }
 
-/// There and back, each form held.
+/// Changes from one form to the other and back, and keeps each form under load.
 pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 10;
     let load = rig.load().await?;
@@ -59,13 +59,13 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&tallies)
 }
 
-/// Streams that run go on with the slices. Once they have ended, new ones discover all members.
+/// Open streams continue with the slices. After they have ended, new streams discover all members.
 async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
     sleep(FORGOTTEN).await;
     without_failures(&rig.load().await?.finish().await?).map(|_| ())
 }
 
-/// Has the other cluster take part through its gateway, or through discovery.
+/// Makes the other cluster take part through its gateway, or through discovery.
 pub(super) async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
     let through = if by_gateway { "gateway" } else { "discovery" };
     let annotation = format!("multicluster.linkerd.io/federated-through={through}");
@@ -74,8 +74,9 @@ pub(super) async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&annotate).await.map(|_| ())
 }
 
-/// Pods of other clusters are asked by their gateways, local ones by the client; and all members are asked.
-pub(super) fn asked_by_whom(
+/// Checks that Pods of other clusters get requests from their gateways, local ones from the client, and that all
+/// members get requests.
+pub(super) fn all_members_see_their_clients(
     tallies: &BTreeMap<String, Tally>,
     local: &[Pod],
     others: &[&[Pod]],

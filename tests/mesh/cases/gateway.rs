@@ -1,4 +1,4 @@
-//! What happens to the gateway.
+//! Cases that kill the gateway.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{
     table::{Row, seconds},
 };
 
-/// Its proxy dies and comes back. The mirror is unready in time and ready again in time; the other modes do not notice.
+/// Kills the proxy of the gateway and starts it again. The mirror is unready in time and ready again in time, and
+/// requests in the other modes do not fail.
 pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let (period, limit) = probing(rig).await?;
     let load = rig.load().await?;
@@ -63,7 +64,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// How often the gateway is probed, and how long it takes at most until it is taken for dead.
+/// The period of the probes, and the maximum time until the gateway counts as dead.
 pub(super) async fn probing(rig: &Rig) -> anyhow::Result<(Duration, Duration)> {
     let link = rig.link_object().await?;
     let probe = &link["spec"]["probeSpec"];

@@ -1,4 +1,5 @@
-//! The steps of docs/migrate.md, as they are written, with Linkerd's own service mirror, while requests go to mirrors.
+//! Runs the steps of docs/migrate.md exactly as they are written, with Linkerd's own service mirror, while requests go
+//! to mirrors.
 
 use std::time::Duration;
 
@@ -20,24 +21,24 @@ use crate::{
 };
 
 const GUIDE: &str = include_str!("../../../docs/migrate.md");
-/// Longer than a proxy's stream takes to be told what it has lost.
+/// Longer than it takes until a proxy's stream gets the removal of endpoints.
 const HOLD: Duration = Duration::from_secs(30);
 const PROBE: &str = "probe-east";
 const EXPORTED: &str = "mirror.linkerd.io/exported";
-/// What is exported while Linkerd's own controller runs: the mirrors are of its making.
+/// Services that are exported while Linkerd's own controller runs, so that it creates their mirrors.
 const LATE: [(&str, &str, &str); 3] = [
     ("late-gated", EXPORTED, "true"),
     ("late-flat", EXPORTED, "remote-discovery"),
     ("late-web", "mirror.linkerd.io/federated", "member"),
 ];
-/// Their mirrors, each with one that has the same endpoints.
+/// Their mirrors, each with another mirror that has the same endpoints.
 const MIRRORS: [(&str, &str); 3] = [
     ("late-gated-east", GATED),
     ("late-flat-east", FLAT),
     ("late-web-federated", FLAT),
 ];
 
-/// Back to Linkerd's own service mirror, and over again.
+/// Moves to Linkerd's own service mirror, and then to linkerd-mc again.
 pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
     let load = rig.load().await?;
@@ -83,13 +84,13 @@ pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     Ok(over.and(&back).with(measured))
 }
 
-/// Runs the steps of a section of the guide.
+/// Runs the steps in a section of the guide.
 pub(super) async fn walk(
     rig: &mut Rig,
     deployments: &mut Deployments,
     section: &str,
 ) -> anyhow::Result<()> {
-    // Linkerd's own controller asks for its probe Service by name.
+    // Linkerd's own controller resolves its probe Service by name.
     let probe = rig.west.services(EXTENSION).get(PROBE).await?;
     let address = address_of(&probe).context("no address to probe through")?;
     rig.dns.know(PROBE, address);
@@ -101,7 +102,7 @@ pub(super) async fn walk(
     Ok(())
 }
 
-/// The blocks of shell in a section.
+/// The shell blocks of a section.
 fn steps(section: &str) -> Vec<&'static str> {
     let heading = format!("\n# {section}\n");
     let text = GUIDE
@@ -114,7 +115,7 @@ fn steps(section: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Waits until the proxy has the endpoints that the mirrors should have.
+/// Waits until the proxy has the endpoints of the mirrors.
 async fn agree(rig: &Rig) -> anyhow::Result<()> {
     for (mirror, like) in MIRRORS {
         let service = format!("{NAMESPACE}/{mirror}");

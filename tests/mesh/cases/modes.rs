@@ -1,4 +1,4 @@
-//! A mirror changes its mode or its form while requests go to it.
+//! Mirrors that change their mode or form while they get requests.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,18 +21,18 @@ use crate::{
     table::{Row, seconds},
 };
 
-/// How long each mode is held under load, without a new connection of a proxy's streams.
+/// How long the load continues with each mode, while the streams of proxies stay open.
 const HOLD: Duration = Duration::from_secs(30);
-/// How long a member is away, or there.
+/// How long a member is removed, or present.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// The label's two values.
+/// The two values of the label.
 const GATEWAY: &str = "true";
 const DISCOVERY: &str = "remote-discovery";
 pub(super) const EXPORTED: &str = "mirror.linkerd.io/exported";
 pub(super) const MEMBER: &str = "mirror.linkerd.io/federated";
 
-/// From the gateway to remote discovery and back, and the other way round, each held.
+/// Changes from the gateway to remote discovery and back, and the other way round. Each mode is kept under load.
 pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 10;
     let load = rig.load().await?;
@@ -51,7 +51,7 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&load.finish().await?)
 }
 
-/// The local member leaves its federated Service and joins it again, and then the other cluster's does.
+/// The local member leaves its federated Service and joins it again, then the member of the other cluster does.
 pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 3;
     let load = rig.load().await?;
@@ -71,8 +71,8 @@ pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&load.finish().await?)
 }
 
-/// The Link loses its gateway and gets it back, and still selects Services to mirror through it: these keep the endpoints
-/// that they had.
+/// The Link loses its gateway and gets it back. It still selects Services to mirror through the gateway, and these keep
+/// their endpoints.
 pub(super) async fn gateway_lost(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     lose_gateway(rig).await?;
@@ -83,7 +83,7 @@ pub(super) async fn gateway_lost(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&load.finish().await?)
 }
 
-/// Takes the gateway off the Link, which still selects Services to mirror through it.
+/// Removes the gateway from the Link, which still selects Services to mirror through it.
 pub(super) async fn lose_gateway(rig: &Rig) -> anyhow::Result<()> {
     let spec = json!({ "gatewayAddress": "", "gatewayPort": "", "gatewayIdentity": "" });
     let change = json!({ "spec": spec }).to_string();
@@ -92,8 +92,8 @@ pub(super) async fn lose_gateway(rig: &Rig) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
-/// A headless Service gets a ClusterIP and loses it again, which means there that it is deleted and made anew. So is its
-/// mirror; the other modes do not notice.
+/// A headless Service is replaced by one with a ClusterIP, and back. Kubernetes requires that it is deleted and created
+/// again, so its mirror is too. Requests in the other modes do not fail.
 pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 5;
     let load = rig.load().await?;
@@ -123,7 +123,7 @@ pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Replaces the Service `db` of the target by this one, and says when that was.
+/// Replaces the Service `db` of the target by this one, and returns when.
 async fn replace(rig: &Rig, service: &Value) -> anyhow::Result<Instant> {
     let services = rig.east.services(NAMESPACE);
     services.delete("db", &DeleteParams::default()).await?;
@@ -146,7 +146,7 @@ async fn replace(rig: &Rig, service: &Value) -> anyhow::Result<Instant> {
     Ok(Instant::now())
 }
 
-/// Sets a label of a Service, or takes it off.
+/// Sets or removes a label of a Service.
 pub(super) async fn label(
     cluster: &Cluster,
     service: &str,

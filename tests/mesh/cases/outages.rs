@@ -1,4 +1,4 @@
-//! What is away for a while.
+//! Cases in which something is unavailable for a while.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{
 
 const DNS_AWAY: Duration = Duration::from_secs(30);
 const API_AWAY: Duration = Duration::from_secs(60);
-/// How long our objects may take to be right once a cluster is back.
+/// How long after an outage our objects may take to be correct.
 const OURS: Duration = Duration::from_secs(10);
 
-/// No name of a gateway resolves: it stays alive, and so do its mirrors.
+/// Names of gateways do not resolve. The gateway stays alive, and so do its mirrors.
 pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     let before = rig.dns.unanswered();
@@ -40,10 +40,10 @@ pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// The source does not reach the target's API server while Pods change there.
+/// The source cannot reach the target's API server while Pods change there.
 pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
-    // It is there before: when Linkerd's watches come back, it may read the slice with a new Pod before the Pod, and does
-    // not look again.
+    // This Pod exists before the outage. When Linkerd's watches come back, it may read a slice with a new Pod before it
+    // reads the Pod, and does not try again.
     let new = rig.start_pod().await?;
     new.set_ready(false).await?;
     let load = rig.load().await?;
@@ -73,8 +73,8 @@ pub(super) async fn target_api(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Cuts the source off from the target's API server for a while. Meanwhile a Pod becomes ready there, and the oldest one
-/// is deleted, which is given back: it answers as long as it is kept, as Pods do that are told to end.
+/// Cuts the source off from the target's API server for a while. Meanwhile one Pod becomes ready there, and the oldest
+/// one is deleted. Returns the deleted Pod, which answers until it is dropped, like a Pod that terminates.
 pub(super) async fn cut_off(rig: &mut Rig, new: Pod, away: Duration) -> anyhow::Result<Pod> {
     rig.east_api.set(Fault::Refuse);
     let until = Instant::now() + away;

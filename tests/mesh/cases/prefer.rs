@@ -1,4 +1,4 @@
-//! A federated Service whose requests prefer one cluster, which dies and comes back.
+//! A federated Service that prefers one cluster, which fails and comes back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,17 +20,17 @@ use crate::{
     table::{Row, seconds},
 };
 
-/// How long a preferred cluster has to have been back: the default of `install`.
+/// How long a preferred cluster has to be available again: the default of `install`.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
-/// How long requests are seen to go where they should before anything happens.
+/// How long requests must go to the preferred cluster before anything happens.
 const BEFORE: Duration = Duration::from_secs(30);
-/// How long it is looked whether requests stay where they are.
+/// How long requests must stay with the preferred cluster at the end.
 const CALM: Duration = Duration::from_secs(300);
-/// Requests of this time tell who is asked now.
+/// The requests of this period show where requests go now.
 const GLANCE: Duration = Duration::from_millis(500);
-/// How long the API server of the preferred cluster is away.
+/// How long the API server of the preferred cluster is unavailable.
 const AWAY: Duration = Duration::from_secs(20);
-/// How soon the members of other clusters have to answer.
+/// Within this time, the members of other clusters have to answer.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Local Pods are preferred, die, and are replaced.
@@ -45,7 +45,7 @@ pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = without_failures(&before)?;
     only(&before, &west)?;
 
-    // As a node that dies takes its Pods along.
+    // When a node dies, its Pods die too.
     load.count_anew();
     for pod in &mut rig.west_pods {
         pod.proxy.kill();
@@ -66,7 +66,7 @@ pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
     only(&load.so_far(), &east)?;
     without_failures(&load.so_far())?;
 
-    // They come back, and wait.
+    // New Pods start, and wait for the hold-down.
     rig.west_pods = vec![rig.start_west_pod().await?];
     let back = Instant::now();
     load.count_anew();
@@ -101,7 +101,8 @@ pub(super) async fn local_pods(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// The other cluster is preferred. Its API server is away, it is drained, its Link is deleted; its gateway dies.
+/// The other cluster is preferred. Its API server is unavailable, it is drained, its Link is deleted, and its gateway
+/// dies.
 pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = begin(rig, "east").await?;
     let (west, east) = (names(&rig.west_pods), names(&rig.east_pods));
@@ -175,7 +176,7 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Members come through gateways, and prefer; a load on the federated Service.
+/// Makes members take part through gateways, sets the preference, and starts a load on the federated Service.
 async fn begin(rig: &Rig, preference: &str) -> anyhow::Result<Load> {
     turn(rig, true).await?;
     prefer(rig, Some(preference)).await?;
@@ -183,14 +184,14 @@ async fn begin(rig: &Rig, preference: &str) -> anyhow::Result<Load> {
     Ok(Load::start(&rig.client, std::slice::from_ref(&target)))
 }
 
-/// Nothing is preferred any more, and Linkerd discovers the members.
+/// Removes the preference, and makes Linkerd discover the members again.
 async fn end(rig: &Rig) -> anyhow::Result<()> {
     prefer(rig, None).await?;
     turn(rig, false).await?;
     rig.link_is_ready().await
 }
 
-/// Sets what the local member prefers, or takes it away.
+/// Sets or removes the preference of the local member.
 pub(super) async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
     let annotation = "multicluster.linkerd.io/prefer";
     let annotation = match preference {
@@ -230,7 +231,7 @@ pub(super) async fn asked(
     .await
 }
 
-/// How often each Pod has answered.
+/// Number of answers of each Pod.
 fn answers(tallies: &BTreeMap<String, Tally>) -> BTreeMap<String, u64> {
     let mut answers = BTreeMap::new();
     for ((pod, _), count) in tallies
@@ -243,7 +244,7 @@ fn answers(tallies: &BTreeMap<String, Tally>) -> BTreeMap<String, u64> {
     answers
 }
 
-/// Nobody else than these Pods has answered.
+/// Checks that only these Pods have answered.
 pub(super) fn only(
     tallies: &BTreeMap<String, Tally>,
     pods: &BTreeSet<String>,

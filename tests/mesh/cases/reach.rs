@@ -1,4 +1,4 @@
-//! What is reached at all, and who the other side sees.
+//! Which Pods get requests, and which identity of the client they see.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
     table::Row,
 };
 
-/// How long a state is held under load.
+/// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// Each mode reaches all Pods that it should, and these know who asks.
+/// Requests in each mode reach all Pods that they should, and these see the right identity.
 pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     sleep(HOLD).await;

@@ -12,16 +12,16 @@ use crate::{
 };
 
 pub(super) const ROTATE: &str = "linkerd-mc rotate --cluster-name east --from east --to west";
-/// Writes the credentials that stand into a file.
+/// Writes the current credentials to a file.
 const KEEP: &str = "kubectl --context west -n linkerd-multicluster get secret cluster-credentials-east \
                     -o 'jsonpath={.data.kubeconfig}' | base64 -d > old-credentials";
-/// An API server remembers for ten seconds that a token was good.
+/// An API server caches for ten seconds that a token was valid.
 const REFUSED: Duration = Duration::from_secs(20);
 
-/// Pods of the target change afterwards, before and after its API server was killed and has come back.
+/// Afterwards Pods of the target change, before and after its API server is killed and comes back.
 pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
-    // The first token is that of the installation: other links may have it, so it is kept.
+    // Other links may use the first token, because the installation created it, so it is kept.
     deployments.shell(rig, ROTATE).await?;
     deployments.shell(rig, KEEP).await?;
     let old = rig.west.place.home.join("old-credentials");
@@ -56,7 +56,7 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Asks the target's API server with credentials.
+/// Sends a request with these credentials to the target's API server.
 async fn ask(rig: &Rig, kubeconfig: &str) -> anyhow::Result<()> {
     let ask = [
         "--kubeconfig",

@@ -1,8 +1,8 @@
-//! All that people and clusters do, in an order that nobody chose, while requests go to mirrors of all modes: none may
-//! fail, and proxies have to be right soon after each.
+//! Operations of people and clusters in random order, while requests go to mirrors of all modes. No request may fail,
+//! and proxies must have the right endpoints soon after each operation.
 //!
-//! `just mesh-soak` runs it. `LINKERD_MC_MESH_OPERATIONS` says how many, `LINKERD_MC_MESH_SEED` takes the choices of an
-//! earlier run.
+//! `just mesh-soak` runs it. `LINKERD_MC_MESH_OPERATIONS` sets the number of operations, `LINKERD_MC_MESH_SEED` repeats
+//! the random choices of an earlier run.
 
 mod state;
 
@@ -33,15 +33,15 @@ use crate::{
 };
 
 const OPERATIONS: usize = 100;
-/// How long something is away.
+/// How long something is unavailable.
 const AWAY: Duration = Duration::from_secs(8);
-/// Linkerd's watches of the target come back one by one, each after a pause that doubles with each try. Until all are
-/// back, it may read a slice with a new Pod before the Pod, and does not look again.
+/// Linkerd's watches of the target come back one by one, each after a delay that doubles with each attempt. Until all
+/// are back, it may read a slice with a new Pod before it reads the Pod, and does not try again.
 const LINKERD_BACK: Duration = Duration::from_secs(30);
-/// How long a state is held under load.
+/// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// What is done.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Operation {
     KillController,
@@ -95,20 +95,20 @@ impl Operation {
     ];
 }
 
-/// A soak under way.
+/// A soak in progress.
 struct Soak<'a> {
     rig: &'a mut Rig,
     random: fastrand::Rng,
     deployments: Deployments,
     state: State,
     loads: BTreeMap<&'static str, Load>,
-    /// What came of loads that have ended.
+    /// Results of loads that have ended.
     ended: Vec<Tally>,
-    /// Pods that were told to end.
+    /// Pods that were asked to terminate.
     gone: Vec<Pod>,
 }
 
-/// So many operations, one after the other.
+/// Runs the operations, one after the other.
 pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
     let operations = number("LINKERD_MC_MESH_OPERATIONS")
@@ -158,7 +158,7 @@ pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 impl Soak<'_> {
-    /// Starts loads on mirrors that are there, and counts from when all is well.
+    /// Starts loads on existing mirrors, and counts requests from the time when the mirrors work.
     async fn start(&mut self, mirrors: &[&'static str]) -> anyhow::Result<()> {
         for mirror in mirrors {
             let target = self.rig.target(mirror).await?;
@@ -175,7 +175,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Ends loads, none of whose requests may have failed.
+    /// Ends loads, and checks that none of their requests failed.
     async fn stop(&mut self, mirrors: &[&'static str]) -> anyhow::Result<()> {
         for mirror in mirrors {
             if let Some(load) = self.loads.remove(mirror) {
@@ -188,7 +188,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// The proxy has what it should, our controller is in step, and no request has failed.
+    /// Checks that the proxy has the right endpoints, our controller has nothing to do, and no request has failed.
     async fn is_right(&self) -> anyhow::Result<()> {
         self.rig.link_is_ready().await?;
         self.state.is_followed(self.rig, FOLLOWS).await?;
@@ -297,7 +297,7 @@ impl Soak<'_> {
             }
             Operation::HandedBack => {
                 if self.state.switched {
-                    // As the guide says: no stream from before is left then.
+                    // The guide says to do this: afterwards no old stream is left.
                     self.rig.west.linkerd.restart_destination().await?;
                     self.state.switched = false;
                     self.state.is_followed(self.rig, FOLLOWS).await?;
@@ -319,10 +319,10 @@ impl Soak<'_> {
         modes::label(&self.rig.east, service, modes::EXPORTED, mode.into()).await
     }
 
-    /// Has these members be in the federated Service. One has to stay.
+    /// Sets which members the federated Service has. At least one has to stay.
     async fn has_member(&mut self, own: bool, other: bool) -> anyhow::Result<()> {
         (self.state.own_member, self.state.other_member) = (own, other);
-        // Who joins before who leaves.
+        // Members join before others leave.
         let mut members = [(&self.rig.west, own), (&self.rig.east, other)];
         members.sort_by_key(|(_, is_member)| !is_member);
         for (cluster, is_member) in members {
@@ -336,7 +336,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Unlinks and links again. Only what has a member of its own goes on meanwhile.
+    /// Unlinks and links again. Meanwhile the load continues only on Services with a local member.
     async fn unlinked(&mut self, script: &str) -> anyhow::Result<()> {
         if !self.state.own_member {
             self.has_member(true, self.state.other_member).await?;
@@ -351,8 +351,8 @@ impl Soak<'_> {
         self.start(&[GATED, FLAT]).await
     }
 
-    /// A Pod that is not ready, and that Linkerd knows: when its watches come back, it may read a slice with a new Pod
-    /// before the Pod, and does not look again.
+    /// A Pod that is not ready, and that Linkerd has read already. When Linkerd's watches come back, it may read a
+    /// slice with a new Pod before it reads the Pod, and does not try again.
     async fn known_pod(&mut self) -> anyhow::Result<Pod> {
         let new = self.rig.start_pod().await?;
         self.rig.east_pods.insert(0, new);
@@ -363,7 +363,7 @@ impl Soak<'_> {
         Ok(new)
     }
 
-    /// Somebody deletes the slices of a mirror.
+    /// Deletes the slices of a mirror, as a person might.
     async fn delete_slices(&self) -> anyhow::Result<()> {
         let slices: Api<EndpointSlice> = Api::namespaced(self.rig.west.plane.client(), NAMESPACE);
         let of_mirror = format!("kubernetes.io/service-name={GATED}");
@@ -375,7 +375,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Somebody changes labels and annotations of mirrors.
+    /// Changes labels and annotations of mirrors, as a person might.
     async fn meddle(&mut self) -> anyhow::Result<()> {
         let changes = [
             json!({ "metadata": { "labels": { "mirror.linkerd.io/mirrored-service": null } } }),

@@ -1,5 +1,5 @@
-//! A cluster is unlinked and linked again, many times, while requests go to what stays: the federated Service has its
-//! own Pods all the time, and the other cluster's while it is linked.
+//! A cluster is unlinked and linked again, many times, while requests go to the federated Service. It has its local
+//! Pods all the time, and those of the other cluster while that is linked.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 const TIMES: usize = 20;
-/// Longer than a proxy takes that hears of it.
+/// A proxy gets a change of endpoints within this time.
 const HEARD: Duration = Duration::from_secs(10);
 
 /// `unlink --apply`
@@ -40,8 +40,8 @@ pub(super) async fn printed(rig: &mut Rig) -> anyhow::Result<Row> {
     rounds.all_right()
 }
 
-/// What was applied is deleted as it is, Secrets first: nobody can hold what hangs on that. How long the Secrets are gone
-/// before the Link is, and what comes of it, is measured.
+/// Deletes everything that was applied at once, the Secrets first. No result is guaranteed for this, so the case only
+/// measures how long the Secrets are deleted before the Link, and the effect.
 pub(super) async fn at_once(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut took = Duration::ZERO;
     let rounds = rounds(rig, HEARD, async |rig| {
@@ -58,12 +58,12 @@ pub(super) async fn at_once(rig: &mut Rig) -> anyhow::Result<Row> {
     Ok(row.with(format!("all objects were gone within {}", seconds(took))))
 }
 
-/// What came of the rounds.
+/// Results of the rounds.
 #[derive(Debug)]
 struct Rounds {
-    /// How many left endpoints that should have gone.
+    /// Number of rounds with endpoints that should have been removed.
     stale: usize,
-    /// How many lacked endpoints after linking again.
+    /// Number of rounds with missing endpoints after linking again.
     missing: usize,
     tally: Tally,
 }
@@ -82,7 +82,7 @@ impl Rounds {
     }
 }
 
-/// Unlinks and links again. `limit` is how long the proxy may take to forget the endpoints.
+/// Unlinks and links again. `limit` is how long the proxy may take to remove the endpoints.
 async fn rounds(
     rig: &mut Rig,
     limit: Duration,
@@ -112,7 +112,7 @@ async fn rounds(
     })
 }
 
-/// Whether the proxy comes to have these endpoints for the federated Service.
+/// Whether the proxy gets these endpoints for the federated Service in time.
 async fn has(rig: &Rig, endpoints: &BTreeSet<SocketAddr>, limit: Duration) -> bool {
     let service = format!("{NAMESPACE}/{FEDERATED}");
     rig.oracle.agrees(&service, endpoints, limit).await.is_ok()

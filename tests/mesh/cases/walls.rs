@@ -1,4 +1,4 @@
-//! Three clusters whose Pods reach nothing of each other but the gateways.
+//! Three clusters whose Pods can connect only to the gateways of other clusters.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,7 +6,7 @@ use anyhow::ensure;
 use tokio::time::sleep;
 
 use super::{
-    form::{asked_by_whom, turn},
+    form::{all_members_see_their_clients, turn},
     prefer::{asked, names, prefer},
     without_failures,
 };
@@ -23,12 +23,12 @@ use crate::{
     table::Row,
 };
 
-/// How long a state is held under load.
+/// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(20);
-/// Number of the controller's replica that reaches the third cluster.
+/// Number of the controller's replica that can reach the third cluster.
 const REPLICA: u8 = 3;
 
-/// All members answer; and requests go through an order of clusters as these are drained.
+/// All members answer. Requests follow the order of preferred clusters as these are drained.
 pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     let north = Third::start(rig, REPLICA).await?;
     let (near, east, far) = (
@@ -55,7 +55,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     load.count_anew();
     sleep(HOLD).await;
 
-    // A balancer may prefer one endpoint for minutes, so each member is seen to answer alone.
+    // A balancer may prefer one endpoint for minutes, so each member is tested alone.
     prefer(rig, Some("north,east")).await?;
     for (drained, next) in [(None, &far), (Some(NORTH), &east), (Some("east"), &near)] {
         if let Some(drained) = drained {
@@ -75,7 +75,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.west.linkerd_mc(&unlink)?;
     rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
     let tallies = load.finish().await?;
-    asked_by_whom(&tallies, &rig.west_pods, &[&rig.east_pods, &north.pods])?;
+    all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods, &north.pods])?;
     let row = without_failures(&tallies)?;
     drop(walls);
     turn(rig, false).await?;
@@ -87,7 +87,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     ))
 }
 
-/// Whether the client reaches a Pod by its own address.
+/// Whether the client can connect to a Pod's own address.
 async fn reaches(rig: &Rig, pod: &Pod) -> anyhow::Result<bool> {
     let address = (pod.address, APP_PORT).into();
     let answer = rig.client.get(address, &pod.name).await?;

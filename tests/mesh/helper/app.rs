@@ -1,5 +1,5 @@
-//! The application of a Pod: a server that says which Pod it is and who asks. It is also what holds the Pod's
-//! namespaces.
+//! The application of a Pod: a server that answers with the name of the Pod and the identity of the client. Its process
+//! also keeps the Pod's namespaces open.
 
 use std::{convert::Infallible, net::Ipv4Addr, process::Command};
 
@@ -15,10 +15,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-/// Where it listens.
+/// The port on which it listens.
 pub(crate) const PORT: u16 = 8080;
 
-/// Serves as `pod`, where names are resolved as the file `resolver` says.
+/// Serves as `pod`. Names are resolved with the file `resolver`.
 pub(super) async fn run(pod: &str, resolver: &str) -> anyhow::Result<()> {
     let mounted = Command::new("mount")
         .args(["--bind", resolver, "/etc/resolv.conf"])
@@ -37,7 +37,7 @@ pub(super) async fn run(pod: &str, resolver: &str) -> anyhow::Result<()> {
                 async { Ok::<_, Infallible>(answer) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-            // A client that goes away in the middle is no concern of ours.
+            // A client may close the connection early.
             let _ = connection.await;
         });
     }

@@ -1,5 +1,5 @@
-//! The client of a Pod: reads what to ask from standard input, a line of JSON each, and prints the answers, in the
-//! order in which they come.
+//! The client of a Pod: reads requests from standard input, one line of JSON each, and prints the answers in the order
+//! in which they arrive.
 
 use std::{
     io::{self, Write as _},
@@ -15,13 +15,13 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
-/// Longer than a proxy holds a request before it gives up.
+/// Longer than a proxy waits with a request before it fails.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// A request to be made, on a connection of its own.
+/// A request, which is sent on its own connection.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Ask {
-    /// Told again in the answer.
+    /// Repeated in the answer.
     pub(crate) id: u64,
     /// Where to connect to.
     pub(crate) address: SocketAddr,
@@ -29,22 +29,22 @@ pub(crate) struct Ask {
     pub(crate) host: String,
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Answer {
-    /// That of the request.
+    /// ID of the request.
     pub(crate) id: u64,
     /// 0 if there was no answer.
     pub(crate) status: u16,
     /// The Pod that answered.
     pub(crate) pod: Option<String>,
-    /// Who asked, as that Pod's proxy has verified.
+    /// The identity of the client, as verified by that Pod's proxy.
     pub(crate) client: Option<String>,
     /// The header `l5d-proxy-error`, or what went wrong here.
     pub(crate) error: Option<String>,
 }
 
-/// What the application answers.
+/// The answer of the application.
 #[derive(Deserialize)]
 struct App {
     pod: String,
@@ -55,7 +55,7 @@ struct App {
 pub(super) async fn run() -> anyhow::Result<()> {
     let (asks, mut asked) = mpsc::unbounded_channel::<Ask>();
     let (answers, mut answered) = mpsc::unbounded_channel::<Answer>();
-    // Standard input and output block: each has a thread.
+    // Standard input and output block, so each has a thread.
     thread::spawn(move || {
         for line in io::stdin().lines() {
             asks.send(serde_json::from_str(&line?)?)?;

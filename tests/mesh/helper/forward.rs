@@ -28,7 +28,7 @@ async fn forward(listener: TcpListener, to: SocketAddr) -> anyhow::Result<()> {
     loop {
         let (mut near, _) = listener.accept().await?;
         tokio::spawn(async move {
-            // Who cannot be reached is told by the end of the connection.
+            // If the server cannot be reached, the connection is closed.
             let mut far = TcpStream::connect(to).await?;
             copy_bidirectional(&mut near, &mut far).await
         });

@@ -81,7 +81,7 @@ impl Cluster {
         )?)
     }
 
-    /// What linkerd-mc prints here.
+    /// The output of linkerd-mc for this cluster.
     pub(crate) fn linkerd_mc(&self, arguments: &[&str]) -> anyhow::Result<String> {
         linkerd_mc(self.plane.kubeconfig(), arguments)
     }
@@ -127,7 +127,7 @@ impl Cluster {
         self.start_pod_of(GATEWAY, 0, &[]).await
     }
 
-    /// The port of a server on loopback, also at the address that this cluster's Pods reach.
+    /// Makes a server on loopback available at the address that this cluster's Pods can reach, on the same port.
     pub(crate) async fn open(&self, port: u16) -> anyhow::Result<()> {
         let listener = TcpListener::bind((self.network.gateway(), port)).await?;
         tokio::spawn(async move {
@@ -148,7 +148,7 @@ pub(crate) fn port_of(url: &str) -> anyhow::Result<u16> {
     port.with_context(|| format!("{url} has no port"))
 }
 
-/// What linkerd-mc prints for these arguments.
+/// The output of linkerd-mc for these arguments.
 pub(crate) fn linkerd_mc(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
     pipe(command.args(arguments).env("KUBECONFIG", kubeconfig), "")

@@ -12,10 +12,10 @@ use super::{
 
 /// The Deployment of our controller.
 pub(crate) const OURS: &str = "linkerd-multicluster-controller";
-/// In the folder of programs: what the images of Linkerd's own controllers start.
+/// The program that the images of Linkerd's own controllers start, in the folder of programs.
 const SERVICE_MIRROR: &str = "controller";
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
-/// Where its Deployment has it serve /ready.
+/// The port for /ready in its Deployment.
 const ADMIN: u16 = 9999;
 
 /// The Pod of a controller, and the process in it.
@@ -73,7 +73,7 @@ impl Controller {
         self.process.kill();
     }
 
-    /// Tells it to end, as Kubernetes tells a Pod, and returns when it has.
+    /// Sends SIGTERM, as Kubernetes does, and returns when it has ended.
     pub(crate) fn terminate(&mut self) -> anyhow::Result<()> {
         self.process.terminate()
     }

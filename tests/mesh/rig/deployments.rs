@@ -1,5 +1,5 @@
-//! Does for Deployments of the source what Kubernetes' controllers and kubelets do: runs as many of their programs as
-//! they say, and says so in their status. Whoever scales, installs or restarts them needs it.
+//! Does for Deployments of the source cluster what Kubernetes' controllers and kubelets do: runs as many of their
+//! programs as they specify, and writes their status. Cases that scale, install or restart Deployments need it.
 
 use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
@@ -20,25 +20,25 @@ use super::{
     process::pipe,
 };
 
-/// Time between two looks at the Deployments.
+/// Poll interval for the Deployments.
 const LOOK: Duration = Duration::from_millis(200);
-/// Linkerd's own controllers: of the link to `east`, and of the source's own members of federated Services.
+/// Linkerd's own controllers: that of the link to `east`, and that of the source's own members of federated Services.
 const SERVICE_MIRRORS: [&str; 2] = ["controller-east", "linkerd-local-service-mirror"];
 const LINKERD: &str = "linkerd";
 const DESTINATION: &str = "linkerd-destination";
 
-/// What runs of the Deployments.
+/// The running programs of Deployments.
 pub(crate) struct Deployments {
-    /// The template of those that run, by name.
+    /// The template of each running Deployment, by name.
     running: BTreeMap<String, Value>,
-    /// Linkerd's own controllers that run.
+    /// Linkerd's own controllers that are running.
     service_mirrors: BTreeMap<&'static str, Controller>,
     /// How many Pods were started.
     started: u8,
 }
 
 impl Deployments {
-    /// Takes over what the rig runs.
+    /// Takes over the programs that the rig runs.
     pub(crate) async fn new(rig: &Rig) -> anyhow::Result<Self> {
         let mut running = BTreeMap::new();
         for (namespace, name) in [(EXTENSION, OURS), (LINKERD, DESTINATION)] {
@@ -52,7 +52,7 @@ impl Deployments {
         })
     }
 
-    /// Runs what a person types into a shell, with the contexts `west` and `east`, and the Deployments follow meanwhile.
+    /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Deployments are followed.
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
         let mut command = shell(rig, script)?;
         let mut done = spawn_blocking(move || pipe(&mut command, ""));
@@ -65,7 +65,7 @@ impl Deployments {
         }
     }
 
-    /// Makes what runs what the Deployments say.
+    /// Starts and stops programs as the Deployments specify.
     async fn follow(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
         let extension = [OURS].into_iter().chain(SERVICE_MIRRORS);
         let all = extension.map(|name| (EXTENSION, name));
@@ -130,7 +130,7 @@ fn template(deployment: &Deployment) -> anyhow::Result<Value> {
     Ok(serde_json::to_value(&spec.template)?)
 }
 
-/// Says in a Deployment's status that all it wants is there, unless it says so.
+/// Writes into a Deployment's status that all its replicas are available, unless it says so already.
 async fn tell(
     rig: &Rig,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! A name server for the few names that the rig has, which can be told to say nothing.
+//! A name server for the few names of the rig. It can be told not to answer.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ pub(crate) struct Dns {
 }
 
 impl Dns {
-    /// Starts it at the port for it of this address.
+    /// Starts it on the DNS port of this address.
     pub(crate) async fn start(
         at: Ipv4Addr,
         names: BTreeMap<String, Ipv4Addr>,
@@ -58,17 +58,17 @@ impl Dns {
         Ok(dns)
     }
 
-    /// From now on it knows this name too.
+    /// Adds a name.
     pub(crate) fn know(&self, name: &str, address: Ipv4Addr) {
         lock(&self.names).insert(name.to_owned(), address);
     }
 
-    /// From now on it answers nothing, or everything again.
+    /// Stops answering, or starts again.
     pub(crate) fn away(&self, away: bool) {
         self.away.store(away, Ordering::Relaxed);
     }
 
-    /// Questions that had no answer so far.
+    /// Number of questions without an answer so far.
     pub(crate) fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::Relaxed)
     }
@@ -78,7 +78,8 @@ fn lock(names: &Names) -> std::sync::MutexGuard<'_, BTreeMap<String, Ipv4Addr>> 
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to a question: the address of a known name, nothing of another type, no such name.
+/// The answer to a question: the address of a known name, an empty answer for other types, or an error for an unknown
+/// name.
 fn answer(question: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>> {
     let mut labels = Vec::new();
     let mut at = HEADER;
@@ -95,7 +96,7 @@ fn answer(question: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>
     let end = at + 4;
     let address = names.get(&labels.join("."));
     let told = address.filter(|_| kind == TYPE_A);
-    // A response, recursion available, and 3 for a name that is not known.
+    // A response with recursion available, and code 3 for an unknown name.
     let code = if address.is_some() { 0 } else { 3 };
     let mut answer = question.get(..2)?.to_vec();
     answer.extend([
@@ -112,7 +113,7 @@ fn answer(question: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>
     ]);
     answer.extend(question.get(HEADER..end)?);
     if let Some(address) = told {
-        // The name of the question, a record of four bytes.
+        // A pointer to the name of the question, and a record of four bytes.
         answer.extend([0xc0, 0x0c, 0, 1, 0, 1]);
         answer.extend(TTL);
         answer.extend([0, 4]);

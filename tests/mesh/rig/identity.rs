@@ -1,4 +1,5 @@
-//! Keys and certificates of the mesh: one root for all clusters, an issuer for each, and what a proxy asks with.
+//! Keys and certificates of the mesh: one root for all clusters, an issuer for each, and the signing requests of
+//! proxies.
 
 use anyhow::Context as _;
 use rcgen::{

@@ -1,5 +1,5 @@
-//! Linkerd's control plane in a cluster: the objects of `linkerd install`, and its controllers as processes, whose
-//! Deployments nobody runs.
+//! Linkerd's control plane in a cluster: the objects of `linkerd install`, and its controllers as processes. Nothing
+//! runs its Deployments.
 
 use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 
@@ -26,7 +26,7 @@ use crate::isolation::Place;
 pub(crate) const DESTINATION: u16 = 8086;
 pub(crate) const IDENTITY: u16 = 8089;
 pub(crate) const POLICY: u16 = 8090;
-/// Where identity controllers read the root.
+/// Where identity controllers read the root certificate.
 const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
 
 /// Linkerd's controllers in one cluster.
@@ -38,7 +38,7 @@ pub(crate) struct Linkerd {
 }
 
 impl Linkerd {
-    /// Starts the destination controller again, which forgets all that it knew, credentials of clusters included.
+    /// Restarts the destination controller, so that it loses its state, including the credentials of clusters.
     pub(crate) async fn restart_destination(&mut self) -> anyhow::Result<()> {
         self.destination.restart()?;
         wait::listens((self.at, DESTINATION).into(), &mut self.destination).await
@@ -96,7 +96,7 @@ impl Linkerd {
             "--default-policy=all-unauthenticated",
             "--default-opaque-ports=25,587",
             "--cluster-networks=10.0.0.0/8",
-            // The gateway's probes come from other networks.
+            // The probes of the gateway come from other networks.
             "--probe-networks=0.0.0.0/0",
         ];
         let policy = Program::new(&policy, &arguments, log("policy"))
@@ -121,7 +121,7 @@ impl Linkerd {
     }
 }
 
-/// Writes the root where identity controllers read it, and a new issuer into a folder, which it gives.
+/// Writes the root certificate where identity controllers read it, and a new issuer into a folder, which it returns.
 fn write_credentials(folder: &Path, root: &Root) -> anyhow::Result<std::path::PathBuf> {
     let Issuer { certificate, key } = root.issuer()?;
     let issuer = folder.join("issuer");
@@ -139,7 +139,7 @@ fn write_credentials(folder: &Path, root: &Root) -> anyhow::Result<std::path::Pa
     Ok(issuer)
 }
 
-/// Applies what `linkerd install` prints, but for the webhooks: nobody would answer them.
+/// Applies the output of `linkerd install` without the webhooks, because nothing here answers them.
 async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::Result<()> {
     let path = |file: &str| issuer.join(file).display().to_string();
     let print = |arguments: &[&str]| {
@@ -184,7 +184,7 @@ fn is_established(definition: CustomResourceDefinition) -> bool {
     conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
-/// Makes Pods that stand for the controllers: `linkerd inject` wants to see them run.
+/// Creates Pods in place of the controllers, because `linkerd inject` checks that they run.
 async fn stand_in(plane: &ControlPlane) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(plane.client(), "linkerd");
     for controller in ["destination", "identity", "proxy-injector"] {

@@ -1,4 +1,4 @@
-//! The mirrors in the source, and what proxies should balance them over.
+//! The mirrors in the source cluster, and the endpoints that proxies should have for them.
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ pub(crate) const GATED: &str = "gated-east";
 pub(crate) const FLAT: &str = "flat-east";
 pub(crate) const FEDERATED: &str = "web-federated";
 pub(crate) const MODES: [&str; 3] = [GATED, FLAT, FEDERATED];
-/// Where the proxy of a gateway takes requests of other clusters.
+/// The port on which the proxy of a gateway accepts requests of other clusters.
 pub(crate) const GATEWAY_PORT: u16 = 4143;
-/// How long a proxy may take to follow.
+/// How long a proxy may take to get a change.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(45);
 
 impl Rig {
-    /// Where a mirror is asked for, once it is there.
+    /// The address of a mirror, once it exists.
     pub(crate) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
         let services = self.west.services(NAMESPACE);
         let address = eventually(&format!("mirror {mirror}"), SOON, async || {
@@ -37,7 +37,7 @@ impl Rig {
         Ok(target(mirror, address))
     }
 
-    /// Starts a load on the mirrors of all modes, and counts from when all is well.
+    /// Starts a load on the mirrors of all modes, and counts requests from the time when all mirrors work.
     pub(crate) async fn load(&self) -> anyhow::Result<Load> {
         let mut targets = Vec::new();
         for mirror in MODES {
@@ -52,7 +52,7 @@ impl Rig {
         Ok(load)
     }
 
-    /// What a proxy should balance a mirror over.
+    /// The endpoints that a proxy should have for a mirror.
     pub(crate) fn expected(&self, mirror: &str) -> BTreeSet<SocketAddr> {
         match mirror {
             GATED => [(self.gateway.address, GATEWAY_PORT).into()].into(),
@@ -61,12 +61,12 @@ impl Rig {
         }
     }
 
-    /// What a proxy should balance the federated Service over while the clusters are not linked.
+    /// The endpoints that a proxy should have for the federated Service while the clusters are not linked.
     pub(crate) fn expected_unlinked(&self) -> BTreeSet<SocketAddr> {
         endpoints(&self.west_pods)
     }
 
-    /// Waits until the client's proxy is right about the mirrors of all modes. There has to be a load on them.
+    /// Waits until the client's proxy has the right endpoints for the mirrors of all modes. They need a load.
     pub(crate) async fn proxy_is_right(&self, limit: Duration) -> anyhow::Result<()> {
         for mirror in MODES {
             let service = format!("{NAMESPACE}/{mirror}");
@@ -76,7 +76,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The addresses of a mirror's slices that are ready.
+    /// The ready addresses of a mirror's slices.
     pub(crate) async fn slice_addresses(&self, mirror: &str) -> anyhow::Result<Vec<String>> {
         let slices: Api<EndpointSlice> = Api::namespaced(self.west.plane.client(), NAMESPACE);
         let of_it = format!("kubernetes.io/service-name={mirror}");
@@ -93,7 +93,7 @@ impl Rig {
     }
 }
 
-/// Where Pods of the application take requests.
+/// The addresses on which Pods of the application accept requests.
 fn endpoints(pods: &[Pod]) -> BTreeSet<SocketAddr> {
     pods.iter()
         .map(|pod| (pod.address, APP_PORT).into())

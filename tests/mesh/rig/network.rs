@@ -4,12 +4,12 @@ use std::{net::Ipv4Addr, process::Command};
 
 use super::process::{pipe, run};
 
-/// The user that proxies run as: what they send is not redirected to them.
+/// The user of proxies. Traffic of this user is not redirected to the proxy.
 pub(crate) const PROXY_USER: &str = "2102";
 /// Length of the prefix of a cluster's Pods.
 const PREFIX: u8 = 24;
 
-/// Sends what a Pod sends and gets through its proxy, as Linkerd's init container does.
+/// Redirects the traffic of a Pod into its proxy, as Linkerd's init container does.
 const REDIRECT: &str = "
 table ip linkerd {
   chain output {
@@ -26,8 +26,8 @@ table ip linkerd {
 }
 ";
 
-/// Keeps what one cluster sends from the Pods of the others, but for those that the set names and what they answer. What a
-/// bridge passes on itself may come by, too.
+/// Drops packets between the Pods of different clusters, except for those to the addresses in the set, and the answers.
+/// The rule may also see packets within one bridge, and lets these pass.
 const WALLS: &str = "
 table ip walls {
   set open { type ipv4_addr; }
@@ -45,7 +45,7 @@ table ip walls {
 pub(crate) struct Walls(());
 
 impl Walls {
-    /// From now on Pods of one cluster reach only these addresses of others.
+    /// From now on, Pods of one cluster can reach only these addresses of other clusters.
     pub(crate) fn around(open: &[Ipv4Addr]) -> anyhow::Result<Self> {
         pipe(Command::new("nft").args(["-f", "-"]), WALLS)?;
         let walls = Self(());
@@ -74,7 +74,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the network of a cluster: Pods of all clusters reach each other, unless there are [`Walls`].
+    /// Creates the network of a cluster. Pods of all clusters can reach each other, unless there are [`Walls`].
     pub(crate) fn create(number: u8) -> anyhow::Result<Self> {
         let network = Self {
             bridge: format!("cluster{number}"),
@@ -89,7 +89,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Where Pods find what runs outside of Pods: Linkerd's controllers and API servers.
+    /// The address at which Pods reach servers outside of Pods: Linkerd's controllers and API servers.
     pub(crate) fn gateway(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 241, self.number, 1)
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::helper;
 
-/// What a Pod is made from.
+/// The template of a Pod.
 pub(crate) struct PodTemplate {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct PodTemplate {
 }
 
 impl PodTemplate {
-    /// A Pod of an application with this label `app`, which runs under a ServiceAccount of the same name.
+    /// A Pod of an application with this label `app`, with a ServiceAccount of the same name.
     pub(crate) fn app(namespace: &str, name: &str, app: &str) -> Self {
         let template = json!({
             "metadata": {
@@ -53,7 +53,7 @@ impl PodTemplate {
         }
     }
 
-    /// The same as a host of a headless Service.
+    /// The same, as a host of a headless Service.
     pub(crate) fn host_of(mut self, service: &str) -> Self {
         self.template["spec"]["hostname"] = json!(self.name);
         self.template["spec"]["subdomain"] = json!(service);
@@ -61,21 +61,21 @@ impl PodTemplate {
     }
 }
 
-/// A Pod that runs. Its processes end when it is dropped; the object stays.
+/// A running Pod. Its processes end when this is dropped; the object stays.
 pub(crate) struct Pod {
     objects: Api<PodObject>,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
     programs: PathBuf,
-    // Before what holds the namespace: fields are dropped in this order.
+    // Before the process that keeps the namespace open: fields are dropped in this order.
     pub(crate) proxy: Process,
     _forwards: Process,
     app: Process,
 }
 
 impl Pod {
-    /// Starts a Pod and waits until its proxy is ready. `ways` are forwarded besides those to Linkerd's controllers,
-    /// from loopback in the Pod to loopback outside, by port.
+    /// Starts a Pod and waits until its proxy is ready. Forwards the ports in `ways`, and those of Linkerd's
+    /// controllers, from loopback in the Pod to loopback outside.
     pub(crate) async fn start(
         cluster: &mut Cluster,
         template: PodTemplate,
@@ -200,22 +200,22 @@ impl Pod {
         Ok(())
     }
 
-    /// Deletes the object; the processes run on, as those of a Pod that ends do for a while.
+    /// Deletes the object. The processes continue for a while, as in a Pod that terminates.
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
         let now = DeleteParams::default().grace_period(0);
         self.objects.delete(&self.name, &now).await?;
         Ok(())
     }
 
-    /// A program of the folder of programs, or another one, in the Pod's namespaces.
+    /// A program from the folder of programs, or any other one, in the Pod's namespaces.
     pub(crate) fn program(&self, program: &str, arguments: &[&str], log: PathBuf) -> Program {
-        // An absolute path stays what it is.
+        // `join` keeps an absolute path.
         let program = self.programs.join(program);
         Program::new(&program, arguments, log).through(&inside(self.app.pid(), false))
     }
 }
 
-/// What enters the namespaces of a Pod, as the proxy's user or as root.
+/// The command that enters the namespaces of a Pod, as the proxy's user or as root.
 fn inside(pid: u32, as_proxy: bool) -> Vec<String> {
     let mut prefix = vec![
         "nsenter".to_owned(),
@@ -244,7 +244,7 @@ fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
     pod["kind"] = json!("Pod");
     pod["metadata"]["name"] = json!(name);
     pod["metadata"]["namespace"] = json!(namespace);
-    // Endpoints leave out Pods of no node.
+    // Kubernetes leaves Pods without a node out of endpoints.
     pod["spec"]["nodeName"] = json!(NODE);
     let mut command = Command::new(cluster.place.programs.join("linkerd"));
     command
@@ -254,7 +254,7 @@ fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
     serde_json::from_str(&printed).context("failed to read the injected Pod")
 }
 
-/// Does what Linkerd's init does: a key and a signing request, and a token that says who asks.
+/// Does what Linkerd's init container does: writes a key, a signing request, and the token of the ServiceAccount.
 async fn write_identity(
     cluster: &Cluster,
     folder: &std::path::Path,
@@ -287,7 +287,7 @@ async fn write_identity(
         (folder.join("token"), token.into_bytes()),
     ] {
         fs::write(&path, content)?;
-        // The proxy runs as another user; nobody else sees this file system.
+        // The proxy runs as another user, so the file is readable for all. Only this run sees this file system.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
     }
     Ok(())

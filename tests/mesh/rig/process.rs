@@ -1,4 +1,4 @@
-//! Programs: those that end soon, and those that run on with their output in a log.
+//! Runs programs: short ones to their end, others in the background with their output in a log.
 
 use std::{
     fs::{self, File},
@@ -9,15 +9,15 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-/// Lines of a log that an error tells.
+/// Number of log lines in an error.
 const TAIL: usize = 15;
 
-/// Runs a program to its end, which must be a success.
+/// Runs a program to its end. Fails if the program fails.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     pipe(Command::new(program).args(arguments), "").map(|_| ())
 }
 
-/// Runs a program to its end with this on its standard input, and gives what it printed.
+/// Runs a program to its end with this standard input, and returns its output.
 pub(crate) fn pipe(command: &mut Command, input: &str) -> anyhow::Result<String> {
     let what = format!("{command:?}");
     let mut child = command
@@ -28,7 +28,7 @@ pub(crate) fn pipe(command: &mut Command, input: &str) -> anyhow::Result<String>
         .with_context(|| format!("failed to start {what}"))?;
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
-        // It may well not want to read it.
+        // The program may not read its input.
         scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
         child.wait_with_output()
     })
@@ -42,14 +42,14 @@ pub(crate) fn pipe(command: &mut Command, input: &str) -> anyhow::Result<String>
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A program that runs on, and how to start it.
+/// A program to run in the background, and how to start it.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Its arguments, the program first.
     pub(crate) arguments: Vec<String>,
-    /// What its environment has besides ours.
+    /// Additional environment variables.
     pub(crate) environment: Vec<(String, String)>,
-    /// Where its output goes, after what is there.
+    /// The file to which its output is appended.
     pub(crate) log: PathBuf,
 }
 
@@ -67,13 +67,13 @@ impl Program {
         }
     }
 
-    /// The same through another program, such as one that enters a namespace first.
+    /// The same, started by another program, such as one that enters a namespace first.
     pub(crate) fn through(mut self, prefix: &[String]) -> Self {
         self.arguments.splice(0..0, prefix.iter().cloned());
         self
     }
 
-    /// The same with this in its environment.
+    /// The same, with this environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -99,7 +99,7 @@ impl Program {
         })
     }
 
-    /// The command, for those who want to talk to it.
+    /// The command, for callers that use its standard input and output.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.arguments[0]);
         command
@@ -109,7 +109,7 @@ impl Program {
     }
 }
 
-/// A program that runs. Killed when dropped.
+/// A running program. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Process {
     program: Program,
@@ -140,14 +140,14 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it if it runs, and starts it as before.
+    /// Kills it if it runs, and starts it again.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
         self.kill();
         *self = self.program.clone().start()?;
         Ok(())
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub(crate) fn runs(&mut self) -> anyhow::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::linkerd::{DESTINATION, IDENTITY, POLICY};
 
-/// What balancers are told is logged too: a new one begins with all its endpoints.
+/// Balancers also log the endpoints that they get. A new balancer gets all endpoints first.
 const BALANCERS: &str = ",linkerd_proxy_balance_queue=debug,linkerd_pool_p2c=debug";
 
-/// Where the files of an identity are; for the proxy alone.
+/// The files of an identity, for the proxy only.
 pub(crate) struct Files<'a> {
     /// Folder with the key and the signing request.
     pub(crate) identity: &'a str,
@@ -18,8 +18,8 @@ pub(crate) struct Files<'a> {
     pub(crate) token: &'a str,
 }
 
-/// The environment of the container `linkerd-proxy` of an injected Pod, with what is different here: controllers are
-/// found on loopback, and files are elsewhere.
+/// The environment of the container `linkerd-proxy` of an injected Pod, with the differences of this rig: controllers
+/// are on loopback, and files are in other folders.
 pub(crate) fn environment(
     pod: &Value,
     address: Ipv4Addr,
@@ -63,7 +63,7 @@ pub(crate) fn environment(
     Ok(environment)
 }
 
-/// What the kubelet puts in the place of a reference to a field.
+/// The value of a field reference, as the kubelet sets it.
 fn field_of(pod: &Value, address: Ipv4Addr, field: &str) -> anyhow::Result<String> {
     if field.starts_with("status.podIP") {
         return Ok(address.to_string());
@@ -74,7 +74,7 @@ fn field_of(pod: &Value, address: Ipv4Addr, field: &str) -> anyhow::Result<Strin
     Ok(value.to_owned())
 }
 
-/// Replaces each `$(NAME)` that is known by then.
+/// Replaces each `$(NAME)` whose value is known.
 fn expand(value: &str, known: &[(String, String)]) -> String {
     known.iter().fold(value.to_owned(), |text, (name, value)| {
         text.replace(&format!("$({name})"), value)

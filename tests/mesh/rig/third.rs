@@ -1,4 +1,4 @@
-//! A third cluster, `north`, for as long as a case needs it.
+//! A third cluster, `north`, which exists only while a case needs it.
 
 use control_plane::ControlPlane;
 

@@ -1,4 +1,4 @@
-//! Waiting for what takes a moment.
+//! Functions that wait.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::net::TcpStream;
 
 use super::process::Process;
 
-/// How long anything may take that takes a moment.
+/// Timeout for anything that should take only a moment.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// Until somebody listens, or the process that should has ended.
+/// Waits until a server listens at the address. Fails if its process has ended.
 pub(crate) async fn listens(address: SocketAddr, process: &mut Process) -> anyhow::Result<()> {
     let what = format!("{} at {address}", process.log().display());
     let waited = eventually(&what, SOON, async || {

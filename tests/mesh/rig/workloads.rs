@@ -33,7 +33,7 @@ pub(crate) fn of_target() -> String {
     ])
 }
 
-/// The headless Service `db`. Its clients go to the Pods' own port: nothing translates ports there.
+/// The headless Service `db`. Clients connect to the Pods' own port, because nothing translates ports there.
 pub(crate) fn headless() -> Value {
     let mut headless = service("db", "mirror.linkerd.io/exported", "true");
     headless["spec"]["clusterIP"] = json!("None");
@@ -41,7 +41,7 @@ pub(crate) fn headless() -> Value {
     headless
 }
 
-/// A member of the federated Service: all that the source itself has.
+/// The local member of the federated Service, which is the only Service of the source cluster.
 pub(crate) fn member() -> String {
     service("web", "mirror.linkerd.io/federated", "member").to_string()
 }

@@ -1,11 +1,12 @@
-//! What each rule says of a cluster that one thing is wrong with.
+//! The result of each rule for a cluster with one problem.
 
 use super::*;
 use crate::clusters::preference_status::tests::federated;
 
 pub(super) type Change = fn(&mut FullSnapshot);
 
-/// Check, what is changed, and what the check then says: level and text (a part of it).
+/// The name of a check, a change to the cluster, and the result of the check after it: its level and a part of its
+/// text.
 #[rustfmt::skip]
 pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("multicluster extension Namespace exists", |f| f.extension_namespaces = no(), Level::Error, "cannot list Namespaces: refused"),
@@ -166,7 +167,7 @@ fn range() -> ServiceRange {
     }
 }
 
-/// So many Services wait to be mirrored.
+/// Makes this number of Services wait to be mirrored.
 pub(super) fn crowd(
     snapshot: &mut FullSnapshot,
     waiting: i64,
@@ -194,17 +195,17 @@ fn refuse(snapshot: &mut FullSnapshot, reason: &str) {
     status(snapshot, &json!({ "conditions": [condition] }));
 }
 
-/// What the local member asks for.
+/// Sets the preference of the local member.
 fn ask(snapshot: &mut FullSnapshot, preference: &str) {
     snapshot.local_members = Ok(vec![service("web", &[], &[(labels::PREFER, preference)])]);
 }
 
-/// The preference of the federated Service, and its failover state.
+/// Sets the preference of the federated Service, and its failover state.
 pub(super) fn prefer(snapshot: &mut FullSnapshot, preference: &str, failed_over: &str) {
     snapshot.mirrors = Ok(vec![federated(preference, failed_over)]);
 }
 
-/// What the Link's status reports about the preference of its member.
+/// Sets what the Link's status reports about the preference of its member.
 fn said(snapshot: &mut FullSnapshot, reason: &str, message: &str) {
     let service = service_status("web", &condition("True", reason, message));
     status(snapshot, &json!({ "federatedServices": [service] }));

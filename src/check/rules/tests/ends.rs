@@ -1,9 +1,9 @@
-//! After which failures no later check makes sense.
+//! Tests of the failures after which no later check runs.
 
 use super::*;
 
 #[test]
-fn nothing_follows_a_fatal_failure() {
+fn no_check_runs_after_a_fatal_failure() {
     let mut snapshot = well();
     snapshot.serves_links = Ok(false);
     let results = evaluate(&snapshot);
@@ -15,7 +15,7 @@ fn nothing_follows_a_fatal_failure() {
 }
 
 #[test]
-fn invalid_link_is_told_and_the_others_are_checked() {
+fn invalid_link_is_reported_and_others_are_checked() {
     let mut snapshot = well();
     east(&mut snapshot).unreadable = Some("spec.selector.matchLabels: no text".into());
     let results = evaluate(&snapshot);
@@ -25,6 +25,6 @@ fn invalid_link_is_told_and_the_others_are_checked() {
         level("multicluster extension proxies are healthy"),
         Some(Level::Success)
     );
-    // A mirror may be of the Link that is not understood.
+    // A mirror may belong to the Link that cannot be read.
     assert_eq!(level("all mirror services are part of a Link"), None);
 }

@@ -1,4 +1,4 @@
-//! What is in the cluster, and what is said of it.
+//! Tests of the rows: Services of the cluster, and what controllers report about them.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn all() -> Vec<ServiceRow> {
 }
 
 #[test]
-fn what_is_there_meets_what_is_said_of_it() {
+fn rows_combine_services_with_reports_of_controllers() {
     let lines: Vec<_> = all()
         .iter()
         .map(|row| {
@@ -100,7 +100,7 @@ fn what_is_there_meets_what_is_said_of_it() {
 }
 
 #[test]
-fn member_of_a_drained_cluster_is_no_complaint() {
+fn member_of_a_drained_cluster_is_not_a_problem() {
     let drained = json!({"federatedServices": [{
         "controllerName": "linkerd.io/service-mirror",
         "remoteRef": {"name": "web", "namespace": "shop"},
@@ -172,7 +172,7 @@ fn rows_of_one_cluster_are_those_that_come_from_it() {
 }
 
 #[test]
-fn json_tells_who_is_preferred_and_who_takes_the_requests() {
+fn json_has_preferred_clusters_and_those_that_get_requests() {
     let gone = "local=2026-01-01T00:00:00Z/..";
     for (prefer, away, expected) in [
         (

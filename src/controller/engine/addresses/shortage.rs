@@ -1,4 +1,4 @@
-//! Who waits for a `ClusterIP`, and whose turn it is to try for one.
+//! Which keys wait for a `ClusterIP`, and which may try to get one now.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -11,23 +11,23 @@ use crate::mirror::Key;
 
 /// Time until the first try.
 const FIRST: Duration = Duration::from_secs(30);
-/// The longest time between two tries.
+/// Maximum time between two tries.
 const LONGEST: Duration = Duration::from_secs(300);
-/// So many more are tried when one has got a `ClusterIP`.
+/// Number of further keys that are tried when one has got a `ClusterIP`.
 const MORE: usize = 2;
 
 /// Keys that wait for a `ClusterIP`.
 #[derive(Debug)]
 pub(in crate::controller::engine) struct Addresses {
-    /// In the order of their tries. Those that are not among `waiting` are passed over.
+    /// Keys in the order of their tries. Keys that are not in `waiting` are skipped.
     order: VecDeque<Key>,
     waiting: BTreeSet<Key>,
-    /// Those whose turn it is.
+    /// Keys that may create their Service now.
     trying: BTreeSet<Key>,
-    /// When the next is tried.
+    /// When the next key is tried.
     next: Instant,
     failures: u32,
-    /// Whether it was logged that there are such.
+    /// Whether the shortage was logged.
     told: bool,
 }
 
@@ -55,7 +55,7 @@ impl Addresses {
         false
     }
 
-    /// There was none left for this key.
+    /// Records that no `ClusterIP` was free for this key.
     pub(in crate::controller::engine) fn none_left(&mut self, key: &Key, now: Instant) {
         self.trying.remove(key);
         self.wait(key);
@@ -64,7 +64,7 @@ impl Addresses {
         }
     }
 
-    /// A key has what it needs. Returns those that are to be tried now.
+    /// Records that the plan of a key was executed. If it waited for a `ClusterIP`, returns the keys to try next.
     pub(in crate::controller::engine) fn created(&mut self, key: &Key, now: Instant) -> Vec<Key> {
         if !self.trying.remove(key) {
             return Vec::new();
@@ -74,7 +74,7 @@ impl Addresses {
         (0..MORE).filter_map(|_| self.release()).collect()
     }
 
-    /// A key needs none any more. Returns another one that is to be tried in its place.
+    /// Forgets a key that needs no `ClusterIP` any more. If it was its turn, returns the key to try instead.
     pub(in crate::controller::engine) fn forget(&mut self, key: &Key) -> Option<Key> {
         self.waiting.remove(key);
         let had_its_turn = self.trying.remove(key);
@@ -84,7 +84,7 @@ impl Addresses {
         had_its_turn.then(|| self.release())?
     }
 
-    /// The next key to try, if it is time for one, or if a `ClusterIP` was given back.
+    /// The next key to try. Does not check whether it is due, because a `ClusterIP` may have become free.
     pub(in crate::controller::engine) fn release(&mut self) -> Option<Key> {
         loop {
             let key = self.order.pop_front()?;
@@ -95,14 +95,14 @@ impl Addresses {
         }
     }
 
-    /// The key to try now, if it is time for one.
+    /// The key to try now, if one is due.
     pub(in crate::controller::engine) fn due(&mut self, now: Instant) -> Option<Key> {
         self.next_due().filter(|at| *at <= now)?;
         self.put_off(now);
         self.release()
     }
 
-    /// When the next key is to be tried.
+    /// When the next key is due.
     pub(in crate::controller::engine) fn next_due(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(self.next)
     }
@@ -119,7 +119,7 @@ impl Addresses {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Logs that there are keys that wait, and that there are none any more.
+    /// Logs when keys start to wait, and when none waits any more.
     pub(in crate::controller::engine) fn tell(&mut self) {
         let waiting = self.waiting.len();
         if self.told == (waiting > 0) {
@@ -146,7 +146,7 @@ mod tests {
         Key::mirror("east", "ns", &format!("web-{number:03}"))
     }
 
-    /// Addresses of which there are none, and this many that wait for one.
+    /// A shortage for which this number of keys wait.
     fn short(waiting: usize) -> Addresses {
         let mut addresses = Addresses::default();
         assert!(addresses.may_create(&key(0)));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_of_many_is_tried_after_half_a_minute_and_then_ever_later() {
+    async fn first_key_is_tried_after_30_s_and_others_with_backoff() {
         let (started, mut addresses) = (Instant::now(), short(200));
         assert!(!addresses.may_create(&key(500)));
         let mut at = Vec::new();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_in_vain_are_few_when_some_are_free_again() {
+    async fn few_tries_fail_when_some_addresses_are_free_again() {
         let mut addresses = short(200);
         let (mut free, mut vain) = (50, 0);
         let mut next: VecDeque<Key> = addresses.release().into_iter().collect();
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_go_on_when_none_waits_any_more_and_a_turn_is_handed_on() {
+    async fn keys_need_no_turn_after_a_shortage_and_unused_turns_pass_on() {
         let mut addresses = short(3);
         advance(FIRST).await;
         let first = addresses.due(Instant::now()).unwrap();
         assert_eq!(first, key(0));
-        // It was withdrawn meanwhile.
+        // The Service was deleted meanwhile.
         assert_eq!(addresses.forget(&first), Some(key(1)));
         assert_eq!(addresses.forget(&key(2)), None);
         assert!(!addresses.may_create(&key(9)));

@@ -1,4 +1,4 @@
-//! Which confirmations are asked for when, and which count.
+//! When confirmations are requested, and which of them are valid.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,59 +9,59 @@ use tokio::time::Instant;
 
 use crate::mirror::{Key, RemoteRef, Target};
 
-/// Requests to one target cluster at once, at most.
+/// Maximum number of concurrent requests to one target cluster.
 const AT_ONCE: usize = 8;
-/// A confirmation that is older is not used.
+/// Maximum age of a confirmation.
 const RECENT: Duration = Duration::from_secs(30);
 
-/// What is to be asked: a key, and one of the target clusters that it needs to hear.
+/// A question to a target cluster: a key, and a Service whose absence the cluster has to confirm for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller::engine) struct Question {
     pub(in crate::controller::engine) key: Key,
     pub(in crate::controller::engine) remote: RemoteRef,
 }
 
-/// What a confirmation rests on. If it has changed, the confirmation says nothing.
+/// The basis of a confirmation. If it has changed, the confirmation is not valid.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller::engine) struct Basis {
-    /// The session whose client asked: another may lead to another cluster.
+    /// The session whose client was used: another session may lead to another cluster.
     pub(super) session: u64,
     /// The Link, whose selectors say what is exported.
     pub(super) target: Target,
 }
 
-/// What a target cluster said.
+/// The answer of a target cluster.
 #[derive(Debug)]
 pub(in crate::controller::engine) enum Said {
     /// The Service is not exported.
     NotExported,
-    /// It is: what is known of the cluster is old.
+    /// The Service is exported: the state of the cluster is outdated.
     Exported,
-    /// Nothing that helps, and why.
+    /// The question was not answered, for this reason.
     Nothing(String),
 }
 
 #[derive(Debug)]
 enum Stage<B> {
-    /// It waits for its turn, by this number.
+    /// The question waits for its turn, which this number determines.
     Waiting(u64, RemoteRef),
     /// The cluster is being asked.
     Asked,
-    /// The cluster has confirmed it when it was asked at this time.
+    /// The cluster has confirmed it. Holds the time of the request, and the basis.
     Confirmed(Instant, B),
 }
 
-/// All confirmations that keys need: those that wait, are under way, or have come. `B` is what they rest on.
+/// All confirmations that keys need: waiting, requested, or received. `B` is their basis.
 #[derive(Debug)]
 pub(in crate::controller::engine) struct Confirmations<B = Basis> {
     keys: BTreeMap<Key, BTreeMap<String, Stage<B>>>,
     clusters: BTreeMap<String, Turns>,
-    /// Clusters that something waits for and that may be asked more.
+    /// Clusters with waiting questions that are below the limit of requests.
     ready: BTreeSet<String>,
     number: u64,
 }
 
-/// Who may ask one cluster next.
+/// The questions to one cluster.
 #[derive(Debug, Default)]
 struct Turns {
     waiting: BTreeMap<u64, Key>,
@@ -80,8 +80,8 @@ impl<B> Default for Confirmations<B> {
 }
 
 impl<B: PartialEq> Confirmations<B> {
-    /// Whether all that a key needs is confirmed, with what confirmations rest on now. If so they are used up.
-    /// Those that are old, that rest on something else, or that are not needed any more are forgotten.
+    /// Whether all that a key needs is confirmed, on the current basis. If so, the confirmations are used up.
+    /// Confirmations that are too old, have another basis, or are not needed any more are removed.
     pub(in crate::controller::engine) fn take<'b>(
         &mut self,
         key: &Key,
@@ -114,7 +114,7 @@ impl<B: PartialEq> Confirmations<B> {
         all
     }
 
-    /// A key needs this; it is asked for, unless it is so already.
+    /// Requests the confirmations that a key needs, unless they are requested already.
     pub(in crate::controller::engine) fn need(&mut self, key: &Key, needed: &[RemoteRef]) {
         let states = self.keys.entry(key.clone()).or_default();
         for remote in needed {
@@ -132,14 +132,14 @@ impl<B: PartialEq> Confirmations<B> {
         }
     }
 
-    /// A key needs nothing any more.
+    /// Forgets a key that needs no confirmation any more.
     pub(in crate::controller::engine) fn forget(&mut self, key: &Key) {
         for (cluster, state) in self.keys.remove(key).unwrap_or_default() {
             self.drop_turn(&cluster, &state);
         }
     }
 
-    /// The next question that may be asked. It has to be given back with [`Self::answered`].
+    /// The next question that may be asked. The caller has to end it with [`Self::answered`].
     pub(in crate::controller::engine) fn next(&mut self) -> Option<Question> {
         let cluster = self.ready.first()?.clone();
         let turns = self.clusters.get_mut(&cluster)?;
@@ -153,8 +153,8 @@ impl<B: PartialEq> Confirmations<B> {
         Some(Question { key, remote })
     }
 
-    /// The end of a question, with what a confirmation rests on if it was confirmed, and when it was asked.
-    /// Returns whether the key has all that it needs now.
+    /// Ends a question. `confirmed`: when it was asked, and the basis of the confirmation, if it was confirmed. Returns
+    /// whether the key now has all confirmations that it needs.
     pub(in crate::controller::engine) fn answered(
         &mut self,
         question: &Question,
@@ -165,7 +165,7 @@ impl<B: PartialEq> Confirmations<B> {
             turns.asked = turns.asked.saturating_sub(1);
         }
         self.sort(&remote.cluster);
-        // A key that was forgotten meanwhile, or has begun anew, takes no notice.
+        // Nothing to do if the key was forgotten meanwhile, or has a new question.
         let Some(states) = self.keys.get_mut(key) else {
             return false;
         };
@@ -197,7 +197,7 @@ impl<B: PartialEq> Confirmations<B> {
         }
     }
 
-    /// Sees to it that a cluster is among the ready ones if it is one, and forgotten if it has nothing to do.
+    /// Updates whether a cluster is in `ready`, and forgets it if it has no questions.
     fn sort(&mut self, cluster: &str) {
         let Some(turns) = self.clusters.get(cluster) else {
             return;

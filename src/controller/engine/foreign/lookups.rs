@@ -1,4 +1,4 @@
-//! When which name is looked up.
+//! Schedules the lookups of names.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,17 +7,17 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Time before the first lookup. It doubles with each that finds the same.
+/// Time until the first lookup. It doubles with each lookup that finds no change.
 const FIRST: Duration = Duration::from_secs(60);
-/// Longest time between two lookups.
+/// Maximum time between two lookups.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Lookups under way at once, at most.
+/// Maximum number of concurrent lookups.
 const AT_ONCE: usize = 4;
 
 /// Namespace and name of a Service.
 pub(super) type Name = (String, String);
 
-/// When which name is looked up.
+/// The schedule of lookups.
 #[derive(Debug, Default)]
 pub(in crate::controller::engine) struct Lookups {
     names: BTreeMap<Name, Wait>,
@@ -27,27 +27,27 @@ pub(in crate::controller::engine) struct Lookups {
 
 #[derive(Debug)]
 struct Wait {
-    /// When it is due; `None` while the lookup is under way.
+    /// When the lookup is due; `None` while it runs.
     at: Option<Instant>,
     delay: Duration,
 }
 
 impl Lookups {
-    /// A name was found to belong to somebody else.
+    /// Schedules the first lookup of a name that belongs to somebody else.
     pub(in crate::controller::engine) fn found(&mut self, name: Name, now: Instant) {
         if !self.names.contains_key(&name) {
             self.schedule(name, FIRST, now);
         }
     }
 
-    /// A lookup found the same as before, or nothing out.
+    /// Schedules the next lookup after one that found no change, or failed.
     pub(in crate::controller::engine) fn found_again(&mut self, name: Name, now: Instant) {
         let delay = self.names.get(&name).map(|wait| wait.delay);
         let delay = delay.map_or(FIRST, |delay| delay.saturating_mul(2).min(LONGEST));
         self.schedule(name, delay, now);
     }
 
-    /// Something has changed that has to do with a name: it is looked up as soon as one that was just found.
+    /// Resets the backoff of a name, because something related to it has changed.
     pub(in crate::controller::engine) fn changed(
         &mut self,
         namespace: &str,
@@ -69,7 +69,7 @@ impl Lookups {
         }
     }
 
-    /// A namespace has changed.
+    /// Resets the backoff of all names in a namespace that has changed.
     pub(in crate::controller::engine) fn namespace_changed(
         &mut self,
         namespace: &str,
@@ -86,20 +86,20 @@ impl Lookups {
         }
     }
 
-    /// A name is not looked up any more.
+    /// Ends the lookups of a name.
     pub(in crate::controller::engine) fn forget(&mut self, name: &Name) {
         if let Some(Wait { at: Some(at), .. }) = self.names.remove(name) {
             self.due.remove(&(at, name.clone()));
         }
     }
 
-    /// When the next lookup is due, if one may begin.
+    /// When the next lookup is due, if one may start.
     pub(in crate::controller::engine) fn next_due(&self) -> Option<Instant> {
         let (at, _) = self.due.first().filter(|_| self.under_way < AT_ONCE)?;
         Some(*at)
     }
 
-    /// The next name to look up. It has to be given back with [`Self::on_looked_up`].
+    /// The next name to look up. The caller has to call [`Self::looked_up`] when the lookup has ended.
     pub(in crate::controller::engine) fn next(&mut self, now: Instant) -> Option<Name> {
         self.next_due().filter(|at| *at <= now)?;
         let (_, name) = self.due.pop_first()?;
@@ -108,12 +108,12 @@ impl Lookups {
         Some(name)
     }
 
-    /// A lookup has ended.
+    /// Records that a lookup has ended.
     pub(in crate::controller::engine) fn looked_up(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Those that were found together are looked up one after the other.
+    /// Schedules a lookup after a random part of `delay`, so that names that were found together are spread.
     fn schedule(&mut self, name: Name, delay: Duration, now: Instant) {
         self.forget(&name);
         let at = now + delay.mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -131,7 +131,7 @@ mod tests {
         ("ns".to_owned(), name.to_owned())
     }
 
-    /// Looks up the next name, and finds the same as before. Returns after how long.
+    /// Looks up the next name, and finds no change. Returns the time until that lookup.
     fn look_up(lookups: &mut Lookups, now: &mut Instant) -> Duration {
         let before = *now;
         *now = lookups.next_due().unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_are_looked_up_more_and_more_seldom_until_something_changes() {
+    async fn lookups_back_off_until_something_changes() {
         let (mut lookups, mut now) = (Lookups::default(), Instant::now());
         lookups.found(name("web"), now);
         let delays: Vec<_> = (0..6).map(|_| look_up(&mut lookups, &mut now)).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_names_are_neither_looked_up_at_one_moment_nor_all_at_once() {
+    async fn lookups_of_many_names_are_spread_and_limited() {
         let (mut lookups, now) = (Lookups::default(), Instant::now());
         for number in 0..100 {
             lookups.found(name(&number.to_string()), now);

@@ -1,4 +1,4 @@
-//! How many federated Services have their requests go to each cluster first, and how many leave it out.
+//! How many federated Services send requests to each cluster first, and how many leave it out.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use crate::{
     mirror::Key,
 };
 
-/// What became of the preferences of federated Services.
+/// The results of the preferences of federated Services.
 #[derive(Debug, Default)]
 pub(in crate::controller::engine) struct Preferences {
-    /// By key, where the Service prefers any.
+    /// By key of a Service with a preference.
     known: BTreeMap<Key, Taken>,
-    /// Services whose requests go to a cluster first, and Services that leave it out. A cluster that once had any stays.
+    /// Numbers of Services that send requests to a cluster first, and of Services that leave it out. A cluster is not
+    /// removed when both are zero.
     counts: BTreeMap<Place, [usize; 2]>,
 }
 
-/// Who takes the requests to one Service.
+/// The clusters that receive the requests to one Service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Clusters that take them first.
+    /// Clusters that receive them first.
     by: Vec<Place>,
     /// Preferred clusters that are left out.
     left_out: Vec<Place>,
@@ -40,7 +41,7 @@ impl Taken {
 }
 
 impl Preferences {
-    /// Takes in what is known of a Service; `None`: it prefers none, or is gone. Returns the clusters whose numbers change.
+    /// Updates a Service; `None` if it has no preference, or does not exist. Returns the clusters whose numbers change.
     pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(Place, [usize; 2])> {
         if self.known.get(key) == now.as_ref() {
             return Vec::new();
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_counted_where_their_requests_go_and_where_they_do_not() {
+    fn services_are_counted_by_clusters_that_receive_requests_or_are_left_out() {
         let taken = |preference: &str, failed_over: &str| {
             let preference = preference.parse().unwrap();
             Some(Taken::new(

@@ -1,6 +1,6 @@
-//! When the status of a Link is written: at most every two seconds, ever less often where only words differ or only what is
-//! said of Services, and later after a failure. What somebody else made of it is put right, at most once a minute; what a CRD dropped is sent once
-//! each time that Links are listed.
+//! When the status of a Link is written: at most every two seconds, and later after a failure. If only the text of
+//! messages or the reports about Services change, the pauses double. A status that somebody else changed is restored,
+//! at most once a minute. Fields that the CRD pruned are sent once each time that Links are listed.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -11,40 +11,41 @@ use crate::api::link::{Link, LinkStatus};
 
 /// Time between two writes for one Link.
 const EVERY: Duration = Duration::from_secs(2);
-/// News wait this long, so that those that come together are written together.
+/// Delay before a write, so that changes in quick succession are written together.
 const GATHER: Duration = Duration::from_millis(100);
-/// Time between two writes, at most, while nothing changes but what is said of Services: there may be hundreds of them.
+/// Maximum time between two writes while only the reports about Services change. There may be hundreds of Services.
 const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
-/// Longest delay after a failure.
+/// Maximum delay after a failure.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Latency alone is a reason to write after this time, if it moved by more than half.
+/// Minimum time between two writes for a changed latency alone, which has to differ by more than half.
 const LATENCY_EVERY: Duration = Duration::from_secs(600);
 
-/// Time between two writes of what somebody else overwrote: who does so again and again must not make us.
+/// Minimum time between two restorations of a status that somebody else overwrites, so that both do not write in a
+/// loop.
 const RESTORE_EVERY: Duration = Duration::from_secs(60);
 
-/// Where the status of one Link stands.
+/// The state of writing one Link's status.
 pub(in crate::controller::engine) struct StatusState {
-    /// What was sent last; at first what the Link had. Never what is read back: a CRD that does not know our
-    /// fields prunes them, and must not make us write for ever.
+    /// The last status that was sent; at first the status of the Link. Never a status that was read back: a CRD without
+    /// our fields prunes them, and a comparison with its result would cause endless writes.
     last: LinkStatus,
-    /// What the API server made of that. What a Link has instead was written by somebody else.
+    /// What the API server stored of it. If the Link has another status, somebody else wrote it.
     stored: LinkStatus,
     restored: Option<Instant>,
-    /// When it was sent last.
+    /// When a status was last sent.
     written: Option<Instant>,
-    /// Whether it is due because of other words, and nothing else.
+    /// Whether it is due only because the text of messages changed.
     only_words: bool,
-    /// How often in a row it was sent because of that.
+    /// How often in a row it was sent only because of that.
     rewordings: u32,
-    /// How often in a row it was sent because of what is said of Services.
+    /// How often in a row it was sent only because of reports about Services.
     of_services: u32,
-    /// Links were listed, or a write failed, since what the Link has was compared with what was sent last. A CRD that
-    /// knows more than the one before comes with such a list.
+    /// Whether the Link's status has to be compared with the last one that was sent: after a list of Links or a failed
+    /// write. Links are listed after a change of the CRD, which may have new fields.
     unchecked: bool,
-    /// When news are due to be written.
+    /// When changes are due to be written.
     due: Option<Instant>,
-    /// When there are news by the passing of time: the token is about to expire, or does.
+    /// When the status changes because time passes: the token is about to expire, or expires.
     turns: Option<Instant>,
     not_before: Instant,
     writing: bool,
@@ -72,26 +73,26 @@ impl StatusState {
         }
     }
 
-    /// What was sent last.
+    /// The last status that was sent.
     pub(super) fn last(&self) -> &LinkStatus {
         &self.last
     }
 
-    /// When it has to be looked at next.
+    /// When the status has to be computed next.
     pub(super) fn next(&self) -> Option<Instant> {
         let turns = self.turns.map(|at| at.max(self.not_before));
         let next = [self.due, turns].into_iter().flatten().min();
         next.filter(|_| !self.writing)
     }
 
-    /// It is looked at now, and there are news by the passing of so much time.
+    /// Records that the status is computed now, and that it changes after this time if nothing else happens.
     pub(super) fn look(&mut self, turns_in: Option<Duration>) {
         self.due = None;
         self.turns = turns_in.and_then(|time| Instant::now().checked_add(time));
     }
 
-    /// Whether this is not sent yet: it says other things of Services, and nothing else. While that goes on, the pauses
-    /// between two writes double.
+    /// Whether this status is not sent yet, because only its reports about Services have changed. While nothing else
+    /// changes, the pauses between two writes double.
     pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
         let before = self.written.filter(|_| is_of_services(&self.last, sent));
         let Some(written) = before else {
@@ -110,7 +111,7 @@ impl StatusState {
         waits
     }
 
-    /// It is sent.
+    /// Records that a write starts.
     pub(super) fn begin(&mut self, now: Instant) {
         self.unchecked = false;
         self.writing = true;
@@ -120,7 +121,7 @@ impl StatusState {
         self.only_words = false;
     }
 
-    /// It was sent: what the API server made of it, or not.
+    /// Records the result of a write: the status that the API server stored, or an error.
     pub(super) fn end(&mut self, sent: LinkStatus, ended: Result<LinkStatus, String>) {
         self.writing = false;
         let delay = if let Ok(stored) = ended {
@@ -139,14 +140,14 @@ impl StatusState {
         self.due = self.due.map(|due| due.max(self.not_before));
     }
 
-    /// Something may have changed.
+    /// Records that something may have changed.
     pub(in crate::controller::engine) fn touch(&mut self) {
         self.only_words = false;
         self.touch_at(Instant::now() + GATHER);
     }
 
-    /// Something is said in other words. That is written ever less often, up to once a minute, while nothing else
-    /// changes: what a target cluster says may read differently each time.
+    /// Records that only the text of a message has changed. While nothing else changes, the pauses between two writes
+    /// double, up to a minute, because a target cluster's messages may differ each time.
     pub(in crate::controller::engine) fn reword(&mut self) {
         self.only_words |= self.due.is_none();
         let last = self.written.map(|at| at + doubled(self.rewordings));
@@ -159,14 +160,15 @@ impl StatusState {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Takes in what a Link has. It may be our own last write, or an older one; it is compared when there was time.
+    /// Handles an event of the Link, with its status. The status may be from our own last write, or from an earlier
+    /// one.
     pub(in crate::controller::engine) fn seen(&mut self, link: &Link) {
         if self.is_overwritten(link) {
             self.touch();
         }
     }
 
-    /// Takes in that Links were listed, and what this one has.
+    /// Handles a list of Links, with the status of this one.
     pub(in crate::controller::engine) fn listed(&mut self, link: &Link) {
         if *has(link) != self.last {
             self.unchecked = true;
@@ -174,13 +176,13 @@ impl StatusState {
         }
     }
 
-    /// Whether somebody else wrote what a Link has, in place of what was sent.
+    /// Whether somebody else has overwritten the status of a Link.
     fn is_overwritten(&self, link: &Link) -> bool {
         let has = has(link);
         *has != self.stored && *has != self.last
     }
 
-    /// Whether what was sent last is due to be sent again, in place of what a Link has.
+    /// Whether the last status is due to be sent again, to replace the one that the Link has.
     pub(super) fn is_sent_again(&mut self, link: &Link, now: Instant) -> bool {
         let unchecked = std::mem::take(&mut self.unchecked);
         if !self.is_overwritten(link) {
@@ -200,8 +202,8 @@ impl StatusState {
         true
     }
 
-    /// Takes in a latency, milliseconds: told if it moved by more than half and the last one was told long
-    /// ago. What a Link's status said before a restart counts as told just then.
+    /// Handles a latency in milliseconds. It is reported if it differs by more than half from the last reported one,
+    /// and that was long ago. A latency in the Link's status before a restart counts as reported at the restart.
     pub(in crate::controller::engine) fn latency(&mut self, told: &mut Option<i64>, now: i64) {
         let written = *self.latency_written.get_or_insert_with(Instant::now);
         let moved = told.is_some_and(|told| (now - told).abs() * 2 > told);
@@ -212,7 +214,7 @@ impl StatusState {
         }
     }
 
-    /// Whether the Link said to be ready before this process looked at it.
+    /// Whether the last status that was sent, or that this process found at its start, has the condition `Ready`.
     pub(super) fn was_ready(&self) -> bool {
         self.last
             .conditions
@@ -221,7 +223,7 @@ impl StatusState {
     }
 }
 
-/// Whether two statuses differ in what they say of Services, or in words, and in nothing else.
+/// Whether two statuses differ only in their reports about Services and in the text of messages.
 fn is_of_services(last: &LinkStatus, sent: &LinkStatus) -> bool {
     let kept = |status: &LinkStatus| {
         let conditions = status.conditions.iter();
@@ -246,7 +248,7 @@ fn is_of_services(last: &LinkStatus, sent: &LinkStatus) -> bool {
     kept(last) == kept(sent)
 }
 
-/// A pause that doubles.
+/// The minimum pause, doubled this number of times.
 fn doubled(times: u32) -> Duration {
     EVERY.saturating_mul(1 << times.min(6)).min(LONGEST)
 }
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_of_services_is_written_ever_less_often_and_conditions_at_once() {
+    async fn service_reports_are_written_with_backoff_and_conditions_immediately() {
         let mut state = StatusState::seeded(&Link::default());
         let started = Instant::now();
         let mut at = Vec::new();
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_words_are_written_ever_less_often_and_a_change_at_once() {
+    async fn reworded_messages_are_written_with_backoff_and_changes_immediately() {
         let mut state = StatusState::seeded(&Link::default());
         let started = Instant::now();
         let write = async |state: &mut StatusState| {

@@ -1,4 +1,4 @@
-//! Pages that are too much for one answer.
+//! Tests of pages that are too large or too slow.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tower::BoxError;
 use super::*;
 use crate::client::{TestBody, of_test_server};
 
-/// Notes what went wrong.
+/// Records failures.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -31,7 +31,7 @@ impl EventHandler<ConfigMap> for Told {
     }
 }
 
-/// What a page of so many objects is.
+/// The body of the response for a page.
 type Page = fn(Vec<u8>) -> TestBody;
 
 fn at_once(page: Vec<u8>) -> TestBody {
@@ -44,7 +44,7 @@ fn huge(_: Vec<u8>) -> TestBody {
     StreamBody::new(stream::iter((0..9).map(move |_| megabyte())).boxed())
 }
 
-/// A byte in ten seconds.
+/// One byte every ten seconds.
 fn dripping(page: Vec<u8>) -> TestBody {
     let bytes = stream::iter(page).then(|byte| async move {
         sleep(Duration::from_secs(10)).await;
@@ -53,8 +53,8 @@ fn dripping(page: Vec<u8>) -> TestBody {
     StreamBody::new(bytes.boxed())
 }
 
-/// Lists 1,000 objects of a server whose pages are good up to so many objects. Returns how many came, the sizes of the
-/// pages that were asked for, what was told, and the seconds that it took.
+/// Lists 1,000 objects of a server whose pages succeed up to this number of objects. Returns the number of objects in
+/// the list, the sizes of the requested pages, the reported failures, and the duration in seconds.
 async fn listed(good: u32, otherwise: Page) -> (Result<usize, String>, Vec<u32>, Vec<String>, u64) {
     let asked = Arc::<Mutex<Vec<u32>>>::default();
     let seen = asked.clone();
@@ -106,7 +106,7 @@ async fn listed(good: u32, otherwise: Page) -> (Result<usize, String>, Vec<u32>,
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_are_too_large_are_halved_until_they_come() {
+async fn pages_that_are_too_large_are_halved_until_they_succeed() {
     let (ended, asked, told, _) = listed(u32::MAX, huge).await;
     assert_eq!((ended, asked, told), (Ok(1000), vec![500, 500], vec![]));
     let (ended, asked, told, _) = listed(130, huge).await;
@@ -128,7 +128,7 @@ async fn pages_that_are_too_large_are_halved_until_they_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_drip_are_halved_and_told_of() {
+async fn slow_pages_are_halved_and_reported() {
     let (ended, asked, told, took) = listed(200, dripping).await;
     assert_eq!(ended, Ok(1000));
     assert_eq!(asked[..4], [500, 250, 125, 125]);

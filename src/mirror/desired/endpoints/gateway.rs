@@ -21,25 +21,25 @@ use crate::{
     },
 };
 
-/// What stands behind a gateway-mode mirror.
+/// The endpoints of a mirror in gateway mode.
 pub(crate) struct Through<'a> {
     /// Port of its endpoints.
     pub(crate) port: u16,
-    /// Identity that its proxies have; may be empty.
+    /// TLS identity of the gateway's proxies; may be empty.
     pub(crate) identity: &'a str,
-    /// May be none, where all are refused.
+    /// Addresses that are used; empty if all are refused.
     pub(crate) addresses: Cow<'a, [IpAddr]>,
-    /// Those that are not used.
+    /// Addresses that are not used.
     pub(crate) refused: Vec<Refused>,
     /// Whether the gateway takes traffic.
     pub(crate) ready: bool,
-    /// Whether the remote Service has anything behind it: if not, neither has the mirror.
+    /// Whether the remote Service has ready endpoints. If not, the mirror has no endpoints.
     pub(crate) backed: bool,
 }
 
 impl<'a> Through<'a> {
-    /// How the gateway of a Link is reached. `present` are the endpoints that lead to it now: while it is not known whether
-    /// it lives, they stay as ready as they are. `Err` says why none of its addresses is known.
+    /// How the gateway of a Link is reached. `present` are the existing endpoints for it: they keep their readiness
+    /// while it is not known whether the gateway is alive. `Err` says why none of its addresses is known.
     pub(crate) fn of<'e>(
         state: &State,
         target: &'a Target,
@@ -72,7 +72,7 @@ impl<'a> Through<'a> {
         })
     }
 
-    /// What is wrong where no address is left.
+    /// The problem to report if no address is left.
     pub(crate) fn problem(&self) -> Option<Problem> {
         self.addresses.is_empty().then(|| {
             let refused = refused_message(&self.refused);
@@ -82,11 +82,11 @@ impl<'a> Through<'a> {
     }
 }
 
-/// The slices of a Service behind a gateway, one per address family of the gateway. The suffixes of their names begin with
-/// `prefix`.
+/// The slices of a Service behind a gateway, one per address family of the gateway. The suffixes of their names begin
+/// with `prefix`.
 ///
-/// Port names are the Service's, numbers are the gateway's: Linkerd resolves the Service port by name.
-/// The gateway carries TCP, so ports of other protocols have no endpoint.
+/// Ports have the Service's names, because Linkerd resolves the Service port by name, and the gateway's number. The
+/// gateway carries only TCP, so ports of other protocols have no endpoint.
 pub(crate) fn through_gateway<'a>(
     service: &'a Desired<'_>,
     through: &Through<'a>,

@@ -15,11 +15,11 @@ use crate::{api::k8s::EndpointSlice, mirror::metadata::is_our_slice};
 /// A host: its name, its address, whether it takes traffic.
 pub(crate) type Host<'a> = (&'a str, IpAddr, bool);
 
-/// The slices of hosts with equal ports, of at most [`MAX_ENDPOINTS`] each. `index` tells groups of hosts of one
-/// Service apart.
+/// The slices of hosts with equal ports, of at most [`MAX_ENDPOINTS`] each. `index` distinguishes the groups of hosts
+/// of one Service.
 ///
-/// A host stays in the slice of `actual` that it is in, and new ones fill the first with room: one that comes or goes
-/// changes one slice.
+/// A host stays in the slice of `actual` that it is in, and a new host is added to the first slice with room. So a host
+/// that is added or removed changes only one slice.
 pub(crate) fn by_host<'a>(
     service: &'a Desired<'_>,
     identity: &'a str,
@@ -64,7 +64,8 @@ pub(crate) fn by_host<'a>(
     slices
 }
 
-/// The number of the slice that each host is in now. Slices after the first have their number behind `more`.
+/// The number of the slice that each host is in now. The names of slices after the first have their number after
+/// `more`.
 fn present<'a>(
     service: &str,
     first: &str,

@@ -1,4 +1,4 @@
-//! A slice that should stand, and its parts.
+//! A slice that should exist, and its parts.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ use crate::{
     mirror::metadata::{DesiredMetadata, desired::DesiredEntries, sign},
 };
 
-/// An EndpointSlice that should stand.
+/// An EndpointSlice that should exist.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredSlice<'a> {
     pub(crate) name: String,
     pub(crate) namespace: &'a str,
     pub(crate) metadata: DesiredMetadata<'a>,
-    /// Name and UID of the Service that it belongs to. Without a UID the Service does not stand yet; `apply`
-    /// fills in what the Service's answer brings.
+    /// Name and UID of the Service that it belongs to. The UID is empty if the Service does not exist yet; `apply` then
+    /// fills it in from the response to the Service's creation.
     pub(crate) owner: (&'a str, &'a str),
     pub(crate) address_type: &'static str,
     pub(crate) endpoints: Vec<Endpoint>,
@@ -120,7 +120,7 @@ impl<'a> DesiredSlice<'a> {
     }
 }
 
-/// What else there is to know of an endpoint that is a Pod.
+/// Feeds the conditions, Pod, node and zone of an endpoint that is a Pod into a hash.
 fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
     let Some(place) = &endpoint.place else { return };
     let conditions = [endpoint.conditions.serving, endpoint.conditions.terminating];
@@ -132,8 +132,8 @@ fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// Labels and annotations of a Service's slices, before its name is added: the Service's labels, what Linkerd's
-/// destination controller reads.
+/// Labels and annotations of a Service's slices, except the label with its name: the Service's labels, and what
+/// Linkerd's destination controller reads.
 pub(crate) fn slice_metadata<'a>(
     service: &'a Desired<'_>,
     identity: &'a str,
@@ -151,7 +151,7 @@ pub(crate) fn slice_metadata<'a>(
     }
 }
 
-/// Endpoints of one slice, at most: the API server refuses more.
+/// Maximum number of endpoints of one slice: the API server rejects more.
 pub(crate) const MAX_ENDPOINTS: usize = 1000;
 
 pub(crate) fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> Endpoint {
@@ -173,7 +173,7 @@ pub(crate) fn family(address: IpAddr) -> (&'static str, &'static str) {
     }
 }
 
-/// Addresses by family, in the order given: suffix of the slice's name, address type, addresses.
+/// Addresses grouped by family, in the given order: suffix of the slice's name, address type, addresses.
 pub(crate) fn families(
     addresses: &[IpAddr],
 ) -> impl Iterator<Item = (&'static str, &'static str, Vec<IpAddr>)> {

@@ -1,4 +1,4 @@
-//! Slices: families, ports, identity, readiness; and which of those that stand are written.
+//! Slices: families, ports, identity and readiness, and which existing slices are written.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// Addresses, ports, whether the gateway is ready, whether anything is behind it.
+/// The slices for these addresses and ports. `ready`: whether the gateway is; `backed`: whether the Service has
+/// endpoints.
 fn made(
     addresses: &[&str],
     ports: &[ServicePort],
@@ -96,7 +97,7 @@ fn each_address_family_has_a_slice_of_its_own() {
 }
 
 #[test]
-fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
+fn ports_have_the_services_names_and_the_gateways_number() {
     let named = ServicePort {
         app_protocol: Some("kubernetes.io/h2c".into()),
         ..port("grpc", 81)
@@ -150,7 +151,7 @@ fn ports_keep_the_service_s_names_and_lead_to_the_gateway_s_port() {
 }
 
 #[test]
-fn endpoints_are_as_ready_as_the_gateway_and_none_without_anything_behind() {
+fn endpoints_are_as_ready_as_the_gateway_and_absent_for_services_without_endpoints() {
     for (what, ready, backed, expected) in [
         ("3.2 alive", true, true, vec![true]),
         ("3.2 dead", false, true, vec![false]),
@@ -197,7 +198,7 @@ fn metadata_is_what_linkerd_reads() {
 }
 
 #[test]
-fn only_slices_of_ours_that_differ_are_written() {
+fn only_our_slices_that_differ_are_written() {
     let addresses = ["192.0.2.1", "2001:db8::1"];
     let http = [port("http", 80)];
     let (service, known) = (service(&http), ips(&addresses));
@@ -225,7 +226,7 @@ fn only_slices_of_ours_that_differ_are_written() {
             vec!["delete EndpointSlice ns/web-east-ipv6"],
         ),
         (
-            "it has got one",
+            "the gateway has a new IPv6 address",
             both(),
             existing(made()[..1].to_vec()),
             vec!["create EndpointSlice ns/web-east-ipv6"],
@@ -273,7 +274,7 @@ fn only_slices_of_ours_that_differ_are_written() {
             patch.clone(),
         ),
         (
-            "an address type is for life: it is made anew in the next pass",
+            "an address type is immutable: the slice is created again in the next pass",
             both(),
             with(|s| s.address_type = "IPv6".into()),
             vec!["delete EndpointSlice ns/web-east-ipv4"],
@@ -319,14 +320,14 @@ fn slices_of_another_installation_are_left_alone() {
 }
 
 #[test]
-fn slice_whose_addresses_another_one_has_is_written_once_more_without_it() {
+fn slice_is_written_again_when_it_no_longer_shares_addresses() {
     let one = made(&["192.0.2.1"], &[port("http", 80)], true, true).remove(0);
     let mut other = slice("web-east", "of-endpoints");
     other.endpoints = [seen("192.0.2.1", None, true)].into();
     let mut elsewhere = other.clone();
     elsewhere.endpoints = [seen("192.0.2.2", None, true)].into();
     let (other, elsewhere) = (Arc::new(other), Arc::new(elsewhere));
-    // What stands after the writes, and how many there were.
+    // The slices that exist after the writes, and the number of writes.
     let pass = |actual: &[Arc<EndpointSlice>]| {
         let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
         let service = service(&ports);
@@ -355,7 +356,7 @@ fn slice_whose_addresses_another_one_has_is_written_once_more_without_it() {
     assert_eq!(count, 1);
     assert_eq!(alone.metadata.annotations, one.metadata.annotations);
     assert_eq!(pass(std::slice::from_ref(&alone)).1, 0);
-    // Other addresses are no reason.
+    // A slice with other addresses is no reason to write.
     assert_eq!(pass(&[alone.clone(), elsewhere]).1, 0);
     assert_eq!(pass(&[alone, other]).1, 1);
 }

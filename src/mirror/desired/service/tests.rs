@@ -1,9 +1,9 @@
-//! Mirror Services: what they are made of (3.1), and which differences are written.
+//! Mirror Services: their contents (3.1), and which differences are written.
 
 use super::*;
 use crate::mirror::fixtures::{Svc, link, map, port, svc, target};
 
-/// What somebody did to a Service.
+/// What an edit does, and the edit of a Service.
 type Edit = (&'static str, fn(&mut Service));
 
 /// The mirror in gateway mode, as it is created.
@@ -66,7 +66,7 @@ fn labels_and_annotations_are_those_of_linkerds_service_mirror() {
 }
 
 #[test]
-fn what_is_not_copied_any_more_leaves_mirrors_that_have_it() {
+fn labels_and_annotations_that_are_no_longer_copied_are_removed_from_mirrors() {
     let (dns, argo) = (
         "external-dns.alpha.kubernetes.io/hostname",
         "argocd.argoproj.io/instance",
@@ -108,7 +108,7 @@ fn what_is_not_copied_any_more_leaves_mirrors_that_have_it() {
 }
 
 #[test]
-fn of_a_service_s_specification_only_ports_are_copied() {
+fn only_ports_of_a_services_specification_are_copied() {
     let remote: Service = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "ns" },
         "spec": {
@@ -138,7 +138,7 @@ fn of_a_service_s_specification_only_ports_are_copied() {
 }
 
 #[test]
-fn a_headless_mirror_has_no_cluster_ip_and_any_other_gets_one() {
+fn only_headless_mirrors_have_no_cluster_ip() {
     for (headless, address) in [(true, Some("None")), (false, None)] {
         let mirror = made(&svc("web").0, headless);
         assert_eq!(mirror.spec.cluster_ip.as_deref(), address);
@@ -146,7 +146,7 @@ fn a_headless_mirror_has_no_cluster_ip_and_any_other_gets_one() {
 }
 
 #[test]
-fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
+fn the_hash_changes_exactly_with_the_desired_state() {
     let hash = |remote: Svc| {
         let mirror = made(&remote.0, false);
         ours(&mirror, l::DESIRED_STATE)
@@ -182,7 +182,7 @@ fn the_hash_changes_with_all_that_is_desired_and_with_nothing_else() {
 }
 
 #[test]
-fn a_patch_says_what_differs_and_there_is_none_where_nothing_does() {
+fn a_patch_has_only_what_differs_and_equal_services_get_none() {
     let (east, remote) = (target("east"), svc("web").0);
     let desired = mirror("mc", &east, &remote, Mode::Gateway, "web-east", false);
     let differing = |edit: fn(&mut Service)| {

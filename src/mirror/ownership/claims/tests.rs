@@ -1,4 +1,4 @@
-//! Names that several want: who gets a free one, and that who has one keeps it.
+//! Names with several claims: which claim gets a free name, and that an object keeps its name.
 
 use super::*;
 use crate::{
@@ -22,7 +22,7 @@ fn mirror<'a>(cluster: &'a str, service: &'a str) -> Purpose<'a> {
     Purpose::Mirror { cluster, service }
 }
 
-/// `a` of `b-c` and `a-b` of `c`: both are `a-b-c`. Their Links are of these ages.
+/// `a` of `b-c` and `a-b` of `c`: both are mirrored as `a-b-c`. Their Links were created at these times.
 fn two(first: i64, second: i64) -> State {
     state()
         .linked(aged("b-c", first), &[svc("a").exported()], &[])
@@ -30,7 +30,7 @@ fn two(first: i64, second: i64) -> State {
 }
 
 #[test]
-fn a_free_name_goes_to_the_first_in_line_whoever_asks() {
+fn a_free_name_goes_to_the_claim_with_precedence() {
     let headless = || svc("db").exported().headless();
     let host = |service| Purpose::Host {
         cluster: "c",
@@ -118,10 +118,10 @@ fn a_free_name_goes_to_the_first_in_line_whoever_asks() {
 }
 
 #[test]
-fn who_has_a_name_keeps_it_and_the_other_is_told_whose_it_is() {
+fn an_object_keeps_its_name_and_the_conflict_is_reported_for_the_other() {
     let keys = [Key::mirror("b-c", "ns", "a"), Key::mirror("c", "ns", "a-b")];
     let held = two(2, 1).worked_on(&keys[1]);
-    // The Link of the other one turns out to be older: that changes nothing any more.
+    // Later, the Link of the other one proves to be older. This changes nothing.
     let later = held.linked(aged("b-c", 0), &[svc("a").exported()], &[]);
     let [loser, owner] = keys.map(|key| plan(&later, &key));
     assert_eq!(
@@ -136,7 +136,7 @@ fn who_has_a_name_keeps_it_and_the_other_is_told_whose_it_is() {
 }
 
 #[test]
-fn who_comes_second_waits_and_takes_the_name_once_it_is_free() {
+fn the_second_claim_waits_and_takes_the_name_once_it_is_free() {
     let key = Key::mirror("b-c", "ns", "a");
     let waiting = plan(&two(2, 1), &key);
     assert_eq!(said(&waiting.writes), Vec::<String>::new());
@@ -149,7 +149,7 @@ fn who_comes_second_waits_and_takes_the_name_once_it_is_free() {
 }
 
 #[test]
-fn a_local_service_is_whose_its_labels_say_if_its_name_agrees() {
+fn name_owner_follows_the_labels_if_the_name_agrees() {
     let by_linkerd = |name: &str, cluster: &str| svc(name).mirrored_by_linkerd(cluster, "a");
     let federated = |name: &str| {
         svc(name)
@@ -201,7 +201,7 @@ fn a_local_service_is_whose_its_labels_say_if_its_name_agrees() {
 }
 
 #[test]
-fn all_that_could_want_a_name_are_marked_when_it_is_free() {
+fn keys_of_all_claims_to_a_name_are_found() {
     let state = two(1, 2);
     assert_eq!(
         state.keys_for_name("ns", "a-b-c"),
@@ -220,7 +220,7 @@ fn all_that_could_want_a_name_are_marked_when_it_is_free() {
 }
 
 #[test]
-fn a_host_claims_a_name_only_where_it_gets_an_endpoint_mirror() {
+fn a_host_claims_a_name_only_if_it_gets_an_endpoint_mirror() {
     let changed = |edit: fn(&mut crate::api::link::Link), headless| {
         let mut made = link("c");
         edit(&mut made);
@@ -283,7 +283,7 @@ fn a_host_claims_a_name_only_where_it_gets_an_endpoint_mirror() {
 }
 
 #[test]
-fn whoever_has_a_name_is_called_by_it_in_a_sentence() {
+fn name_owners_are_described_in_messages() {
     for (claim, said) in [
         (Purpose::Federated("web"), "federated Service web"),
         (Purpose::Probe("east"), "the probe Service of Link east"),
@@ -306,7 +306,7 @@ fn whoever_has_a_name_is_called_by_it_in_a_sentence() {
 }
 
 #[test]
-fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_a_cluster_of_it() {
+fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_one_of_its_clusters() {
     let federated = |clusters: &str| {
         let made = svc("web-federated").label(l::MIRRORED_SERVICE, "true");
         let made = made.annotation(l::LOCAL_DISCOVERY, "web");
@@ -357,7 +357,7 @@ fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_a_cluster_of_
 }
 
 #[test]
-fn name_of_a_probe_service_is_wanted_where_links_are_and_nowhere_else() {
+fn probe_service_names_are_claimed_only_in_the_namespace_of_links() {
     let linked = state().linked(aged("east", 0), &[svc("web").exported()], &[]);
     assert!(linked.is_wanted(LINKS, "probe-east"));
     assert!(!linked.is_wanted("ns", "probe-east"));
@@ -366,7 +366,7 @@ fn name_of_a_probe_service_is_wanted_where_links_are_and_nowhere_else() {
 }
 
 #[test]
-fn host_that_takes_no_traffic_claims_no_name() {
+fn host_that_is_not_ready_claims_no_name() {
     let mut slice = hosts("db", &["h", "i"]);
     slice.endpoints[0] = endpoint("192.0.2.50", Some("h"), false);
     let service = svc("db").exported().headless();

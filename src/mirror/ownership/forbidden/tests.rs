@@ -1,4 +1,4 @@
-//! Where target clusters may mirror to, and which federated Services they may join.
+//! Into which namespaces target clusters may mirror, and which federated Services they may join.
 
 use super::*;
 use crate::{
@@ -34,7 +34,7 @@ fn joining(cluster: &str, federation: &str) -> Target {
     with(cluster, &[(l::FEDERATION, federation)])
 }
 
-/// The namespace of Services has these labels.
+/// The state with these labels on the namespace of Services.
 fn labelled(mut state: State, labels: &[(&str, &str)]) -> State {
     let now = Namespace::new(NamespacePhase::Active, labels.iter().copied());
     state.change_namespace(NS, Some(now));
@@ -53,7 +53,7 @@ fn mirror_plan(state: &State, namespace: &str) -> Plan {
     plan(state, &Key::mirror("east", namespace, "web"))
 }
 
-/// What a plan of the mirror writes, that of a state in which it stands already.
+/// The writes of a plan of the mirror, in a state in which the mirror exists.
 fn leaving(state: &State) -> Vec<String> {
     let plan = mirror_plan(state, NS);
     assert_eq!(plan.confirm, [], "the target cluster has no say in it");
@@ -132,7 +132,7 @@ fn namespaces_are_allowed_by_their_labels_and_their_name() {
         let expected = (!allowed).then_some(Forbidden::Namespace);
         assert_eq!(forbidden, expected, "{selector} {labels:?}");
     }
-    // One that does not exist has its name and nothing else.
+    // A namespace that does not exist has its name as its only label.
     for (selector, allowed) in [
         ("kubernetes.io/metadata.name=new", true),
         ("!team", true),
@@ -175,7 +175,7 @@ fn a_service_is_mirrored_where_its_link_allows_it() {
     let why = "web@east: NamespaceNotAllowed: the Link does not allow namespace ns \
                (annotation multicluster.linkerd.io/allowed-namespaces)";
     assert_eq!(as_told(&mirror_plan(&moved, NS)), [why]);
-    // Whatever is known of its cluster.
+    // This does not depend on what is known of its cluster.
     let unseen = moved.clone().with_news("east", |entry| entry.remote = None);
     assert_eq!(leaving(&unseen), GONE);
     assert_eq!(as_told(&mirror_plan(&unseen, NS)), ["web@east: unknown"]);
@@ -189,7 +189,7 @@ fn a_service_is_mirrored_where_its_link_allows_it() {
         remote.left_out = vec![left_out("web", true)];
     });
     assert_eq!(leaving(&cut), GONE);
-    // Once it has gone there is nothing left to do, and the same to say.
+    // Once the mirror is deleted, nothing is left to do, and the report is the same.
     let mut settled = moved.without_slices();
     settled.mirrors = state().mirrors;
     assert_eq!(leaving(&settled), [""; 0]);
@@ -197,7 +197,7 @@ fn a_service_is_mirrored_where_its_link_allows_it() {
 }
 
 #[test]
-fn protected_namespaces_are_cleared_also_of_links_that_cannot_be_read() {
+fn mirrors_of_unreadable_links_are_removed_from_protected_namespaces_too() {
     let key = Key::mirror("east", NS, "web");
     let mut stands = exporting(target("east")).worked_on(&key);
     let invalid = InvalidLink::Unreadable("x".to_owned());
@@ -212,7 +212,7 @@ fn protected_namespaces_are_cleared_also_of_links_that_cannot_be_read() {
 }
 
 #[test]
-fn what_may_not_stand_wants_no_name() {
+fn forbidden_services_claim_no_name() {
     // The host `web` of `db` has the name of the mirror of `web`.
     let db = svc("db").exported().headless();
     let hosts = hosts("db", &["web", "db-0"]);
@@ -228,7 +228,7 @@ fn what_may_not_stand_wants_no_name() {
     for name in ["web-east", "db-0-east"] {
         assert!(allowed.is_wanted(NS, name), "{name}");
     }
-    // Of two that want a name, one of which may not have it, the other gets it.
+    // If one of two claims to a name is forbidden, the other gets the name.
     let east = state().linked(
         allowing("c", "team=a"),
         &[svc("a-b").exported()],
@@ -242,7 +242,7 @@ fn what_may_not_stand_wants_no_name() {
 }
 
 #[test]
-fn labels_of_a_namespace_concern_all_that_is_in_it() {
+fn labels_of_a_namespace_concern_all_keys_in_it() {
     let mut state = exporting(allowing("east", "team=a"));
     let now = |labels: &[(&str, &str)]| {
         Some(Namespace::new(
@@ -262,7 +262,7 @@ fn labels_of_a_namespace_concern_all_that_is_in_it() {
     assert_eq!(state.change_namespace(NS, None), None);
 }
 
-/// What a federated Service of `web` in this state says of its members, and who they are once it was worked on.
+/// The report of the federated Service of `web` in this state, and its members once it was reconciled.
 fn federated(state: &State) -> (Vec<String>, Option<String>) {
     let key = Key::federated(NS, "web");
     let told = as_told(&plan(state, &key));
@@ -275,7 +275,7 @@ fn federated(state: &State) -> (Vec<String>, Option<String>) {
 }
 
 #[test]
-fn a_cluster_joins_what_its_link_lets_it_join() {
+fn a_cluster_joins_the_federated_services_that_its_link_allows() {
     let member = || svc("web").member();
     let alone = |federation| state().linked(joining("east", federation), &[member()], &[]);
     let beside = |federation| alone(federation).local_member(member());
@@ -298,23 +298,23 @@ fn a_cluster_joins_what_its_link_lets_it_join() {
         assert_eq!(said, [told.as_str()]);
         assert_eq!(made.as_deref(), members, "{told}");
     }
-    // Who may not join wants no name.
+    // A cluster that may not join claims no name.
     assert!(!alone("local-members").is_wanted(NS, "web-federated"));
     assert!(beside("local-members").is_wanted(NS, "web-federated"));
-    // Nothing is said of a Service that is no member, or that cannot be seen.
+    // Nothing is reported for a Service that is not a member, or that cannot be seen.
     for federation in ["local-members", "none"] {
         let unseen = alone(federation).with_news("east", |entry| entry.remote = None);
         assert_eq!(federated(&unseen).0, ["web@east: unknown"]);
         let without = state().linked(joining("east", federation), &[], &[]);
         assert_eq!(federated(&without).0, ["web@east: absent"]);
     }
-    // A Service that cannot be a member lets nobody in.
+    // A local Service that cannot be a member does not allow others to join.
     let headless = alone("local-members").local_member(member().headless());
     assert_eq!(federated(&headless), (vec![no_local], None));
 }
 
 #[test]
-fn members_that_may_not_join_any_more_leave_at_once() {
+fn members_that_are_no_longer_allowed_leave_at_once() {
     let member = || svc("web").member();
     let key = Key::federated(NS, "web");
     let three = state()
@@ -326,11 +326,11 @@ fn members_that_may_not_join_any_more_leave_at_once() {
     let (_, all) = federated(&three);
     assert_eq!(all.as_deref(), Some("web web@east,web@north,web@west"));
 
-    // The last local member has gone; that of north has too, which north has to confirm.
+    // The last local member is deleted. That of north is too, which north has to confirm.
     let mut left = three.with_news("north", |entry| {
         entry.remote = self::entry(target("north")).remote;
     });
-    left.members = Some(crate::mirror::Store::default());
+    left.members = crate::mirror::Store::default();
     let first = plan(&left, &key);
     assert_eq!(first.confirm, [], "east leaves without asking anybody");
     let patch = body(&first.writes, "web-federated");
@@ -364,7 +364,7 @@ fn a_protected_namespace_has_no_federated_service() {
     assert_eq!(protected.confirm, []);
     let why = "web@east: NamespaceNotAllowed: namespace ns is protected from all target clusters";
     assert_eq!(as_told(&protected), [why]);
-    // Nor has a Link that cannot be read a place in it.
+    // The same holds if the Link cannot be read.
     let invalid = InvalidLink::Unreadable("x".to_owned());
     let unreadable = stands.with_news("east", |entry| entry.target = Err(invalid));
     assert_eq!(said(&plan(&unreadable, &key).writes), gone);
@@ -396,7 +396,7 @@ fn namespaces_are_created_up_to_the_limit_of_the_link() {
     let why = "web@east: LimitExceeded: namespace new does not exist, and the Link's limit of 2 created namespaces is reached";
     assert_eq!(as_told(&mirror_plan(&state, "new")), [why]);
 
-    // One that goes, or is somebody else's now, makes room, and those that wait for it are named.
+    // A namespace that is deleted, or is no longer ours, makes room. The keys that wait for this are returned.
     let waiting = Key::mirror("east", "new", "web");
     for now in [None, Some(NamespacePhase::Active.into())] {
         let mut state = state.clone();

@@ -1,4 +1,4 @@
-//! The cluster in short, so that two runs can be compared.
+//! A canonical form of the cluster, so that two runs can be compared.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Cluster {
-    /// All that stands, without what differs from one run to the next: UIDs, versions, addresses given out.
+    /// All objects, without what differs from run to run: UIDs, versions, allocated addresses.
     pub(crate) fn canonical(&self) -> BTreeMap<String, Value> {
         let uids: BTreeMap<&str, &str> = self
             .services
@@ -38,10 +38,10 @@ impl Cluster {
             all.insert(format!("Service {namespace}/{name}"), json(&service));
         }
         for ((namespace, name), slice) in &self.slices {
-            // Without endpoints it says the same as no slice; and Kubernetes makes its own.
+            // A slice without endpoints means the same as no slice. Slices of Endpoints are Kubernetes' own.
             let of_endpoints =
                 slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::ENDPOINTS_MIRRORING);
-            // Where Linkerd discovers endpoints, only those have slices that did otherwise before.
+            // A Service whose endpoints Linkerd discovers has slices only if it was in another mode before.
             let service = slice.group().unwrap_or_default().to_owned();
             let is_flat = self.is_discovered(&(namespace.clone(), service));
             if slice.endpoints.is_empty() || of_endpoints || is_flat {
@@ -62,7 +62,7 @@ impl Cluster {
                 }
             }
             if translated {
-                // The hash is over addresses that differ from run to run.
+                // The hash covers addresses, which differ from run to run.
                 slice.metadata.annotations.remove(l::DESIRED_STATE);
             }
             all.insert(format!("Slice {namespace}/{name}"), json(&slice));

@@ -59,7 +59,7 @@ impl Cluster {
         Ok(self.drop_routes(|route| (route.kind, route.metadata.id()) == key))
     }
 
-    /// As if somebody else deleted them.
+    /// Deletes routes, as if somebody else did.
     pub(crate) fn drop_routes(&mut self, which: impl Fn(&Route) -> bool) -> Vec<Changed> {
         let gone = self.routes.values().filter(|route| which(route));
         let gone: Vec<Route> = gone.cloned().collect();
@@ -71,7 +71,7 @@ impl Cluster {
         gone.into_iter().map(drop).collect()
     }
 
-    /// Somebody makes a route of a federated Service, or deletes it.
+    /// Somebody else creates a route of a federated Service, or deletes it.
     pub(crate) fn stranger_route(
         &mut self,
         namespace: &str,
@@ -109,7 +109,7 @@ impl Cluster {
         changed
     }
 
-    /// The routes of ours that send requests to a Service; not those of a Service that is gone.
+    /// Our routes that send requests to a Service, without those of a deleted Service.
     pub(crate) fn routes_to<'a>(&'a self, id: &'a Id) -> impl Iterator<Item = &'a Route> {
         let routes = self.routes.values();
         routes.filter(|route| {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 
-/// Share of Links that can be worked with.
+/// Share of valid Links.
 const GOOD: f64 = 0.85;
 
 fn local_name() -> impl Strategy<Value = String> {
@@ -71,7 +71,7 @@ fn through() -> impl Strategy<Value = FederatedThrough> {
     ]
 }
 
-/// `good`: the share of Links that can be read, and of those with a gateway. Where all are good, none is drained.
+/// `good`: the share of valid Links, and of those with a gateway. If all are good, none is drained.
 fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
     (
         0..CLUSTERS.len(),
@@ -125,7 +125,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Changes of what should be: Links, target clusters, members.
+/// Changes of the desired state: Links, target clusters, members.
 fn wish(good: f64) -> impl Strategy<Value = Operation> {
     prop_oneof![
         3 => (0..LINK_NAMES.len(), prop::option::weighted(0.8, link_made(good)))
@@ -218,7 +218,7 @@ fn meddling() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Two Links that live, most of the time, and then whatever happens.
+/// Two Links, which are usually valid, and then any operations.
 pub(crate) fn history(length: usize) -> impl Strategy<Value = History> {
     let linked = (link_made(GOOD), link_made(GOOD), any::<bool>()).prop_map(|(one, two, both)| {
         let mut acts = vec![Operation::Link(0, Some(one))];
@@ -234,13 +234,13 @@ pub(crate) fn history(length: usize) -> impl Strategy<Value = History> {
     })
 }
 
-/// As [`history`], without anything after which what stands depends on what stood: see the properties.
+/// As [`history`], without operations after which the final state depends on earlier states: see `properties.rs`.
 pub(crate) fn plain_history(length: usize) -> impl Strategy<Value = History> {
     let act = prop_oneof![4 => wish(1.0), 2 => meddling()];
     prop::collection::vec(act, 1..length).prop_map(History)
 }
 
-/// Clusters whose Services, hosts and federated Services all want the same few names.
+/// Clusters whose Services, hosts and federated Services all claim the same few names.
 pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
     let linked = |link: usize| {
         let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
@@ -290,7 +290,7 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
     })
 }
 
-/// A Link of a federated Service's cluster, with a gateway or without, drained or not.
+/// A Link to a cluster with a member of a federated Service, with a gateway or without, drained or not.
 fn federating(link: usize) -> impl Strategy<Value = Operation> {
     let any = (0i64..3, any::<[bool; 2]>(), through());
     any.prop_map(move |(created, [gateway, drained], through)| {
@@ -310,7 +310,7 @@ fn federating(link: usize) -> impl Strategy<Value = Operation> {
     })
 }
 
-/// Two clusters with members of one federated Service, which are drained and come back.
+/// Two clusters with members of one federated Service, which are drained and undrained.
 pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
     let service = (prop::bool::weighted(0.8), 0usize..3).prop_map(|(member, label)| ServiceMade {
         export: 0,
@@ -342,7 +342,7 @@ pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
     })
 }
 
-/// Two clusters with members of one federated Service that prefer some of them, and what becomes of their endpoints.
+/// Two clusters with members of one federated Service that have preferences, and changes of their endpoints.
 pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
     let service = (
         0usize..2,

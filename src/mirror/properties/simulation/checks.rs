@@ -1,4 +1,4 @@
-//! What must hold, of each write and at rest.
+//! What must hold for each write, and when the controller is at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Simulation {
-    /// A federated Service loses no cluster that cannot be seen, and none that has a member.
+    /// Checks that a federated Service loses no cluster that cannot be seen, and none that has a member.
     pub(crate) fn names_stay(&self, before: &Metadata, after: Option<&Metadata>) {
         if owner(before) != Owner::Federated {
             return;
@@ -45,12 +45,12 @@ impl Simulation {
                 continue;
             };
             if !self.may_join(cluster, namespace, service) {
-                continue; // whatever is known of the cluster
+                continue; // it may leave, whatever is known of the cluster
             }
             if self.may_be_drained(cluster, namespace, service) {
                 continue; // likewise
             }
-            // A Service that is made of gateways has no place for one without.
+            // In a Service that is made of slices, each remote member needs a gateway.
             let is_flat =
                 after.is_some_and(|after| after.annotations.contains_key(l::REMOTE_DISCOVERY));
             if target.gateway.is_none() && !is_flat {
@@ -71,7 +71,7 @@ impl Simulation {
             let id = (namespace.to_owned(), service.clone());
             let far = self.far.get(cluster).and_then(|far| far.services.get(&id));
             let joins = far.is_some_and(|s| {
-                // One that is seen as unfit may have changed since.
+                // A Service that the controller knows as unfit may have changed since.
                 member(target, s)
                     && !s.is_headless()
                     && mirrorable(s).is_ok()
@@ -81,10 +81,11 @@ impl Simulation {
         }
     }
 
-    /// What stands for a cluster of which no Link is in charge is removed only when it is known to be no Link's.
+    /// Checks that objects of a cluster without a Link in charge are removed only if no other Link may have created
+    /// them.
     pub(crate) fn may_be_collected(&self, cluster: &str, what: &Metadata) {
         if is_protected(what.namespace()) {
-            return; // whoever's it is
+            return; // nothing may exist here, whichever Link it belongs to
         }
         for (name, linked) in &self.links {
             let listed = linked.listed.as_deref();
@@ -102,16 +103,17 @@ impl Simulation {
         }
     }
 
-    /// A mirror, an endpoint mirror or a federated Service is deleted.
+    /// Checks that a mirror, an endpoint mirror or a federated Service may be deleted.
     pub(crate) fn may_go(&self, before: &Metadata) {
         if let Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) = owner(before)
             && self.state.link(cluster).is_none()
         {
-            // A name that no mirror of that cluster has says that somebody has changed the label: it stands for nothing.
+            // If the name is not that of a mirror of the cluster, somebody has changed the label: the Service has no
+            // purpose.
             if without_suffix(before.name(), cluster).is_some() {
                 self.may_be_collected(cluster, before);
             }
-            // Somebody may have taken its mark off since it was seen last.
+            // Somebody may have removed its annotation since the controller saw it last.
             let known = self.state.existing(before.namespace(), before.name());
             let installation = known.and_then(|known| installation(&known.metadata));
             assert_eq!(
@@ -123,7 +125,7 @@ impl Simulation {
         self.names_stay(before, None);
     }
 
-    /// The same target clusters and the same people's objects, and nothing of ours.
+    /// A copy with the same target clusters and the objects of other people, but without our objects.
     pub(crate) fn emptied(&self) -> Self {
         let mut anew = self.clone();
         let Cluster {
@@ -141,9 +143,9 @@ impl Simulation {
         anew
     }
 
-    /// Whether all that stands stands where it would have come first, however it came there. What we have
-    /// written and cannot see any more, because it lost its label, does not; nor does what nobody could tell
-    /// to be ours, because it lost what says so.
+    /// Whether each existing object has the first claim to its name. This is false for an object of ours that we cannot
+    /// see any more because it lost its label, and for one that cannot be recognized as ours because it lost its
+    /// annotations.
     pub(crate) fn is_in_line(&self) -> bool {
         self.cluster
             .services
@@ -161,7 +163,7 @@ impl Simulation {
             })
     }
 
-    /// What stands of ours, or looks like it, and is seen.
+    /// Our existing objects that the controller can see.
     pub(crate) fn ours(&self) -> Vec<String> {
         let services = self
             .cluster
@@ -178,7 +180,7 @@ impl Simulation {
             .slices
             .iter()
             .filter(|(_, s)| is_mirror(*s) || is_probe(*s));
-        // Those of a Service that does not say any more whose it is stay with it.
+        // Slices of a Service that no longer names its installation stay with the Service.
         let left = |slice: &EndpointSlice| {
             let service = slice.group().unwrap_or_default().to_owned();
             let id = (slice.metadata.namespace().to_owned(), service);
@@ -199,8 +201,8 @@ impl Simulation {
             .collect()
     }
 
-    /// At rest, no key there is has anything to write, in the eyes of this controller or of a new one, and
-    /// what was said of each Service still holds.
+    /// Checks that at rest no key has anything to write, neither for this controller nor for a new one, and that the
+    /// last report for each Service still holds.
     pub(crate) fn is_settled(&self) {
         self.nothing_stands_where_it_may_not();
         let mut keys: BTreeSet<Key> = self.state.keys().into_iter().collect();
@@ -219,7 +221,7 @@ impl Simulation {
             assert_eq!(again.writes, [], "{key} was not worked on");
             let anew = plan(&fresh, key);
             let stripped = |write: &Write| {
-                // What lost the label that we watch is invisible until its name is asked for.
+                // An object that lost the label that we watch is invisible until a write uses its name.
                 let (verb, _, namespace, name) = write.describe();
                 let id = (namespace.to_owned(), name.to_owned());
                 let hidden = self
@@ -275,9 +277,10 @@ impl Simulation {
         let slices = || self.cluster.slices.values();
         let ours = slices().filter(|slice| is_our_slice(slice));
         let (known, all, mut ours) = (&self.linkerd, linkerd::said(slices()), linkerd::said(ours));
-        // It looks at no slice of a Service whose members it discovers.
+        // Linkerd ignores the slices of a Service whose members it discovers.
         ours.retain(|id, _| !self.cluster.is_discovered(id));
-        // Of what others made it may have forgotten an address that a slice of ours had too, when Kubernetes collected that.
+        // Only our slices are compared. Of slices that others created, Linkerd may have forgotten an address: one that
+        // a slice of ours had too, until Kubernetes deleted that slice as garbage.
         for (id, endpoints) in ours {
             let known = known.get(&id).cloned().unwrap_or_default();
             let forgotten: Vec<_> = endpoints.difference(&known).collect();

@@ -1,8 +1,8 @@
 //! What Linkerd's destination controller makes of EndpointSlices, event by event.
 //!
-//! It knows an endpoint without a target by its Service, address, port and host name, the same in every slice. When a
-//! slice loses one, it is gone, though another slice has it too; any event of the other slice brings it back
-//! (`controller/api/destination/watcher/port_publisher.go`).
+//! It identifies an endpoint without a target by its Service, address, port and host name, whichever slice it is in.
+//! When a slice loses an endpoint, Linkerd forgets it, even if another slice has it too. Any event of the other slice
+//! brings it back (`controller/api/destination/watcher/port_publisher.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(crate) fn saw(
     }
 }
 
-/// What the slices say that stand.
+/// The endpoints of the existing slices.
 pub(crate) fn said<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Known {
     let mut said = Known::new();
     for (service, endpoints) in slices.filter_map(ready) {

@@ -1,4 +1,4 @@
-//! Lists of a target cluster: what a session, or one of its watches, makes of them, and what the limit leaves out.
+//! Lists of a target cluster: how a session, or one of its watches, handles them, and what the limit leaves out.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,7 +14,7 @@ impl Limited {
         matches!(self, Self::Services | Self::Unnamed) && name != "a"
     }
 
-    /// Whether a slice of this name is.
+    /// Whether a slice of this name is left out.
     pub(crate) fn cuts(self, name: &str) -> bool {
         self == Self::Slices && name != "a-0"
     }
@@ -27,7 +27,7 @@ impl Simulation {
             .map_or(Limited::No, |linked| linked.limited)
     }
 
-    /// There are more objects than a Link's limit, or no longer.
+    /// The number of objects exceeds a Link's limit from now on, or no longer does.
     pub(crate) fn limit(&mut self, link: &str, limited: Limited) {
         if let Some(linked) = self.links.get_mut(link) {
             linked.limited = limited;
@@ -35,7 +35,7 @@ impl Simulation {
         }
     }
 
-    /// The watches of a Link's cluster do not get through what they had to say, but they list.
+    /// The watches of a Link's cluster lose their pending events and list again.
     pub(crate) fn list_again(&mut self, link: &str) {
         for (lane, listed) in [
             ("remote", Event::Listed(link.to_owned())),
@@ -51,7 +51,7 @@ impl Simulation {
         }
     }
 
-    /// The watch of Services has listed, as it does after each trouble.
+    /// The watch of Services has listed, as it does after each error.
     pub(crate) fn listed(&mut self, link: &str) {
         let Some(fresh) = self.fresh_remote(link) else {
             return;
@@ -70,7 +70,7 @@ impl Simulation {
         self.mark(keys);
     }
 
-    /// The watch of slices has.
+    /// The watch of slices has listed.
     pub(crate) fn listed_slices(&mut self, link: &str) {
         let Some(fresh) = self.fresh_remote(link) else {
             return;
@@ -111,7 +111,7 @@ impl Simulation {
         if let Some(linked) = self.links.get_mut(link) {
             linked.listed = Some(cluster.to_owned());
         }
-        // What the list told makes older events of these watches moot.
+        // The list is newer than the pending events of these watches.
         for lane in ["remote", "remote slices"] {
             let lane = self.lanes.entry(lane).or_default();
             lane.retain(|event| event.link() != Some(link));
@@ -167,7 +167,7 @@ impl Linked {
     }
 }
 
-/// Puts a list in the place of what is known. Returns what it changes, before and after.
+/// Replaces what is known by a list. Returns the changed objects, before and after.
 fn replace<T: Grouped>(known: &mut [Store<T>], fresh: Vec<Store<T>>) -> Vec<Arc<T>> {
     let mut touched = Vec::new();
     for (known, fresh) in known.iter_mut().zip(fresh) {

@@ -1,5 +1,5 @@
-//! What happens in the local cluster without the controller: namespaces come and go, people make, change and
-//! delete things, Linkerd's own service mirror has been there.
+//! What others do in the local cluster: they create and delete namespaces, change and delete objects, and Linkerd's own
+//! service mirror has created some.
 
 use super::{
     super::{
@@ -25,7 +25,7 @@ use crate::{
 /// Name of the other installation.
 const OTHER: &str = "other";
 
-/// A mirror, or a federated Service, that says what it stands for and not who made it.
+/// A mirror, or a federated Service, whose labels say what it is for, without an annotation for who created it.
 fn standing_for(cluster: &str, service: &str, federated: bool) -> Svc {
     if federated {
         svc(&federated_name(service))
@@ -43,7 +43,7 @@ impl Simulation {
             return;
         }
         let changed = if phase == Some(NamespacePhase::Active) {
-            // One on its way out never comes back; it goes, and another one comes.
+            // A terminating namespace cannot become active. It is deleted, and another one is created.
             let mut changed = self.cluster.clear_namespace(name, None);
             changed.extend(self.cluster.create_namespace(name, &Map::default()));
             changed
@@ -85,7 +85,7 @@ impl Simulation {
         }
     }
 
-    /// As Linkerd's own service mirror would have left it.
+    /// Creates an object as Linkerd's own service mirror would have left it.
     pub(crate) fn legacy(
         &mut self,
         cluster: &str,
@@ -108,7 +108,7 @@ impl Simulation {
         }
     }
 
-    /// As another installation, whose Links are in another namespace, has made it.
+    /// Creates an object of another installation, whose Links are in another namespace.
     pub(crate) fn theirs(
         &mut self,
         cluster: &str,
@@ -226,7 +226,7 @@ fn edit_service(service: &mut Service, edit: Edit) {
         }
         Edit::Junk => metadata.annotations.insert(JUNK, "1"),
         Edit::Relabel => {
-            // Only one that we have set: others may add labels.
+            // Only a label that we have set: others may add labels.
             if metadata.labels.contains_key("team") {
                 metadata.labels.insert("team", "somebody");
             }

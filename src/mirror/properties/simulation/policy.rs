@@ -1,5 +1,5 @@
-//! What the import policy allows, told without the core: by what a Link was made with, and the namespaces as the
-//! controller sees them.
+//! What the import policy allows, computed without the core: from the settings of each Link, and from the namespaces as
+//! the controller sees them.
 
 use super::{
     super::operations::{Allowed, CLUSTERS, DRAINED_UNTIL, LinkMade, PROTECTED, TEAMS},
@@ -20,7 +20,7 @@ use crate::{
 /// Label of namespaces.
 const TEAM: &str = "team";
 
-/// Whether nothing but probe Services may stand in a namespace.
+/// Whether a namespace may contain only probe Services.
 pub(crate) fn is_protected(namespace: &str) -> bool {
     namespace == LINKS || namespace == PROTECTED
 }
@@ -33,17 +33,16 @@ fn can_be_member(service: &Service) -> bool {
 }
 
 impl Simulation {
-    /// Somebody gives a namespace to a team, or to none.
+    /// Somebody sets the team of a namespace, or removes it.
     pub(crate) fn label(&mut self, namespace: &str, team: Option<usize>) {
         let team = team.map(|team| TEAMS[team]);
         let changed = self.cluster.label_namespace(namespace, TEAM, team);
         self.watched(changed);
     }
 
-    /// Whether a target cluster, of which a Link is in charge, may mirror into a namespace.
+    /// Whether a target cluster that has a Link in charge may mirror into a namespace.
     fn may_mirror(&self, cluster: &str, namespace: &str) -> bool {
-        let known = self.state.namespaces.as_ref();
-        let known = known.and_then(|known| known.get(namespace));
+        let known = self.state.namespaces.get(namespace);
         let team = known.and_then(|known| known.labels.get(TEAM));
         let Some((target, _)) = self.state.link(cluster) else {
             return true;
@@ -58,12 +57,11 @@ impl Simulation {
     }
 
     fn has_local_member(&self, namespace: &str, service: &str) -> bool {
-        let members = self.state.members.as_ref();
-        let local = members.and_then(|members| members.get(namespace, service));
+        let local = self.state.members.get(namespace, service);
         local.is_some_and(|local| can_be_member(local))
     }
 
-    /// Whether it may join this federated Service.
+    /// Whether a target cluster may join this federated Service.
     pub(crate) fn may_join(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let Some((target, _)) = self.state.link(cluster) else {
             return true;
@@ -76,8 +74,8 @@ impl Simulation {
         joins && self.may_mirror(cluster, namespace)
     }
 
-    /// Whether a target cluster is drained, and may leave a federated Service without being asked: somebody else takes
-    /// part.
+    /// Whether a target cluster is drained, and leaves a federated Service without being asked, because another member
+    /// takes part.
     pub(crate) fn may_be_drained(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let is_drained = |cluster: &str| {
             let before_its_end = self.state.now < at(DRAINED_UNTIL);
@@ -119,7 +117,7 @@ impl Simulation {
         links.any(|made| !made.gateway && made.through == FederatedThrough::Gateway)
     }
 
-    /// A Service is created.
+    /// Checks that a Service may be created.
     pub(crate) fn may_stand(&self, service: &Service) {
         let metadata = &service.metadata;
         let namespace = metadata.namespace();
@@ -137,7 +135,7 @@ impl Simulation {
         }
     }
 
-    /// A namespace is created.
+    /// Checks that a namespace may be created.
     pub(crate) fn may_be_created(&self, name: &str, labels: &Map) {
         let cluster = labels.get(l::CLUSTER_NAME).unwrap_or_default();
         assert!(self.may_mirror(cluster, name), "{name} for {cluster}");
@@ -147,7 +145,8 @@ impl Simulation {
         assert!(created.count() < most, "more than {most} for {cluster}");
     }
 
-    /// At rest, what stands for a target cluster stands where its Link allows it, and joins what it may join.
+    /// Checks that at rest all objects of a target cluster are in namespaces that its Link allows, and that the cluster
+    /// is only in federated Services that it may join.
     pub(crate) fn nothing_stands_where_it_may_not(&self) {
         for ((namespace, name), service) in &self.cluster.services {
             let NameOwner::Purpose(claim) = self.state.name_owner(service) else {
@@ -161,8 +160,8 @@ impl Simulation {
                     for (member, cluster) in remote_members(&service.metadata) {
                         let joins = member == own && self.state.link(cluster).is_some();
                         let may = !joins || self.may_join(cluster, namespace, member);
-                        // Who has lost a gateway keeps its endpoints, and the Service its form: then nobody can
-                        // take part who has none, and a drained cluster stays.
+                        // A member whose Link lost its gateway keeps its endpoints, and the Service keeps its form.
+                        // Then no member without a gateway can take part, and a drained cluster may have to stay.
                         let drained = self.may_be_drained(cluster, namespace, member);
                         let may = may && (!drained || self.any_lacks_gateway());
                         assert!(may, "{namespace}/{name}: {member}@{cluster}");

@@ -1,4 +1,4 @@
-//! What happens to Links, to target clusters and to members of the local cluster.
+//! Changes of Links, of target clusters and of members of the local cluster.
 
 use std::sync::Arc;
 
@@ -42,8 +42,7 @@ impl Simulation {
             listed: known.and_then(|known| known.listed),
         };
         let mut entry = linked.entry(link, None);
-        let before = self.state.links.as_ref().and_then(|links| links.get(link));
-        if let Some(before) = before {
+        if let Some(before) = self.state.links.get(link) {
             entry.listed.clone_from(&before.listed);
             if before.left_for(&entry).is_none() {
                 entry.remote.clone_from(&before.remote);
@@ -58,18 +57,17 @@ impl Simulation {
         self.mark(keys);
     }
 
-    /// No target cluster has been listed yet: a controller that has just started.
+    /// Forgets all target clusters, as in a controller that has just started.
     pub(crate) fn unlist(&mut self) {
         for (link, linked) in self.links.clone() {
             let entry = linked.entry(&link, None);
-            let links = self.state.links.get_or_insert_default();
-            links.insert(link.clone(), entry);
+            self.state.links.insert(link.clone(), entry);
             self.push("remote", Event::Synced(link));
         }
     }
 
-    /// Whether this points a Link to another cluster: a federated Service whose only member was in the one that
-    /// it leaves goes, and another one comes for a member in the new one.
+    /// Whether an operation points a Link to another cluster. Then a federated Service whose only member was in the old
+    /// cluster is deleted, and another one is created for a member in the new cluster.
     pub(crate) fn turns(&self, act: &Operation) -> bool {
         let Operation::Link(link, Some(made)) = act else {
             return false;
@@ -89,7 +87,7 @@ impl Simulation {
         }
     }
 
-    /// Every headless Service gets an endpoint: without any, its mirror keeps the form that it has.
+    /// Gives every headless Service an endpoint: without endpoints, its mirror keeps its present form.
     pub(crate) fn furnish(&mut self) {
         let bare: Vec<(String, Id)> = self
             .far
@@ -111,7 +109,7 @@ impl Simulation {
         };
         linked.gateway = state.clone();
         let cluster = CLUSTERS[linked.made.cluster];
-        if let Some(known) = self.state.links.as_mut().and_then(|l| l.get_mut(link)) {
+        if let Some(known) = self.state.links.get_mut(link) {
             *known.gateway = state;
         }
         let keys = self.state.keys_of_cluster(cluster);
@@ -127,7 +125,7 @@ impl Simulation {
             service.metadata.resource_version = Some(self.versions.to_string().into());
             if let Some(before) = &before {
                 service.metadata.uid.clone_from(&before.metadata.uid);
-                // Whether a Service is headless is for life.
+                // Whether a Service is headless is immutable.
                 if before.is_headless() != service.is_headless() {
                     service.metadata.uid = Some(format!("far-{}", self.versions).into());
                 }

@@ -1,4 +1,4 @@
-//! Watches: what they say of a change, and what the controller's state and its queued keys make of it.
+//! Watches: the events that they send for a change, and how the events change the controller's state and queue.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
     mirror::{
-        Grouped, Inserted, Key, Links, RemoteState, State, Store,
+        Grouped, Inserted, Key, RemoteState, State, Store,
         fixtures::{LINKS, state},
     },
 };
@@ -19,7 +19,7 @@ impl Simulation {
         self.lanes.entry(lane).or_default().push_back(event);
     }
 
-    /// What the watches of the local cluster make of changes.
+    /// Sends the events of the local cluster's watches for these changes.
     pub(crate) fn watched(&mut self, changes: Vec<Changed>) {
         for change in changes {
             match change {
@@ -62,7 +62,7 @@ impl Simulation {
     pub(crate) fn deliver(&mut self, event: Event) {
         match event {
             Event::Mirror(seen) => {
-                let touched = absorb(&mut self.state.mirrors, seen);
+                let touched = store(&mut self.state.mirrors, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -70,7 +70,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Probe(seen) => {
-                let touched = absorb(&mut self.state.probes, seen);
+                let touched = store(&mut self.state.probes, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -78,7 +78,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Slice(seen) => {
-                let touched = absorb(&mut self.state.slices, seen);
+                let touched = store(&mut self.state.slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -86,7 +86,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::ProbeSlice(seen) => {
-                let touched = absorb(&mut self.state.probe_slices, seen);
+                let touched = store(&mut self.state.probe_slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -94,7 +94,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Member(seen) => {
-                let touched = absorb(&mut self.state.members, seen);
+                let touched = store(&mut self.state.members, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member(s))
@@ -102,7 +102,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::MemberSlice(seen) => {
-                let touched = absorb(&mut self.state.member_slices, seen);
+                let touched = store(self.state.member_slices.get_or_insert_default(), seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member_slice(s))
@@ -111,17 +111,17 @@ impl Simulation {
             }
             Event::Routes => {
                 self.state.routes = self.fresh_world().routes;
-                let services = self.state.mirrors.iter().flat_map(Store::iter);
+                let services = self.state.mirrors.iter();
                 let keys: Vec<Key> = services
                     .flat_map(|service| self.state.keys_of_routed(service))
                     .collect();
                 self.mark(keys);
             }
-            // The list comes first, and tells as much.
+            // The routes are listed first, and the list has this change.
             Event::Route(..) if self.state.routes.is_empty() => {}
             Event::Route(kind, seen) => {
-                let store = self.state.routes.entry(kind).or_default();
-                let touched = absorb(store, seen);
+                let known = self.state.routes.entry(kind).or_default();
+                let touched = store(known.get_or_insert_default(), seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|route| self.state.keys_of_route(route))
@@ -148,7 +148,7 @@ impl Simulation {
                     self.push("remote", Event::Listed(link)); // only a list tells
                     return;
                 }
-                // Before and after the change: what kept others from a name may be gone.
+                // Enqueue keys of the states before and after the change: others may now get a name.
                 let touched = store(&mut remote.services[0], seen);
                 let keys: Vec<Key> = touched
                     .iter()
@@ -178,7 +178,7 @@ impl Simulation {
         }
     }
 
-    /// The controller has yet to list routes.
+    /// Forgets all routes: the controller has not listed them yet.
     pub(crate) fn unlist_routes(&mut self) {
         if self.state.config.routes.is_some() {
             self.state.routes.clear();
@@ -187,18 +187,18 @@ impl Simulation {
     }
 
     pub(crate) fn remote_of(&mut self, link: &str) -> Option<(String, &mut RemoteState)> {
-        let links = self.state.links.as_mut()?;
+        let links = &mut self.state.links;
         let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
     }
 
-    /// What a controller that starts now would know.
+    /// The state of a controller that starts now and has listed everything.
     pub(crate) fn fresh_world(&self) -> State {
         let mut fresh = state();
         fresh.config = self.state.config.clone();
         fresh.now = self.state.now;
-        fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
+        fresh.namespaces = self.cluster.namespaces.clone().into_iter().collect();
         fresh.networks.clone_from(&self.state.networks);
         for service in self.cluster.services.values() {
             if is_mirror(service) {
@@ -220,14 +220,15 @@ impl Simulation {
             let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
             fresh.routes = listed.into();
             for route in self.cluster.routes.values() {
-                put(fresh.routes.entry(route.kind).or_default(), route);
+                let known = fresh.routes.entry(route.kind).or_default();
+                put(known.get_or_insert_default(), route);
             }
         }
         for member in self.members.values() {
             put(&mut fresh.members, member);
         }
         for slice in self.member_slices.values() {
-            put(&mut fresh.member_slices, slice);
+            put(fresh.member_slices.get_or_insert_default(), slice);
         }
         let entries = self.links.iter().map(|(link, linked)| {
             let far = self.far.get(CLUSTERS[linked.made.cluster]);
@@ -236,7 +237,7 @@ impl Simulation {
                 linked.entry(link, Some(linked.list(link, far))),
             )
         });
-        fresh.links = Some(entries.collect::<Links>());
+        fresh.links = entries.collect();
         fresh
     }
 }
@@ -250,7 +251,7 @@ pub(crate) fn is_probe(object: &impl Kept) -> bool {
         && object.metadata().namespace.as_deref() == Some(LINKS)
 }
 
-/// What a watch with a label selector says of a change.
+/// The event that a watch with a label selector sends for a change.
 fn seen<T: Kept>(
     before: Option<&T>,
     after: Option<&T>,
@@ -273,12 +274,8 @@ fn seen<T: Kept>(
     }
 }
 
-fn put<T: Grouped + Clone>(store: &mut Option<Store<T>>, object: &T) {
-    store.get_or_insert_default().put(Arc::new(object.clone()));
-}
-
-fn absorb<T: Grouped>(known: &mut Option<Store<T>>, seen: Seen<T>) -> Vec<Arc<T>> {
-    store(known.get_or_insert_default(), seen)
+fn put<T: Grouped + Clone>(store: &mut Store<T>, object: &T) {
+    store.put(Arc::new(object.clone()));
 }
 
 fn store<T: Grouped>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {

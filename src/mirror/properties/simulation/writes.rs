@@ -1,4 +1,4 @@
-//! Work on a key: its plan, the writes, and what becomes of those that are refused. As `controller::apply` does.
+//! Reconciles a key as `controller::apply` does: its plan, the writes, and the handling of rejected writes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Simulation {
-    /// Names that belonged to others are looked at from time to time.
+    /// Checks names again that belonged to others, as the controller does from time to time.
     pub(crate) fn look_again(&mut self) {
         let slots: Vec<Id> = self.state.foreign.keys().cloned().collect();
         for slot in slots {
@@ -87,7 +87,7 @@ impl Simulation {
         }
     }
 
-    /// Asks a target cluster itself.
+    /// Asks a target cluster whether it exports a Service.
     fn is_exported(&self, remote: &RemoteRef, key: &Key) -> bool {
         let id = (remote.namespace.clone(), remote.service.clone());
         let far = self.far.get(&remote.cluster);
@@ -182,7 +182,7 @@ impl Simulation {
             other => self.watched(other?),
         }
         for store in [&mut self.state.slices, &mut self.state.probe_slices] {
-            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
+            store.forget(&id.0, &id.1);
         }
         Ok(())
     }
@@ -232,17 +232,16 @@ impl Simulation {
         Ok(())
     }
 
-    /// A Service is known to be gone.
+    /// Records that a Service is deleted.
     fn drop_service(&mut self, id: &Id) {
         let [gone, probe] = self.forget_service(id);
         let keys = gone.or(probe).map(|gone| self.state.keys_of_local(&gone));
         self.mark(keys.into_iter().flatten());
     }
 
-    /// What was known under this name as a mirror, and as a probe Service.
+    /// Forgets the mirror and the probe Service of this name, and returns them.
     fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
-        [&mut self.state.mirrors, &mut self.state.probes]
-            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
+        [&mut self.state.mirrors, &mut self.state.probes].map(|store| store.forget(&id.0, &id.1))
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
@@ -267,7 +266,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// What became of a key whose write was refused.
+    /// Handles a rejected write of a key.
     fn refused(&mut self, key: &Key, write: &Write, refusal: &Refusal) {
         let (_, kind, namespace, name) = write.describe();
         let id = (namespace.to_owned(), name.to_owned());
@@ -275,7 +274,7 @@ impl Simulation {
             self.name_taken(key, wanted, id);
             return;
         }
-        // Look again, at what is really there.
+        // Read the object from the cluster.
         let route = RouteKind::ALL
             .into_iter()
             .find(|known| known.kind() == kind);
@@ -291,8 +290,7 @@ impl Simulation {
                 Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
                 Some(_) => {}
                 None => {
-                    let store = self.state.slices.as_mut();
-                    store.and_then(|s| s.forget(&id.0, &id.1));
+                    self.state.slices.forget(&id.0, &id.1);
                 }
             }
         } else if kind == "Service" {
@@ -301,14 +299,14 @@ impl Simulation {
             };
             match self.cluster.services.get(&id).cloned() {
                 Some(live) if ours(&live) => self.look_at(live),
-                // As with what we delete ourselves.
+                // The same as for a Service that we delete ourselves.
                 _ => self.drop_service(&id),
             }
         }
         self.failed.insert(key.clone());
     }
 
-    /// A Service that we did not know of has the name.
+    /// Records that an unknown Service has the name.
     fn name_taken(&mut self, key: &Key, wanted: &Service, id: Id) {
         let live = self.cluster.services[&id].clone();
         let (found, wanted) = (&live.metadata, &wanted.metadata);
@@ -319,7 +317,7 @@ impl Simulation {
             self.look_at(live);
             self.failed.insert(key.clone());
         } else {
-            // All that want the name are told who has it.
+            // Enqueue all keys that claim the name, so that they report who has it.
             let keys = self.state.keys_for_name(&id.0, &id.1);
             self.state.foreign.insert(id, "somebody".to_owned());
             self.mark(keys);
@@ -333,8 +331,7 @@ impl Simulation {
             _ => &mut self.state.mirrors,
         };
         let service = Arc::new(service);
-        let taken = store.as_mut().map(|store| store.insert(service.clone()));
-        if let Some(Inserted::Taken(before)) = taken {
+        if let Inserted::Taken(before) = store.insert(service.clone()) {
             let states = before.into_iter().chain([service]);
             let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
             let keys: Vec<Key> = keys.collect();
@@ -342,13 +339,11 @@ impl Simulation {
         }
     }
 
-    /// What a live look found is news: the watch's own event of it will be an old one.
+    /// Takes over the result of a live read. The watch's own event for it will be stale.
     fn look_at(&mut self, live: Service) {
         let mut keys = self.state.keys_of_local(&live);
         let (namespace, name) = id(&live.metadata);
-        let stores = [&self.state.mirrors, &self.state.probes]
-            .into_iter()
-            .flatten();
+        let stores = [&self.state.mirrors, &self.state.probes].into_iter();
         for known in stores.filter_map(|store| store.get(&namespace, &name)) {
             keys.extend(self.state.keys_of_local(known));
         }
@@ -363,7 +358,7 @@ impl Simulation {
         } else {
             &mut self.state.slices
         };
-        store.as_mut().map(|store| store.insert(Arc::new(slice)));
+        store.insert(Arc::new(slice));
     }
 }
 

@@ -1,7 +1,7 @@
-//! Drained clusters leave federated Services, as far as somebody else is seen to be a member.
+//! Drained clusters leave federated Services that are known to have another member.
 //!
-//! A drain moves requests elsewhere. Where there is no elsewhere it moves nothing: the last member stays, and with it the
-//! Service and its ClusterIP. Of clusters that are all drained those stay that have a place, and if none has, all come.
+//! A drain moves requests to other members. If there is no other member, the drained one stays, and with it the Service
+//! and its ClusterIP. If all clusters are drained, those that are members stay. If none is a member, all join.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::mirror::{
     target::{Target, drain},
 };
 
-/// Takes those out that are drained and are not needed. They leave at once: that they are drained is no old news, and a
-/// cluster that is worked on may not answer.
+/// Removes the parts of drained clusters that are not needed. They leave without confirmation: the Link says that they
+/// are drained, and a cluster under maintenance may not answer.
 pub(crate) fn take_out(
     state: &State,
     namespace: &str,
@@ -54,12 +54,12 @@ pub(crate) fn take_out(
     }
 }
 
-/// What is said of a member whose cluster is drained.
+/// The problem to report for a member that left because its cluster is drained.
 pub(crate) fn left(target: &Target) -> Problem {
     Problem::new(Reason::Drained, until(target))
 }
 
-/// What is said of one that stays.
+/// The problem to report for a member that stays although its cluster is drained.
 pub(crate) fn stays_as_the_last(target: &Target) -> Problem {
     let message = format!(
         "{}, but stays because there is no other member",

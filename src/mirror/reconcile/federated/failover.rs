@@ -1,8 +1,9 @@
-//! Preferences: which clusters take the requests to a federated Service first, and which of them are left out for a while.
+//! Preferences: which clusters receive the requests to a federated Service first, and which of them are left out for a
+//! while.
 //!
-//! Proxies leave a cluster by themselves, as soon as none of its endpoints is ready: the route says whom they ask then. What
-//! is decided here is that a cluster which was away takes no requests before it has been back for a while, so that one that
-//! comes and goes does not take the requests along.
+//! Proxies fail over by themselves: as soon as none of a cluster's endpoints is ready, they follow the route to the
+//! other backends. This file decides when a cluster that was unavailable receives requests again. It has to be
+//! available for a while first (hold-down), so that requests do not follow a cluster that is unstable.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,16 +25,16 @@ use crate::{
     },
 };
 
-/// The preference of a federated Service, and what has become of it.
+/// The preference of a federated Service, and its present effect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preferred {
-    /// What its source asks for, if this installation heeds it.
+    /// The preference of the Service's source; `None` if there is none, or it is not applied.
     pub(crate) preference: Option<Preference>,
-    /// The clusters that it names and that take no requests.
+    /// The preferred clusters that receive no requests.
     pub(crate) failed_over: FailedOver,
     /// Preferred clusters that have a member.
     pub(crate) members: Vec<Place>,
-    /// What is wrong with it.
+    /// What is wrong with the preference.
     pub(crate) problem: Option<Problem>,
 }
 
@@ -43,7 +44,7 @@ impl Preferred {
         self.failed_over.0.contains_key(place)
     }
 
-    /// Whether a cluster is left out though it can take requests.
+    /// Whether a cluster is left out although it is available, because its hold-down has not passed.
     pub(crate) fn waits(&self, place: &Place) -> bool {
         let out = self.failed_over.0.get(place);
         out.is_some_and(|out| out.until.is_some())
@@ -79,10 +80,10 @@ pub(crate) struct Known<'a, 'p> {
 }
 
 impl Known<'_, '_> {
-    /// The preference that `source` asks for, a Service with its annotation; `actual` is the federated Service that stands.
+    /// The preference in the annotation of `source`. `actual` is the existing federated Service.
     pub(crate) fn preferred(&self, source: &Service, actual: Option<&Service>) -> Preferred {
         if self.state.config.routes.is_some() && !self.state.knows_routes() {
-            // What stands says which mirrors routes may lead to. It stays until these are known.
+            // Until the routes have been listed, the existing preference stays: it says which mirrors routes may use.
             return actual.map(existing).unwrap_or_default();
         }
         let Some(text) = source.metadata.annotations.get(l::PREFER) else {
@@ -155,7 +156,7 @@ impl Known<'_, '_> {
             Part::Unseen => None,
             Part::Drained(_) | Part::Refused(_) | Part::None => return None,
         };
-        // Of clusters without a gateway Linkerd knows more: their endpoints are not watched here.
+        // With discovery, endpoints of target clusters are not watched here. Only Linkerd knows their readiness.
         Some(match (self.form, linked.entry.gateway.liveness) {
             (Form::Discovery, _) => Able::Unknown,
             (Form::Slices, Liveness::Dead) => Able::No,
@@ -163,7 +164,7 @@ impl Known<'_, '_> {
         })
     }
 
-    /// Whether a member may take requests that the preference does not name.
+    /// Whether a member that the preference does not name may be able to take requests.
     fn others_can(&self, preference: &Preference) -> bool {
         let named = |place: &Place| preference.places().any(|named| named == place);
         let can = |place: &Place| {
@@ -177,7 +178,7 @@ impl Known<'_, '_> {
     }
 }
 
-/// The preference that a federated Service has.
+/// The preference that an existing federated Service has.
 fn existing(actual: &Service) -> Preferred {
     let annotation = |key| actual.metadata.annotations.get(key);
     let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
@@ -188,10 +189,10 @@ fn existing(actual: &Service) -> Preferred {
     }
 }
 
-/// The preferred clusters that take no requests from now on. `able` says of those that have a member whether they can, as
-/// far as that is known; `others`: whether anybody else may.
+/// The preferred clusters that receive no requests from now on. `able`: whether each preferred cluster that has a
+/// member can take requests. `others`: whether any other member may be able to.
 ///
-/// Nobody is left out for the sake of calm while nobody else takes the requests.
+/// If no other cluster can take the requests, available clusters are not left out for the hold-down.
 fn next(
     before: &FailedOver,
     able: &BTreeMap<Place, Able>,
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_is_left_out_and_comes_back_after_a_while() {
+    fn unavailable_cluster_is_left_out_and_returns_after_the_hold_down() {
         let gone = able(&[("local", Some(false)), ("east", Some(true))]);
         let back = able(&[("local", Some(true)), ("east", Some(true))]);
         let left = next(&FailedOver::default(), &gone, true, at(0), HOLD);
@@ -275,16 +276,16 @@ mod tests {
             next(&waits, &back, true, at(40), HOLD),
             FailedOver::default()
         );
-        // Who goes again waits anew.
+        // A cluster that becomes unavailable again starts a new hold-down.
         assert_eq!(next(&waits, &gone, true, at(20), HOLD), left);
-        // What is not known changes nothing.
+        // An unknown state changes nothing.
         let unknown = able(&[("local", None), ("east", None)]);
         assert_eq!(next(&waits, &unknown, true, at(50), HOLD), waits);
         assert_eq!(
             next(&FailedOver::default(), &unknown, true, at(0), HOLD),
             FailedOver::default()
         );
-        // Who has no member any more is forgotten.
+        // A cluster without a member is forgotten.
         assert_eq!(
             next(&waits, &able(&[]), true, at(20), HOLD),
             FailedOver::default()
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_while_nobody_else_answers() {
+    fn there_is_no_hold_down_while_no_other_cluster_is_available() {
         let all_gone = able(&[("local", Some(false)), ("east", Some(false))]);
         let left = next(&FailedOver::default(), &all_gone, false, at(0), HOLD);
         assert_eq!(left, out(&[("local", 0, None), ("east", 0, None)]));

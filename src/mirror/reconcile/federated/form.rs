@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// The form that a federated Service should have. From discovery it turns to slices when it is known which of its members
-/// have endpoints: until then it would lack those of them that have.
+/// The form that a federated Service should have. It changes from discovery to slices only once it is known which
+/// members have endpoints: before, some of these endpoints would be missing.
 pub(crate) fn form(
     state: &State,
     actual: Option<&Service>,
@@ -33,7 +33,7 @@ pub(crate) fn form(
         linked.target.federated_through == FederatedThrough::Gateway
             && (!linked.target.lacks_gateway() || has_slices())
     };
-    // What a Link that cannot be read now says of it is not known.
+    // A Link that cannot be read now may ask for either form.
     let unknown =
         |cluster: &String| !parts.contains_key(cluster.as_str()) && state.may_keep(cluster);
     let by_slices = members().any(through_gateway) || was_slices && tokens.iter().any(unknown);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl State {
-    /// The drain of a Link's cluster, while there is one and the Link is in charge of the cluster.
+    /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
     pub fn drain_of(&self, link: &str) -> Option<Drain> {
         let (target, _) = self.probe_link(link)?;
         let until = target.drained_until.filter(|until| *until > self.now)?;
@@ -20,8 +20,7 @@ impl State {
             until,
             ..Drain::default()
         };
-        let services = self.mirrors.iter();
-        for service in services.flat_map(|store| store.of_cluster(&target.cluster)) {
+        for service in self.mirrors.of_cluster(&target.cluster) {
             match stays(self, service, &target.cluster) {
                 None => {}
                 Some(true) => drain.last += 1,
@@ -32,7 +31,7 @@ impl State {
     }
 }
 
-/// Whether a drained cluster stays in a federated Service; `None` if that does not name it.
+/// Whether a drained cluster stays in a federated Service; `None` if the Service does not name it as a member.
 fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
     let service = member_name(name)?;

@@ -1,4 +1,4 @@
-//! The members that a federated Service should have, and the writes that make it so.
+//! The members that a federated Service should have, and the writes for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ pub(crate) struct Members<'a, 's> {
 /// What is known once the writes of a federated Service are planned.
 #[derive(Default)]
 pub(crate) struct Written<'s> {
-    /// The Service whose ports are the federated Service's, if it can be seen.
+    /// The Service from which the federated Service gets its ports, if it can be seen.
     pub(crate) source: Option<&'s Service>,
     /// What is wrong with gateways, by cluster.
     pub(crate) problems: BTreeMap<String, Problem>,
@@ -48,7 +48,7 @@ pub(crate) struct Written<'s> {
     pub(crate) preference: Option<Problem>,
 }
 
-/// What a federated Service shows of the Service that its metadata comes from, and the preference that it has from there.
+/// What a federated Service takes over from its source: labels, ports and preference.
 struct Shown<'a> {
     labels: DesiredEntries<'a>,
     ports: &'a [ServicePort],
@@ -74,7 +74,7 @@ impl<'s> Members<'_, 's> {
             parts,
         };
         let Some((service, exclusions)) = self.source(state, parts) else {
-            // The oldest member cannot be seen: what came from it stays until it can.
+            // The oldest member cannot be seen. What came from it stays until it can be seen again.
             let Some(actual) = actual else {
                 return Written::default();
             };
@@ -129,7 +129,7 @@ impl<'s> Members<'_, 's> {
                     ..Written::default()
                 };
             }
-            // Its list of members is all that is known of those that cannot be seen.
+            // It is not replaced yet: its list of members is the only record of those that cannot be seen.
             Some(actual) if service::must_be_replaced(&desired, actual) => {
                 let rename =
                     |writes: &mut Vec<Write>| self.rename_members(state, actual, &shown, writes);
@@ -146,7 +146,7 @@ impl<'s> Members<'_, 's> {
                 self.in_order(state, parts, &shown, None, writes, |_| ())
             }
         };
-        // Who is asked now finds the endpoints.
+        // Routes come last, when their backends have endpoints.
         let preference = self.route(state, &shown, actual, writes);
         Written {
             source: Some(service),
@@ -155,9 +155,9 @@ impl<'s> Members<'_, 's> {
         }
     }
 
-    /// Changes the Service, and its slices if it has or needs any: before it, if they are to be looked at, else after it.
-    /// Slices stay where the Service does not need them any more: streams that began with them go on, and new ones do not
-    /// look at them. Returns what is wrong with gateways.
+    /// Changes the Service, and its slices if it has or needs any. If its form is slices, these are written before the
+    /// Service, otherwise after it. A Service that turned to discovery keeps its slices: discovery streams that began
+    /// with them continue to use them, and new streams ignore them. Returns what is wrong with gateways.
     fn in_order(
         &self,
         state: &State,
@@ -198,7 +198,7 @@ impl<'s> Members<'_, 's> {
         }
     }
 
-    /// The writes that make its routes what they should be. Returns what is wrong with its preference.
+    /// Plans the writes for its routes. Returns what is wrong with its preference.
     fn route(
         &self,
         state: &State,
@@ -220,8 +220,8 @@ impl<'s> Members<'_, 's> {
         problem.or_else(|| shown.preferred.problem.clone())
     }
 
-    /// Where labels, annotations and ports come from: the local member, else that of the oldest Link, drained or not, so
-    /// that a drain changes nothing but the list of members. `None` if that one cannot be seen.
+    /// The source of labels, annotations and ports: the local member, or else the member of the oldest Link. Drained
+    /// clusters count too, so that a drain changes only the list of members. `None` if the source cannot be seen.
     fn source(&self, state: &'s State, parts: &Parts<'s>) -> Option<(&'s Service, &'s Exclusions)> {
         if let Some(local) = self.local {
             return Some((local, &state.config.local_exclusions));
@@ -244,10 +244,11 @@ impl<'s> Members<'_, 's> {
         })
     }
 
-    /// Remote members sorted by cluster, so that any order of arrival gives the same text.
+    /// The annotations that name the members and the preference. Remote members are sorted by cluster, so that the text
+    /// does not depend on the order of events.
     fn annotations(&self, preferred: &Preferred) -> DesiredEntries<'_> {
-        // Slices of the local member that is left out have no ready endpoint; of discovery Linkerd has to be told. What
-        // names no member at all would be no federated Service.
+        // A local member in its hold-down must get no requests. In slices, its endpoints are not ready. With discovery,
+        // it must not be named, unless it is the only member: a Service that names no member is not federated.
         let local_waits = self.form == Form::Discovery
             && !self.clusters.is_empty()
             && preferred.waits(&Place::Local);
@@ -273,7 +274,7 @@ impl<'s> Members<'_, 's> {
         annotations
     }
 
-    /// Changes the list of members, and nothing else but a label that somebody has taken away.
+    /// Changes only the list of members, and restores a label that somebody may have removed.
     fn rename_members(
         &self,
         state: &State,
@@ -293,7 +294,7 @@ impl<'s> Members<'_, 's> {
             return;
         }
         let mut metadata = DesiredMetadata::of(&actual.metadata);
-        // By it the Service is found, and the admission policy knows it for ours.
+        // The controller and the admission policy recognize the Service by this label.
         metadata.labels.insert(l::MIRRORED_SERVICE, "true".into());
         let annotations = &mut metadata.annotations;
         for key in keys() {
@@ -302,7 +303,7 @@ impl<'s> Members<'_, 's> {
         annotations.extend(wanted);
         annotations.insert(l::MANAGED_BY, l::MANAGER.into());
         annotations.insert(l::INSTALLATION, state.config.namespace.as_str().into());
-        // Not the hash of what a fresh look would want: once the oldest member is seen, all is compared.
+        // Without the hash, everything is compared again once the oldest member is seen.
         annotations.remove(l::DESIRED_STATE);
         let patch = forced_metadata(&metadata, &actual.metadata);
         writes.push(guarded(

@@ -1,4 +1,5 @@
-//! The parts that clusters have in a federated Service: what is seen of each, what its form and drains make of it.
+//! The parts that clusters have in a federated Service: what is known of each, and the effect of the form and of
+//! drains.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::{
     },
 };
 
-/// Whether a Service of the federated Service's name is the one that we keep.
+/// Whether the existing Service with the name of the federated Service is ours.
 pub(crate) fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> bool {
     let own = Purpose::Federated(service);
     match state.name_owner(actual) {
@@ -27,7 +28,7 @@ pub(crate) fn is_ours(state: &State, namespace: &str, service: &str, actual: &Se
     }
 }
 
-/// The form, and what is known of the parts of all clusters. `tokens`: those that the federated Service names.
+/// The form, and what is known of the parts of all clusters. `tokens`: the clusters that the federated Service names.
 pub(crate) fn parts<'a>(
     state: &'a State,
     (namespace, service): (&str, &str),
@@ -45,18 +46,18 @@ pub(crate) fn parts<'a>(
         (target.cluster.as_str(), linked)
     });
     let mut parts: Parts<'_> = parts.collect();
-    // Drained clusters count: that one is drained is no reason to change the form.
+    // Drained clusters count, so that a drain does not change the form.
     let form = form(state, actual, &parts, tokens, has_local_member);
     let was_slices = actual.map(Form::of) == Some(Form::Slices);
     for (cluster, linked) in &mut parts {
         let (lacks_gateway, takes_part) =
             (linked.target.lacks_gateway(), tokens.contains(*cluster));
-        // One that has lost its gateway keeps the endpoints that it has, as mirrors do.
+        // A cluster whose Link lost its gateway keeps its endpoints, as mirrors do.
         let keeps = lacks_gateway && was_slices && takes_part;
         if (form == Form::Slices || lacks_gateway) && !keeps {
             linked.needs_gateway();
         }
-        // It waits for the form in which it can be reached.
+        // A new cluster waits for the form in which it can be reached.
         let through = linked.target.federated_through;
         let waits = form == Form::Discovery && through == FederatedThrough::Gateway && !takes_part;
         if waits && matches!(linked.part, Part::Member(_)) {
@@ -67,7 +68,7 @@ pub(crate) fn parts<'a>(
     (form, parts)
 }
 
-/// The clusters that the federated Service names with this Service.
+/// The clusters that the federated Service names as having this Service as a member.
 pub(crate) fn tokens(actual: Option<&Service>, service: &str) -> BTreeSet<String> {
     let members = actual
         .into_iter()

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Without members the Service goes: if we wrote it, or if all whom it names are known to have left.
+/// Deletes a federated Service without members, if we wrote it, or if all members that it names are known to have left.
 pub(crate) fn remove(
     state: &State,
     actual: Option<&Service>,
@@ -32,12 +32,13 @@ pub(crate) fn remove(
     if known || state.is_collected(&actual.metadata) {
         delete_with_slices(state, actual, &mut plan.writes);
     } else if !is_managed(&actual.metadata) {
-        // Somebody has taken it over. What we wrote for it leads to clusters that are not linked any more.
+        // Somebody has taken the Service over. Our slices and routes for it lead to clusters that are not linked any
+        // more.
         delete_what_is_behind(state, actual, &mut plan.writes);
     }
 }
 
-/// Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+/// Deletes slices first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
 pub(crate) fn delete_with_slices(state: &State, actual: &Service, writes: &mut Vec<Write>) {
     delete_what_is_behind(state, actual, writes);
     writes.push(Write::delete_service(actual));

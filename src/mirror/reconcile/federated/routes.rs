@@ -1,9 +1,9 @@
 //! The routes of a federated Service whose members prefer a cluster: one for each port.
 //!
-//! The Gateway API lets a route name the Service that it belongs to as one of its backends. So a route of ours sends nearly
-//! all requests to the preferred cluster, and what weight is left to the federated Service itself: proxies choose by weight
-//! among the backends that have a ready endpoint, so they ask all members once the preferred one has none. A weight of 0
-//! would never be chosen.
+//! The Gateway API lets a route name the Service that it belongs to as one of its backends. So a route of ours sends
+//! nearly all requests to the preferred cluster, and the rest to the federated Service itself. Proxies choose by weight
+//! among the backends that have a ready endpoint. Once the preferred cluster has none, they use all members. The
+//! federated Service needs a weight above 0, because a backend with weight 0 is never chosen.
 
 use std::collections::BTreeMap;
 
@@ -30,17 +30,17 @@ use crate::{
 /// The largest weight that the Gateway API allows. One request in a million goes to any member.
 const HEAVY: u32 = 1_000_000;
 
-/// Ports that Linkerd treats as opaque where a Service does not say: the default of its `proxy.opaquePorts`.
+/// Ports that Linkerd treats as opaque by default: the default of its `proxy.opaquePorts`.
 const OPAQUE: [i32; 8] = [25, 587, 3306, 4444, 5432, 6379, 9300, 11211];
 
-/// The Service whose routes these are.
+/// The federated Service that owns the routes.
 pub(crate) struct Owned<'a> {
     pub(crate) state: &'a State,
     pub(crate) namespace: &'a str,
     /// Name of its members.
     pub(crate) service: &'a str,
     pub(crate) name: &'a str,
-    /// UID, if it stands.
+    /// UID, if it exists.
     pub(crate) uid: Option<&'a str>,
     pub(crate) ports: &'a [ServicePort],
     /// Its member in the local cluster.
@@ -57,7 +57,7 @@ struct Backend<'a> {
 }
 
 impl<'a> Owned<'a> {
-    /// The writes that make its routes what they should be. Returns what is wrong with them.
+    /// Plans the writes for its routes. Returns what is wrong with them.
     pub(crate) fn reconcile(
         &self,
         preferred: &Preferred,
@@ -65,7 +65,7 @@ impl<'a> Owned<'a> {
     ) -> Option<Problem> {
         let state = self.state;
         if !state.knows_routes() {
-            return None; // what stands is not known yet
+            return None; // the existing routes are not known yet
         }
         let mut problem = None;
         let mut desired = BTreeMap::new();
@@ -101,7 +101,7 @@ impl<'a> Owned<'a> {
         problem
     }
 
-    /// A route of somebody else's that applies to a port.
+    /// A route of somebody else that applies to a port.
     fn conflict(&self, port: i32) -> Option<&'a Route> {
         let kinds = self.state.routes.values().flatten();
         let mut routes = kinds.flat_map(|routes| routes.in_namespace(self.namespace));
@@ -123,7 +123,7 @@ impl<'a> Owned<'a> {
         routes.collect()
     }
 
-    /// The Services of the clusters that requests go to first.
+    /// The Services of the clusters that receive requests first.
     fn backends(&self, preference: &Preference, preferred: &Preferred) -> Vec<Backend<'a>> {
         let has_member = |place: &Place| preferred.members.contains(place);
         let active = active(preference, &preferred.failed_over, has_member);
@@ -135,7 +135,7 @@ impl<'a> Owned<'a> {
         backends.collect()
     }
 
-    /// The Service that stands for the member of one cluster alone.
+    /// The Service of the member of one cluster: its mirror, or the local member itself.
     fn backend(&self, place: &Place, weight: u32) -> Option<Backend<'a>> {
         let (name, service) = match place {
             Place::Local => (self.service.to_owned(), self.local?),
@@ -202,7 +202,7 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// What the API server fills in where an `HTTPRoute` does not say what it matches.
+/// The API server's default for an `HTTPRoute` without matches.
 fn every_path() -> Value {
     json!([{ "path": { "type": "PathPrefix", "value": "/" } }])
 }
@@ -219,7 +219,7 @@ fn kind(port: &ServicePort, opaque: Option<&str>) -> RouteKind {
     }
 }
 
-/// Whether a port is opaque: as the annotation says, or by default. It has numbers and ranges of them.
+/// Whether a port is opaque: as the annotation says, or by default. The annotation lists port numbers and ranges.
 fn is_opaque(port: i32, annotation: Option<&str>) -> bool {
     let Some(annotation) = annotation else {
         return OPAQUE.contains(&port);
@@ -238,7 +238,7 @@ fn is_ours(state: &State, route: &Route) -> bool {
     is_managed(&route.metadata) && !state.is_theirs(&route.metadata)
 }
 
-/// The routes of ours that belong to a federated Service.
+/// Our routes that belong to a federated Service.
 fn existing<'a>(
     state: &'a State,
     namespace: &'a str,
@@ -251,7 +251,7 @@ fn existing<'a>(
         .filter(|route| is_ours(state, route))
 }
 
-/// Routes go first: once their owner is gone Kubernetes deletes them too, and the two would race.
+/// Deletes routes first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
 pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
     let routes = existing(state, namespace, name);
@@ -260,8 +260,8 @@ pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
 }
 
 impl State {
-    /// Whether a route of ours may send requests to the mirror of a Service. It stays until none does: requests to a Service
-    /// that is gone fail.
+    /// Whether a route of ours may send requests to the mirror of a Service. If so, the mirror is kept: requests to a
+    /// deleted Service fail.
     pub(crate) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
         if self.config.routes.is_some() && !self.knows_routes() {
             return self
@@ -273,20 +273,21 @@ impl State {
         routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
     }
 
-    /// Whether it is known what routes there are.
+    /// Whether the routes of all kinds are known.
     pub(crate) fn knows_routes(&self) -> bool {
         let mut kinds = RouteKind::ALL.iter();
         kinds.all(|kind| self.routes.contains_key(kind))
     }
 }
 
-/// A route that should stand.
+/// A route that should exist.
 struct DesiredRoute<'a> {
     kind: RouteKind,
     namespace: &'a str,
     name: String,
     port: i32,
-    /// Name and UID of the federated Service. Without a UID it does not stand yet; `apply` fills in what its answer brings.
+    /// Name and UID of the federated Service. The UID is empty if the Service does not exist yet; `apply` then fills it
+    /// in from the response to the Service's creation.
     owner: (&'a str, &'a str),
     metadata: DesiredMetadata<'a>,
     spec: RouteSpec,

@@ -1,8 +1,8 @@
 //! EndpointSlices of a federated Service that has members behind gateways: those of each gateway, and those of the local
 //! member's Pods.
 //!
-//! Linkerd reads identity and authority of each slice (`port_publisher.go`), so one Service can span gateways and Pods. It
-//! looks at no slice of a Service that names its members for discovery.
+//! Linkerd reads identity and authority of each slice (`port_publisher.go`), so one Service can span gateways and Pods.
+//! It ignores the slices of a Service that names its members for discovery.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,17 +33,17 @@ use crate::{
     },
 };
 
-/// Endpoints of a slice of local Pods, at most: what Kubernetes' own controller puts into one.
+/// Maximum number of endpoints in a slice of local Pods, the same as in slices of Kubernetes' own controller.
 const ENDPOINTS: usize = 100;
 
-/// The Service whose slices these are.
+/// The federated Service that owns the slices.
 pub(crate) struct Owner<'a> {
     pub(crate) state: &'a State,
     pub(crate) namespace: &'a str,
     /// Name of its members.
     pub(crate) service: &'a str,
     pub(crate) name: &'a str,
-    /// UID, if it stands.
+    /// UID, if it exists.
     pub(crate) uid: Option<&'a str>,
     pub(crate) labels: &'a DesiredEntries<'a>,
     pub(crate) ports: &'a [ServicePort],
@@ -51,7 +51,7 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// The writes that make its slices what they should be. Returns what is wrong with gateways, by cluster.
+    /// Plans the writes for its slices. Returns what is wrong with gateways, by cluster.
     pub(crate) fn reconcile<'a>(
         &'a self,
         remote: impl Iterator<Item = &'a Linked<'a>>,
@@ -69,8 +69,8 @@ impl Owner<'_> {
                     kept.insert(Some(cluster));
                 }
                 Ok(Some(mut through)) => {
-                    // Without endpoints, and not with such that are not ready: whether they are is taken from them as long
-                    // as nothing is known of the gateway.
+                    // A cluster that is left out gets no endpoints, instead of endpoints that are not ready: while the
+                    // gateway's liveness is unknown, readiness is copied from the existing endpoints.
                     through.backed &= !self.preferred.leaves_out(&Place::Cluster(cluster.into()));
                     problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
                     members.push((cluster, self.behind(member.target), through));
@@ -106,7 +106,7 @@ impl Owner<'_> {
         problems
     }
 
-    /// The Service as the slices of a gateway show it.
+    /// The Service from which the slices of a gateway get their metadata and ports.
     fn behind<'a>(&'a self, target: &'a Target) -> Desired<'a> {
         let mut labels = self.labels.clone();
         labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
@@ -131,7 +131,7 @@ impl Owner<'_> {
     }
 }
 
-/// The cluster whose gateway a slice of ours leads to; `None` for those of local Pods.
+/// The cluster whose gateway a slice of ours leads to; `None` for slices of local Pods.
 fn cluster_of(slice: &EndpointSlice) -> Option<&str> {
     slice.metadata.labels.get(l::CLUSTER_NAME)
 }
@@ -146,13 +146,13 @@ fn of_cluster<'a>(
         .filter(move |slice| is_our_slice(slice) && cluster_of(slice) == Some(cluster))
 }
 
-/// Whether any slice of ours stands for a federated Service.
+/// Whether a federated Service has any slice of ours.
 pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
     let mut slices = state.local_slices(namespace, name).iter();
     slices.any(|slice| is_our_slice(slice) && !state.is_theirs(&slice.metadata))
 }
 
-/// What stands behind a member. `None`: its slices, or their absence, stay as they are. `own` are its slices.
+/// The endpoints for a member. `None` to leave its slices as they are, even if there are none. `own` are its slices.
 fn through<'a>(
     state: &State,
     linked: &'a Linked<'a>,
@@ -170,7 +170,8 @@ fn through<'a>(
     Ok(is_told.then_some(through))
 }
 
-/// The slices that show what a slice of the local member shows; none of them ready, unless it may be.
+/// The slices with the endpoints of a slice of the local member. The endpoints are not ready if the local cluster is
+/// left out.
 fn of_pods<'a>(
     service: &'a Desired<'_>,
     pods: &'a EndpointSlice,
@@ -179,7 +180,7 @@ fn of_pods<'a>(
     let address_type = match &*pods.address_type {
         "IPv4" => Some("IPv4"),
         "IPv6" => Some("IPv6"),
-        _ => None, // names, which Linkerd does not look up
+        _ => None, // FQDN, which Linkerd does not resolve
     };
     let ports: Vec<SlicePort<'_>> = pods
         .ports

@@ -21,7 +21,7 @@ fn web() -> Svc {
     svc("web").member()
 }
 
-/// A Link of this age.
+/// A Link with this time of creation.
 fn aged(cluster: &str, created: i64) -> Target {
     let mut made = link(cluster);
     made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
@@ -51,7 +51,7 @@ fn unreadable(state: State, link: &str) -> State {
     })
 }
 
-/// Both discovery annotations of what would stand, remote first.
+/// Both discovery annotations of the planned Service, remote members first.
 fn members(state: &State) -> (Option<String>, Option<String>) {
     let state = state.clone().worked_on(&key());
     let metadata = &state.existing("ns", "web-federated").unwrap().metadata;
@@ -72,7 +72,7 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         "somebody".to_owned(),
     );
     let mut homeless = both(&[web()], &[]);
-    homeless.namespaces.get_or_insert_default().remove("ns");
+    homeless.namespaces.remove("ns");
     let mut left_home = local().worked_on(&key());
     left_home.members = state().members;
     for (situation, state, writes, told) in [
@@ -181,7 +181,7 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
 }
 
 #[test]
-fn the_annotations_name_each_member_in_an_order_that_nobody_s_arrival_changes() {
+fn annotations_name_the_members_in_a_fixed_order() {
     let some = |text: &str| Some(text.to_owned());
     for (state, expected) in [
         (both(&[web()], &[]), (some("web@east"), None)),
@@ -241,7 +241,7 @@ fn labels_and_ports_are_those_of_the_local_member_or_of_the_oldest_link() {
 }
 
 #[test]
-fn when_the_oldest_member_leaves_the_next_one_s_labels_come_at_once() {
+fn when_the_oldest_member_leaves_the_next_members_labels_are_used_at_once() {
     let of = |team: &str| web().label("team", team);
     let before = both(&[of("east")], &[of("west")]).worked_on(&key());
     let plan = plan(&linked(before, &[], &[of("west")]), &key());
@@ -289,9 +289,9 @@ fn change_of_members_brings_the_label_back_that_somebody_took_away() {
 }
 
 #[test]
-fn a_deleted_link_takes_its_members_along() {
+fn members_of_a_deleted_link_leave() {
     let mut state = stands();
-    state.links.get_or_insert_default().remove("west");
+    state.links.remove("west");
     let plan = plan(&state, &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(
@@ -301,7 +301,7 @@ fn a_deleted_link_takes_its_members_along() {
 }
 
 #[test]
-fn federated_service_of_linkerd_goes_once_all_its_members_are_known_to_have_left() {
+fn federated_service_of_linkerd_is_deleted_once_all_its_members_have_left() {
     for (what, remote, local, selects_members, expected) in [
         ("its only cluster has left", "web@east", false, true, true),
         (
@@ -343,7 +343,7 @@ fn federated_service_of_linkerd_goes_once_all_its_members_are_known_to_have_left
 }
 
 #[test]
-fn one_that_lost_all_that_says_what_it_is_is_put_right_in_place() {
+fn federated_service_that_lost_its_metadata_is_repaired_in_place() {
     let state = stands().edited("ns", "web-federated", |service| {
         service.metadata.labels.remove(l::MIRRORED_SERVICE);
         service.metadata.annotations.remove(l::REMOTE_DISCOVERY);
@@ -352,7 +352,7 @@ fn one_that_lost_all_that_says_what_it_is_is_put_right_in_place() {
 }
 
 #[test]
-fn one_that_somebody_made_headless_is_made_anew_once_all_its_members_are_seen() {
+fn federated_service_that_somebody_made_headless_is_replaced_once_all_members_are_seen() {
     let headless = |state: State| {
         state.edited("ns", "web-federated", |service| {
             service.spec.cluster_ip = Some("None".into());
@@ -385,7 +385,7 @@ fn while_the_oldest_cluster_is_not_seen_only_a_change_of_members_is_written() {
 }
 
 #[test]
-fn a_cluster_keeps_no_place_under_another_service_s_name() {
+fn a_cluster_does_not_stay_a_member_under_another_services_name() {
     let state = stands()
         .edited("ns", "web-federated", |service| {
             let annotations = &mut service.metadata.annotations;

@@ -1,4 +1,4 @@
-//! What is known around one remote Service, and what follows from it.
+//! What is known about one remote Service, and what follows from it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// One remote Service that should be mirrored, and all that is known around it.
+/// One remote Service that should be mirrored, and all that is known about it.
 pub(crate) struct Context<'a> {
     pub(crate) state: &'a State,
     pub(crate) target: &'a Target,
@@ -34,12 +34,12 @@ pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     /// Name of the mirror.
     pub(crate) name: String,
-    /// The mirror as it stands.
+    /// The existing mirror.
     pub(crate) local: Option<&'a Service>,
 }
 
 impl<'a> Context<'a> {
-    /// The mirror that should stand. `headless`: without a ClusterIP of its own.
+    /// The desired mirror. `headless`: without a ClusterIP.
     pub(crate) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
         let installation = &self.state.config.namespace;
         service::mirror(
@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
         self.service.metadata.name()
     }
 
-    /// How the gateway is reached, and whether there is anything behind it.
+    /// How the gateway is reached, and whether the remote Service has ready endpoints.
     pub(crate) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
         let slices = self.remote.slices_of(self.namespace, self.remote_name());
         let backed = any_ready(slices);
@@ -71,8 +71,8 @@ impl<'a> Context<'a> {
             .lacks_slices_of(self.namespace, self.remote_name())
     }
 
-    /// Whether the mirror still is one in remote-discovery mode, and the slices of the remote Service have not been seen
-    /// yet: Kubernetes keeps at least one for each Service with a selector.
+    /// Whether the mirror is still in remote-discovery mode, and the slices of the remote Service have not been seen
+    /// yet. Kubernetes keeps at least one slice for each Service with a selector, so one is expected.
     pub(crate) fn turns_to_gateway(&self) -> bool {
         let labels = self.local.map(|local| &local.metadata.labels);
         let is_flat = labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY));
@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         slices.next().is_none()
     }
 
-    /// What is said of a remote Service whose slices are not all looked at.
+    /// The problem to report for a remote Service some of whose slices are left out.
     pub(crate) fn cut(&self) -> Option<Problem> {
         let cut = self
             .remote
@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
         !adopted && self.has_no_slices()
     }
 
-    /// Removes the mirror if it cannot become what is desired. It is made anew in the next pass.
+    /// Removes the mirror if it cannot be patched into the desired one. It is created again in the next pass.
     pub(crate) fn replace(&self, desired: &Desired<'_>, writes: &mut Vec<Write>) -> bool {
         let Some(local) = self
             .local
@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
         true
     }
 
-    /// Removes the endpoint mirrors of this mirror that are not to be kept.
+    /// Removes the endpoint mirrors of this mirror, except those that `keep` selects.
     pub(crate) fn drop_endpoint_mirrors(
         &self,
         keep: impl Fn(&str) -> bool,

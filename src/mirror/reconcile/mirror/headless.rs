@@ -1,7 +1,7 @@
 //! Headless Services: a headless mirror, and one ClusterIP Service for each named host behind it.
 //!
-//! The hosts of a StatefulSet are reached by name. Each ready one gets an endpoint mirror, which stands for
-//! it through the gateway; the headless mirror's endpoints map the host's name to its endpoint mirror.
+//! The hosts of a StatefulSet are reached by name. Each ready host gets an endpoint mirror, which leads to it through
+//! the gateway. The headless mirror's endpoints map the host's name to its endpoint mirror.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
 /// Ports as the target cluster's slice has them; a key, so that hosts with equal ports share a slice.
 type Ports<'a> = Vec<(&'a str, &'a str, i32, Option<&'a str>)>;
 
-/// The plan for a headless Service of a Link that mirrors them as such.
+/// The plan for a headless Service of a Link that mirrors headless Services as headless ones.
 pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Outcome, Problem> {
     let remote = context.remote_name();
     let slices: Vec<&EndpointSlice> = context
@@ -40,7 +40,7 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         .slices_of(context.namespace, remote)
         .collect();
     if context.lacks_slices() {
-        // Hosts that are not known may be there: all stays as it is.
+        // There may be hosts that are not known, so nothing is changed.
         return match (context.cut(), context.local) {
             (None, _) => Ok(Outcome::Unknown),
             (Some(cut), None) => Err(cut),
@@ -51,7 +51,7 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         };
     }
     if slices.is_empty() && context.local.is_none() {
-        return Ok(Outcome::Unknown); // its hosts decide what it becomes; they have not been seen yet
+        return Ok(Outcome::Unknown); // its hosts decide its form, and have not been seen yet
     }
     if !has_hosts(&slices, context.local) {
         return plain(context, Mode::Gateway, writes);
@@ -135,8 +135,8 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
     }
 }
 
-/// Whether the Service is mirrored by host: some endpoint, ready or not, has a host name. While there are
-/// no endpoints at all the mirror stays what it is, so that scaling to zero and back changes nothing.
+/// Whether the Service is mirrored by host: some endpoint, ready or not, has a host name. While there are no endpoints
+/// at all, the mirror keeps its form, so that scaling to zero and back changes nothing.
 fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
     let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints).peekable();
     if endpoints.peek().is_none() {
@@ -145,8 +145,8 @@ fn has_hosts(slices: &[&EndpointSlice], local: Option<&Service>) -> bool {
     endpoints.any(|endpoint| endpoint.hostname.is_some())
 }
 
-/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices; where they differ in
-/// ports, it has the lesser ones.
+/// Ready hosts by name, each with its ports. A host of a dual-stack Service is in two slices. If their ports differ,
+/// the host gets the ports that sort first.
 fn ready_hosts<'a>(slices: &[&'a EndpointSlice]) -> BTreeMap<&'a str, Ports<'a>> {
     let mut by_ports: Vec<_> = slices.iter().map(|slice| (ports(slice), *slice)).collect();
     by_ports.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -226,7 +226,7 @@ impl Context<'_> {
         let mut desired = service::build(installation, namespace, &name, metadata, ports, false)
             .of_version(version);
         if let Some(actual) = actual.filter(|actual| actual.is_headless()) {
-            writes.push(Write::delete_service(actual)); // made anew in the next pass
+            writes.push(Write::delete_service(actual)); // created again in the next pass
             return Ok((name, None));
         }
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
@@ -247,8 +247,8 @@ impl Context<'_> {
         Ok((name, address))
     }
 
-    /// Whether the endpoint mirror's name is ours to take. Host names of different Services may be equal,
-    /// and a Service may be named like a host.
+    /// Whether the endpoint mirror may have its name. Host names of different Services may be equal, and a Service may
+    /// have the name of a host.
     fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
         let own = Purpose::Host {
             cluster: &self.target.cluster,

@@ -1,4 +1,4 @@
-//! Mirrors that are one Service: of any Service but a headless one with hosts.
+//! Mirrors that are one Service: for any Service except a headless one with hosts.
 
 use super::{super::service::reconcile_service, context::Context};
 use crate::mirror::{
@@ -42,7 +42,7 @@ pub(crate) fn plain(
     let mut note = None;
     let (slices, problem) = match mode {
         Mode::RemoteDiscovery if actual.iter().any(|slice| is_our_slice(slice)) => {
-            // Streams that began in gateway mode go on with them, and new ones do not look at them.
+            // Streams that began in gateway mode continue to use the slices, and new streams ignore them.
             by_gateway = Desired {
                 uid: desired.uid,
                 ..context.mirror(Mode::Gateway, false)
@@ -56,20 +56,20 @@ pub(crate) fn plain(
         Mode::RemoteDiscovery => (Some(Vec::new()), None),
         Mode::Gateway => match context.through(actual) {
             Err(problem) => (None, Some(problem)),
-            // What is refused is not kept either.
+            // Endpoints with refused addresses are not kept either.
             Ok(through) if through.addresses.is_empty() => (Some(Vec::new()), through.problem()),
-            // New streams look at its endpoints as soon as it says that it is in this mode.
+            // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
             Ok(through) if !through.backed && context.turns_to_gateway() => {
                 return Ok(mirrored(None));
             }
-            // Those that are not known may be ready: its endpoints stay as they are.
+            // Unknown endpoints may be ready, so the mirror's endpoints stay as they are.
             Ok(through) if !through.backed && context.lacks_slices() => {
                 note = context.cut();
                 (None, None)
             }
             Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
-                // Kubernetes makes a slice for each Service with a selector. Until one is seen it is not
-                // known whether the Service has endpoints: the slice would be written twice.
+                // Kubernetes creates a slice for each Service with a selector. Until one is seen, it is not known
+                // whether the Service has endpoints, and the mirror's slice would be written twice.
                 (None, None)
             }
             Ok(through) => (

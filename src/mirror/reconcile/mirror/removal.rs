@@ -20,9 +20,9 @@ use crate::{
 /// Which of the objects that carry our labels are removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All: the Link lives, and what it does not ask for goes.
+    /// All: there is a Link, and what it does not ask for is removed.
     All,
-    /// Those that this installation wrote: there is no Link any more to say that the others are ours.
+    /// Those that this installation wrote: there is no Link by which the others would be ours.
     Managed,
 }
 
@@ -35,7 +35,7 @@ impl Scope {
     }
 }
 
-/// The writes that remove all that stands for a remote Service.
+/// The writes that remove all local objects of a remote Service.
 pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Write> {
     let RemoteRef {
         cluster,
@@ -50,14 +50,14 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
         None => (true, false),
         Some((NameOwner::Purpose(claim), local)) => {
             let metadata = &local.metadata;
-            // One that another installation may adopt keeps its slices too.
+            // A mirror that another installation may adopt keeps its slices too.
             let left = scope == Scope::Managed
                 && is_managed(metadata)
                 && state.installation_of(metadata) == Installation::Unclaimed;
             let own = claim == Purpose::Mirror { cluster, service } && !left;
             (own, own && taken(metadata))
         }
-        // Its labels say nothing any more; what it was written for is told by an annotation.
+        // The labels are lost. An annotation says for which Service the mirror was written.
         Some((NameOwner::Stray, local)) => {
             let own = local
                 .metadata
@@ -78,7 +78,7 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
         // The federated Service's plan takes it out of its routes first.
         Some(_) if state.is_backend(this, &name) => {}
         Some(local) => delete_with_slices(state, cluster, local, &mut writes),
-        // Slices under a name that somebody else has are not this mirror's.
+        // If the name belongs to another object, the slices are not this mirror's.
         None if own => {
             let slices = our_slices(state, cluster, namespace, &name);
             let left = slices.filter(|slice| !is_owned_host(slice) && taken(&slice.metadata));
@@ -98,7 +98,7 @@ pub(crate) fn delete_with_slices(
     if !is_managed(&service.metadata) {
         writes.push(retire_endpoints(service, cluster));
     }
-    // Slices first: once their owner is gone Kubernetes deletes them too, and the two would race.
+    // Slices first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
     let namespace = service.metadata.namespace();
     let slices =
         our_slices(state, cluster, namespace, service.metadata.name()).map(Write::delete_slice);
@@ -120,8 +120,9 @@ fn our_slices<'a>(
     })
 }
 
-/// Whether a slice is that of an endpoint mirror, and has an owner. The headless mirror's plan writes both, one after the
-/// other, and may be at it: the slice can be seen before the Service. If that is gone, Kubernetes deletes the slice.
+/// Whether a slice belongs to an endpoint mirror and has an owner. The headless mirror's plan creates the Service and
+/// then the slice, and the slice may be seen before the Service. If the Service is deleted, Kubernetes deletes the
+/// slice.
 fn is_owned_host(slice: &EndpointSlice) -> bool {
     let metadata = &slice.metadata;
     metadata.labels.contains_key(l::HEADLESS_MIRROR) && !metadata.owner_references.is_empty()

@@ -29,7 +29,7 @@ const UNRESOLVED: &str =
     "web@east: Error: Failed to get gateway address: the addresses of the gateway are unknown";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
 
-/// A situation, the state in it, the writes that it asks for, what is said.
+/// A situation, its state, the expected writes, and the expected report.
 type Case<'a> = (&'a str, State, &'a [&'a str], &'a str);
 
 fn key() -> Key {
@@ -45,7 +45,7 @@ fn has(service: Svc) -> State {
     state().linked(target("east"), &[service], &[backing("web")])
 }
 
-/// It has a Service, its mirror stands, and then it has another one, with or without an endpoint.
+/// The target cluster has a Service with a mirror. Then it has these Services instead, with or without an endpoint.
 fn then(before: Svc, after: &[Svc], backed: bool) -> State {
     let slices = if backed {
         vec![backing("web")]
@@ -68,7 +68,7 @@ fn without_gateway() -> Target {
 }
 
 fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> State {
-    let known = state.namespaces.get_or_insert_default();
+    let known = &mut state.namespaces;
     known.remove("ns");
     if let Some(phase) = phase {
         known.insert("ns".to_owned(), phase.into());
@@ -78,7 +78,7 @@ fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> 
 }
 
 fn unlinked(mut state: State) -> State {
-    state.links = Some(crate::mirror::Links::default());
+    state.links = crate::mirror::Links::default();
     state
 }
 
@@ -231,7 +231,7 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
         made.0.spec.selector = map(&[("app", "web")]);
         made
     };
-    // It was in gateway mode before.
+    // The mirror was in gateway mode before.
     let switched = || State {
         slices: stands().slices,
         ..has(flat()).worked_on(&key())
@@ -315,7 +315,7 @@ fn a_change_of_mode_writes_and_clears_the_labels_that_linkerd_reads() {
 }
 
 #[test]
-fn what_cannot_be_mirrored_says_why() {
+fn services_that_cannot_be_mirrored_report_why() {
     let missing = "web@east: MissingNamespace: Namespace does not exist";
     let into_new = [
         "create Namespace /ns",

@@ -1,4 +1,4 @@
-//! The probe Service of a Link: when it stands, what it is made of, when it goes.
+//! The probe Service of a Link: when it exists, and its contents.
 
 use crate::{
     api::labels as l,
@@ -31,7 +31,7 @@ fn changed(state: State, change: fn(&mut crate::api::link::Link)) -> State {
 }
 
 #[test]
-fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
+fn only_links_with_a_probed_gateway_have_a_probe_service() {
     let create = vec![
         "create Service mc/probe-east".to_owned(),
         format!("create {SLICE}"),
@@ -47,7 +47,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
         "patch Service mc/probe-east".to_owned(),
     ];
     let without_links = |mut state: State| {
-        state.links = Some(Links::default());
+        state.links = Links::default();
         state
     };
     let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
@@ -66,7 +66,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
     };
     let mut theirs = linked();
     let stranger = svc("probe-east").within(LINKS);
-    theirs.probes.get_or_insert_default().put(stranger.arc());
+    theirs.probes.put(stranger.arc());
     for (situation, state, writes) in vec![
         ("D17 a Link with a gateway", linked(), create),
         ("nothing changed", stands(), vec![]),
@@ -135,7 +135,7 @@ fn a_link_with_a_gateway_has_a_probe_service_and_no_other_has() {
 }
 
 #[test]
-fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
+fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
     let state = stands();
     let service = state.probe("east").unwrap();
     assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
@@ -164,7 +164,7 @@ fn its_slice_names_the_gateway_s_identity_and_the_probe_s_port() {
 fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
     let of_user = |mut state: State| {
         let service = svc("probe-east").within(LINKS);
-        state.probes.get_or_insert_default().put(service.arc());
+        state.probes.put(service.arc());
         state
     };
     let stands = stands();

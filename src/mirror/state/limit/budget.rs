@@ -1,11 +1,11 @@
-//! Bytes that may be held, of one target cluster and of all.
+//! Budgets: how many bytes may be used for one target cluster, and for all together.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// A number of bytes, shared by all who take from it. One who takes from a part takes from the whole as well.
+/// A number of bytes that its users share. Bytes taken from a part count for the whole as well.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
@@ -17,12 +17,12 @@ struct Account {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of `most` bytes.
     pub fn new(most: usize) -> Self {
         Self::within(most, None)
     }
 
-    /// A part of this budget: at most so many bytes of it.
+    /// A part of this budget, of at most `most` bytes.
     #[must_use]
     pub fn part(&self, most: usize) -> Self {
         Self::within(most, Some(self.clone()))
@@ -36,7 +36,7 @@ impl Budget {
         }))
     }
 
-    /// Takes so many bytes, if they are there. Returns whether they were.
+    /// Takes bytes, if that many are free. Returns whether they were.
     pub fn take(&self, bytes: usize) -> bool {
         let Account { most, taken, whole } = &*self.0;
         let more = |taken: usize| taken.checked_add(bytes).filter(|now| now <= most);
@@ -61,7 +61,7 @@ impl Budget {
         }
     }
 
-    /// Whether so many bytes could be taken now.
+    /// Whether this number of bytes is free now.
     pub fn has(&self, bytes: usize) -> bool {
         let is_there = self.taken().checked_add(bytes);
         is_there.is_some_and(|taken| taken <= self.0.most)
@@ -73,7 +73,7 @@ impl Budget {
         self.0.taken.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be taken.
+    /// Maximum number of bytes that may be taken.
     pub fn most(&self) -> usize {
         self.0.most
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn part_takes_from_the_whole_and_nobody_more_than_there_is() {
+    fn a_part_takes_from_the_whole_and_neither_exceeds_its_maximum() {
         let whole = Budget::new(10);
         let (a, b) = (whole.part(8), whole.part(8));
         assert!(a.take(8) && !a.take(1) && a.has(0) && !a.has(1));

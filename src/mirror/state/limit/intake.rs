@@ -1,4 +1,4 @@
-//! What a watch takes in, one object after the other.
+//! Which objects of a watch are kept, decided one object after the other.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,26 +8,27 @@ use std::{
 use super::room::{Lack, Lacks, Room, Weight};
 use crate::mirror::key::Names;
 
-/// What a watch takes in: at most so many objects, bytes and hosts, and those first that it took in before. What is mirrored
-/// does not lose its place to what comes later.
+/// The limit of one watch: how many objects, bytes and hosts are kept. Objects that were kept before have priority, so
+/// that a mirrored object does not lose its place to a later one.
 #[derive(Debug)]
 pub struct Limit {
     pub(crate) most: usize,
     pub(crate) room: Option<Room>,
-    /// Objects are known by a number that nobody outside can guess: their names would take as much memory as they do.
+    /// Gives each object a number, which a target cluster cannot guess. Names instead of numbers would take as much
+    /// memory as the objects.
     numbers: RandomState,
-    /// What is taken in, and its weight.
+    /// The objects that are kept, with their weights.
     pub(crate) taken: HashMap<u64, Held>,
-    /// The weight of all that is taken in.
+    /// The weight of all objects that are kept.
     pub(crate) held: Weight,
     pub(crate) left: HashSet<u64>,
-    /// The least that would let in something that is left out.
+    /// The least room that some object that is left out needs.
     pub(crate) lightest: Lacks<Option<usize>>,
-    /// Whether what is left out may be another than the last list said, or has room now.
+    /// Whether the objects that are left out may differ from those of the last list, or now have room.
     pub(crate) stale: bool,
 }
 
-/// Bytes of one object, at most. A slice of 1,000 endpoints has less than half of it.
+/// Maximum number of bytes of one object. A slice of 1,000 endpoints has less than half of that.
 pub(crate) const HEAVIEST: usize = 1 << 20;
 
 impl Default for Limit {
@@ -37,7 +38,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// At most so many objects.
+    /// A limit of `most` objects.
     pub fn of(most: usize) -> Self {
         Self {
             most,
@@ -51,14 +52,14 @@ impl Limit {
         }
     }
 
-    /// At most what there is room for.
+    /// Limits bytes and hosts too.
     #[must_use]
     pub fn within(mut self, room: Room) -> Self {
         self.room = Some(room);
         self
     }
 
-    /// Takes these first, as far as there is room.
+    /// Gives these objects priority, as if they had been kept before.
     #[must_use]
     pub fn first(mut self, names: &Names) -> Self {
         if self.is_limited() {
@@ -70,12 +71,12 @@ impl Limit {
         self
     }
 
-    /// The most objects that are taken in.
+    /// The maximum number of objects that are kept.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// The object of this number is there, in a new state of this weight. Returns whether it is taken in.
+    /// Records that the object of this number exists, in a new state of this weight. Returns whether it is kept.
     pub fn admits(&mut self, number: u64, weight: Weight) -> bool {
         if !self.is_limited() {
             return true;
@@ -95,7 +96,7 @@ impl Limit {
         is_taken
     }
 
-    /// The object of this number is no longer there.
+    /// Records that the object of this number is deleted.
     pub fn gone(&mut self, number: u64) {
         if self.is_limited() {
             let taken = self.taken.remove(&number).map(Weight::from);
@@ -108,13 +109,13 @@ impl Limit {
         }
     }
 
-    /// Whether only another list can tell what is left out, or can take in what there is room for.
+    /// Whether another list is needed, to know what is left out, or to keep objects for which there is room now.
     pub fn is_stale(&self) -> bool {
         let room = self.room.as_ref();
         self.stale || room.is_some_and(|room| room.has_any(self.lightest))
     }
 
-    /// Whether others may make room for what is left out.
+    /// Whether other watches may free the room that an object that is left out needs.
     pub fn waits_for_room(&self) -> bool {
         self.lightest != Lacks::default()
     }
@@ -123,7 +124,7 @@ impl Limit {
         self.most < usize::MAX || self.room.is_some()
     }
 
-    /// The number of an object. Without a limit none is looked at.
+    /// The number of an object. Without a limit, numbers are not used, and this is 0.
     pub fn number(&self, namespace: &str, name: &str) -> u64 {
         if self.is_limited() {
             self.numbers.hash_one((namespace, name))
@@ -132,7 +133,7 @@ impl Limit {
         }
     }
 
-    /// Takes what an object needs besides what it is known to have, or says what there is too little of.
+    /// Takes the room that an object needs beyond what it already has. `Err` says what is lacking.
     pub(crate) fn charge(&mut self, known: Option<Held>, weight: Weight) -> Result<(), Lack> {
         let Some(room) = &self.room else {
             return Ok(());
@@ -148,7 +149,7 @@ impl Limit {
         taken
     }
 
-    /// Something is left out that this would let in, as far as it is known.
+    /// Records that an object is left out, and how much room it needs.
     pub(crate) fn waits_for(&mut self, lack: Lack, more: Weight) {
         let least = self.lightest.of(lack);
         *least = Some(least.map_or(more.of_lack(lack), |least| least.min(more.of_lack(lack))));

@@ -3,14 +3,14 @@
 use super::room::Lacks;
 use crate::mirror::key::Names;
 
-/// Of so many Services that are left out, or whose slices are, the names are kept.
+/// Maximum number of Services that are left out, or whose slices are, whose names are kept.
 pub(crate) const NAMED: usize = 10_000;
 
 /// What a watch has left out because of its limit: Services, or slices by their Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     services: Names,
-    /// How many more there are, whose names are not kept.
+    /// Number of Services whose names are not kept.
     unnamed: usize,
     pub(crate) lacks: Lacks<bool>,
 }
@@ -35,7 +35,7 @@ impl LeftOut {
         self.unnamed == 0
     }
 
-    /// Whether this one is left out, by all that is known.
+    /// Whether this Service is known to be left out, by name.
     pub fn names(&self, service: &(String, String)) -> bool {
         self.services.contains(service)
     }
@@ -55,17 +55,17 @@ impl LeftOut {
         self.lacks.hosts
     }
 
-    /// How many there are whose names are not known.
+    /// Number of Services whose names are not known.
     pub fn unnamed(&self) -> usize {
         self.unnamed
     }
 
-    /// Keeps those that this holds of.
+    /// Keeps only the names for which `keep` is true.
     pub fn retain(&mut self, keep: impl FnMut(&(String, String)) -> bool) {
         self.services.retain(keep);
     }
 
-    /// As if there were too many to name.
+    /// Forgets the names, as if there were too many to keep.
     #[cfg(test)]
     pub(crate) fn forget_names(&mut self) {
         self.unnamed += std::mem::take(&mut self.services).len();

@@ -1,4 +1,4 @@
-//! A list that is being taken in: what of it has a place.
+//! A list that is being received, and which of its objects are kept.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -8,14 +8,14 @@ use super::{
     room::{Lack, Lacks, Weight},
 };
 
-/// A list that is being taken in. What is held of it is at most twice the limit.
+/// A list that is being received. At most twice the limit is in memory.
 #[derive(Debug)]
 pub struct Listing<'a, T> {
     limit: &'a mut Limit,
-    /// Objects that were taken in before, and that were not.
+    /// Objects that were kept before, and new ones.
     kept: Vec<Taken<T>>,
     new: Vec<Taken<T>>,
-    /// What was taken for them, besides what the limit holds.
+    /// The room that was taken for them, beyond what the limit already has.
     more: Weight,
     left_out: LeftOut,
     left: HashSet<u64>,
@@ -29,7 +29,7 @@ struct Taken<T> {
 }
 
 impl Limit {
-    /// Begins to take in a list of all there is. Nothing of it counts before its end.
+    /// Begins to receive a list of all objects. It has no effect until [`Listing::end`].
     pub fn list<T>(&mut self) -> Listing<'_, T> {
         Listing::new(self)
     }
@@ -53,7 +53,8 @@ impl<'a, T> Listing<'a, T> {
         self.limit.number(namespace, name)
     }
 
-    /// Takes in the next object, of this weight. `service` tells of which Service it is, should it be left out.
+    /// Adds the next object of the list, with its weight. `service` returns its Service, for the case that it is left
+    /// out.
     pub fn put(
         &mut self,
         number: u64,
@@ -79,7 +80,7 @@ impl<'a, T> Listing<'a, T> {
         let more = weight.beyond(known.unwrap_or_default().into());
         let mut fits = self.limit.charge(known, weight);
         while let Err(lack) = fits {
-            // What came last makes room for what was there before.
+            // The newest object makes room for one that was kept before.
             let takes = |taken: &Taken<T>| taken.weight.of_lack(lack) > 0;
             let makes_room = known.is_some() && self.can_make_room(more);
             let last = self.new.iter().rposition(takes).filter(|_| makes_room);
@@ -105,7 +106,7 @@ impl<'a, T> Listing<'a, T> {
         }
     }
 
-    /// Whether there would be room for this if nothing new were taken in.
+    /// Whether there would be room for this if no new objects were kept.
     fn can_make_room(&self, more: Weight) -> bool {
         let new = self.new.iter().map(|taken| taken.weight);
         let new = new.fold(Weight::default(), std::ops::Add::add);
@@ -122,12 +123,12 @@ impl<'a, T> Listing<'a, T> {
         self.left_out.add(service(&taken.object));
     }
 
-    /// Whether there are more than may be.
+    /// Whether the list has more objects than the limit.
     pub fn is_over(&self) -> bool {
         !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.most
     }
 
-    /// All objects that are taken in, and what is left out.
+    /// Ends the list. Returns the objects that are kept, and what is left out.
     pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, LeftOut) {
         let room = self.limit.most - self.kept.len();
         for taken in self.new.split_off(room.min(self.new.len())) {
@@ -153,7 +154,7 @@ impl<'a, T> Listing<'a, T> {
 }
 
 impl<T> Drop for Listing<'_, T> {
-    /// One that broke off gives back what it has taken.
+    /// Gives back the room of a list that was broken off.
     fn drop(&mut self) {
         self.limit.give_back(self.more);
     }

@@ -1,10 +1,10 @@
-//! What one target cluster may take: bytes and hosts.
+//! Room: the bytes and hosts that may be kept for one target cluster.
 
 use std::ops::Add;
 
 use crate::mirror::state::{limit::budget::Budget, store::Grouped};
 
-/// What an object takes of what its Link may take in.
+/// What an object needs of the room of its Link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Bytes in memory.
@@ -22,7 +22,7 @@ impl Weight {
         }
     }
 
-    /// What this has more than another.
+    /// How much more this is than another weight.
     pub(crate) fn beyond(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -30,7 +30,7 @@ impl Weight {
         }
     }
 
-    /// The one of its numbers that there is too little room for.
+    /// The number that belongs to this kind of lack.
     pub(crate) fn of_lack(self, lack: Lack) -> usize {
         match lack {
             Lack::Bytes => self.bytes,
@@ -50,14 +50,14 @@ impl Add for Weight {
     }
 }
 
-/// What there is too little of.
+/// What is lacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     Bytes,
     Hosts,
 }
 
-/// Something about each of what there may be too little of.
+/// A value for each kind of lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lacks<T> {
     pub(crate) bytes: T,
@@ -73,7 +73,7 @@ impl<T> Lacks<T> {
     }
 }
 
-/// What one target cluster may take, and has taken. Clones share it.
+/// The room of one target cluster, and how much of it is taken. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Room {
     /// Bytes in memory.
@@ -83,7 +83,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Takes all of it, or nothing.
+    /// Takes the whole weight, or nothing.
     pub(crate) fn take(&self, weight: Weight) -> Result<(), Lack> {
         if !self.bytes.take(weight.bytes) {
             return Err(Lack::Bytes);
@@ -100,12 +100,12 @@ impl Room {
         self.hosts.give_back(weight.hosts);
     }
 
-    /// Whether all of it could be taken now.
+    /// Whether there is room for this weight now.
     pub(crate) fn has(&self, weight: Weight) -> bool {
         self.bytes.has(weight.bytes) && self.hosts.has(weight.hosts)
     }
 
-    /// Whether there is so much now of any that there was too little of.
+    /// Whether there is room now for the lightest object of any kind of lack.
     pub(crate) fn has_any(&self, lightest: Lacks<Option<usize>>) -> bool {
         lightest.bytes.is_some_and(|bytes| self.bytes.has(bytes))
             || lightest.hosts.is_some_and(|hosts| self.hosts.has(hosts))

@@ -1,4 +1,4 @@
-//! What is taken in and what is left out, as lists and single changes come.
+//! Which objects are kept and which are left out, after lists and after single changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +47,7 @@ fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
     listing.put(number, bytes_of(bytes), Arc::new(n), |n| id(*n));
 }
 
-/// Takes in a list. Returns what was taken in, and what was left out.
+/// Receives a list. Returns the objects that are kept, and what is left out.
 fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, LeftOut) {
     let mut listing = limit.list();
     for n in there {
@@ -62,14 +62,14 @@ fn names(of: impl IntoIterator<Item = usize>) -> Names {
 }
 
 #[test]
-fn what_is_taken_in_keeps_its_place() {
+fn objects_that_are_kept_have_priority() {
     let mut limit = Limit::of(2).first(&names([8]));
     let (taken, left_out) = listed(&mut limit, &[1, 3, 8, 9].into());
     assert_eq!(taken, [1, 8].into());
     assert_eq!(left_out.services(), &names([3, 9]));
     let (taken, left_out) = listed(&mut limit, &[0, 1, 8].into());
     assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([0])));
-    // More than there is room for were taken in before the limit was lowered.
+    // More objects than there is room for were kept before the limit was lowered.
     let mut limit = Limit::of(1).first(&names([1, 3]));
     let (taken, left_out) = listed(&mut limit, &[0, 1, 3].into());
     assert_eq!((taken, left_out.services().len()), ([1].into(), 2));
@@ -87,7 +87,7 @@ fn list_that_breaks_off_changes_nothing() {
 }
 
 #[test]
-fn without_a_limit_everything_is_taken_in() {
+fn without_a_limit_everything_is_kept() {
     let mut limit = Limit::default();
     let all: BTreeSet<usize> = (0..100).collect();
     let (taken, left_out) = listed(&mut limit, &all);
@@ -100,7 +100,7 @@ fn without_a_limit_everything_is_taken_in() {
 }
 
 #[test]
-fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
+fn new_objects_get_free_room_and_deletions_of_unknown_objects_change_nothing() {
     let mut limit = Limit::of(2);
     assert_eq!(limit.most(), 2);
     listed(&mut limit, &[1].into());
@@ -108,13 +108,13 @@ fn room_is_given_to_who_comes_and_nobody_else_s_end_makes_any() {
     listed(&mut limit, &[1, 3, 5].into());
     limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
-    // One that was left out is no longer there.
+    // An object that was left out is deleted.
     limit.gone(number(&limit, 5));
     assert!(limit.is_stale());
 }
 
 #[test]
-fn what_is_left_out_can_be_forgotten() {
+fn left_out_services_can_be_forgotten() {
     let mut left_out = LeftOut::default();
     left_out.add(id(1));
     left_out.add(id(2));
@@ -123,7 +123,7 @@ fn what_is_left_out_can_be_forgotten() {
 }
 
 #[test]
-fn what_stands_for_a_cluster_names_its_services() {
+fn services_with_local_objects_are_found_for_a_cluster() {
     let federated = svc("all-federated")
         .label(l::MIRRORED_SERVICE, "true")
         .annotation(l::REMOTE_DISCOVERY, "all@east");
@@ -141,7 +141,7 @@ fn what_stands_for_a_cluster_names_its_services() {
 }
 
 #[test]
-fn only_so_many_names_are_kept() {
+fn the_number_of_names_kept_is_limited() {
     let mut limit = Limit::of(1);
     let there = (0..NAMED + 11).collect();
     let (_, left_out) = listed(&mut limit, &there);
@@ -152,7 +152,7 @@ fn only_so_many_names_are_kept() {
 }
 
 #[test]
-fn list_that_is_too_long_is_seen_while_it_comes() {
+fn a_list_over_the_limit_is_detected_while_it_is_received() {
     let mut limit = Limit::of(2);
     let mut listing = limit.list();
     for n in 0..3 {
@@ -160,7 +160,7 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
         put(&mut listing, n);
     }
     assert!(listing.is_over());
-    // Those that were there before count as well.
+    // Objects that were kept before count as well.
     let mut limit = Limit::of(2).first(&names([0, 2]));
     let mut listing = limit.list();
     for n in [0, 2, 4] {
@@ -170,7 +170,7 @@ fn list_that_is_too_long_is_seen_while_it_comes() {
     assert!(listing.is_over());
 }
 
-/// Takes in a list of objects with so many bytes each.
+/// Receives a list of objects with their bytes.
 fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>, LeftOut) {
     let mut listing = limit.list();
     for (n, bytes) in there {
@@ -181,7 +181,7 @@ fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>
 }
 
 #[test]
-fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
+fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
     let all = Budget::new(100);
     let (own, other) = (all.part(80), all.part(80));
     let mut limit = Limit::of(9).within(room(&own));
@@ -189,7 +189,7 @@ fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
     assert!(left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
     assert_eq!((own.taken(), all.taken()), (80, 80));
-    // What is taken in grows no further than there is room, and its end makes some.
+    // An object that is kept cannot grow beyond the room, and its deletion frees its room.
     assert!(!limit.admits(number(&limit, 1), bytes_of(51)) && limit.is_stale());
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
@@ -200,13 +200,13 @@ fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
     let (taken, left_out) = listed_heavy(&mut limit, &[(2, 40), (3, 20)]);
     assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
     assert!(!limit.is_stale() && !left_out.is_heavy());
-    // Others have what is there, and give it back.
+    // Others take the room, and give it back.
     assert!(!limit.admits(number(&limit, 4), bytes_of(15)) && limit.is_stale());
     listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
     assert!(!limit.is_stale());
     other.give_back(30);
     assert!(limit.is_stale());
-    // One that is too heavy for anybody waits for nothing.
+    // An object beyond the maximum size does not wait for room.
     let (_, left_out) = listed_heavy(&mut limit, &[(5, HEAVIEST + 1)]);
     assert!(left_out.is_heavy() && !limit.waits_for_room());
     drop(limit);
@@ -214,7 +214,7 @@ fn what_has_too_many_bytes_is_left_out_until_there_is_room() {
 }
 
 #[test]
-fn what_comes_first_takes_the_bytes_of_what_does_not() {
+fn objects_with_priority_take_the_bytes_of_others() {
     let budget = Budget::new(100);
     let mut limit = Limit::of(9).first(&names([8])).within(room(&budget));
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
@@ -229,7 +229,7 @@ fn what_comes_first_takes_the_bytes_of_what_does_not() {
 }
 
 #[test]
-fn hosts_of_headless_services_are_counted_beside_the_bytes() {
+fn hosts_of_headless_services_are_limited_like_bytes() {
     let (bytes, hosts) = (Budget::new(100), Budget::new(5));
     let room = Room { bytes, hosts };
     let mut limit = Limit::default().within(room.clone());
@@ -249,14 +249,14 @@ fn hosts_of_headless_services_are_counted_beside_the_bytes() {
     assert_eq!(taken, [1].into());
     assert!(left_out.has_hosts() && left_out.is_heavy() && !limit.is_stale());
     assert_eq!((room.bytes.taken(), room.hosts.taken()), (9, 3));
-    // It grows as far as there is room.
+    // An object can grow as far as there is room.
     assert!(!limit.admits(number(&limit, 1), weight(9, 6)));
     assert!(limit.admits(number(&limit, 1), weight(9, 5)));
     assert!(limit.admits(number(&limit, 1), weight(9, 2)));
     let (taken, left_out) = listed(&mut limit, &[(1, weight(9, 2)), (2, weight(9, 3))]);
     assert_eq!((taken, left_out.is_empty()), ([1, 2].into(), true));
     assert!(!limit.waits_for_room());
-    // Who was there before takes hosts of who comes, and nothing of who has none.
+    // An object that was kept before takes hosts from new objects, except from those without hosts.
     let room = Room {
         bytes: Budget::new(100),
         hosts: Budget::new(5),
@@ -286,10 +286,10 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Unless it says that another list is needed, what is taken in and what the last list left out is all there is, as
-    /// much is taken in as may be, and nothing that is taken in goes while it is there.
+    /// Unless another list is needed: the objects that are kept and those that the last list left out are all objects,
+    /// as many are kept as the limit allows, and an object that is kept stays until it is deleted.
     #[test]
-    fn nothing_is_lost_track_of(most in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
+    fn every_object_is_either_kept_or_left_out(most in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
         let mut limit = Limit::of(most);
         let (mut there, mut taken, mut left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for step in steps {
@@ -335,9 +335,10 @@ fn heavy_step() -> impl Strategy<Value = (Step, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The bytes that are taken are those of what is taken in, and nothing is left out that there is room for.
+    /// The bytes that are taken are those of the objects that are kept, and no object is left out for which there is
+    /// room.
     #[test]
-    fn bytes_are_counted_as_they_come_and_go(
+    fn bytes_taken_equal_those_of_the_objects_kept(
         most in 0usize..14,
         steps in prop::collection::vec(heavy_step(), 1..40),
     ) {

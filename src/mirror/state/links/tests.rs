@@ -67,7 +67,7 @@ fn the_oldest_link_that_can_be_read_is_in_charge() {
 }
 
 #[test]
-fn charge_passes_on_when_a_link_goes_or_turns_to_another_cluster() {
+fn the_next_link_is_in_charge_when_one_is_deleted_or_moves() {
     let (old, young) = (named("y", "east", 1), named("a", "east", 2));
     let first = |links: &Links| {
         links
@@ -183,7 +183,7 @@ fn only_an_invalid_link_that_names_no_cluster_may_name_any() {
 }
 
 #[test]
-fn listing_the_new_cluster_ends_what_the_old_one_keeps() {
+fn mirrors_of_the_old_cluster_are_kept_until_the_new_one_is_listed() {
     let moving = listed(Some("east"), &named("m", "west", 1));
     let mut known = links(&[("m", &moving)]);
     assert_eq!(known.left_for("west").collect::<Vec<_>>(), ["east"]);
@@ -191,7 +191,7 @@ fn listing_the_new_cluster_ends_what_the_old_one_keeps() {
     assert!(!known.may_keep("east"));
     assert_eq!(known.left_for("west").count(), 0);
     assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));
-    // What is known of a Link that cannot be worked with says nothing of a cluster.
+    // What is known through an invalid Link says nothing about a cluster.
     known.insert("m".to_owned(), listed(Some("west"), &broken("south")));
     known.listed("m", RemoteState::default());
     assert_eq!(known.get("m").unwrap().listed.as_deref(), Some("west"));

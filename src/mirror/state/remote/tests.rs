@@ -1,4 +1,4 @@
-//! What is seen of the endpoints of a target cluster.
+//! What is known of Services and endpoints of a target cluster.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn a_service_has_something_behind_it_if_an_endpoint_takes_traffic() {
+fn a_service_has_ready_endpoints_if_one_takes_traffic() {
     let nowhere = Endpoint {
         addresses: Box::default(),
         ..seen("192.0.2.1", None, true)

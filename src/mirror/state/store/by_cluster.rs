@@ -1,5 +1,5 @@
-//! Local objects by the target cluster that they stand for, so that what happens to one cluster takes no walk over
-//! the objects of all.
+//! Local objects by target cluster, so that a change of one cluster does not require a walk over the objects of all
+//! clusters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::api::wire::Kept;
 /// Objects of one cluster, by namespace and sorted by name.
 type Filed<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
 
-/// Objects by cluster. Those that say nothing of a cluster are not in it.
+/// Objects by cluster. Objects without a cluster are not in it.
 #[derive(Clone, Debug)]
 pub(crate) struct ByCluster<T>(BTreeMap<Box<str>, Filed<T>>);
 
@@ -20,7 +20,7 @@ impl<T> Default for ByCluster<T> {
 }
 
 impl<T: Grouped> ByCluster<T> {
-    /// Objects that stand for a cluster, or may do so.
+    /// Objects of a cluster, or that may be of it.
     pub(crate) fn of(&self, cluster: &str) -> impl Iterator<Item = &Arc<T>> {
         let filed = [cluster, ANY].map(|name| self.0.get(name));
         filed
@@ -30,7 +30,7 @@ impl<T: Grouped> ByCluster<T> {
             .flatten()
     }
 
-    /// Takes in an object whose name is not there.
+    /// Adds an object whose name is not in the index.
     pub(crate) fn add(&mut self, object: &Arc<T>) {
         let (namespace, name) = (object.metadata().namespace(), object.metadata().name());
         for cluster in object.clusters() {
@@ -47,7 +47,7 @@ impl<T: Grouped> ByCluster<T> {
         }
     }
 
-    /// Takes out an object that is there.
+    /// Removes an object that is in the index.
     pub(crate) fn remove(&mut self, object: &T) {
         let (namespace, name) = (object.metadata().namespace(), object.metadata().name());
         for cluster in object.clusters() {
@@ -69,7 +69,7 @@ impl<T: Grouped> ByCluster<T> {
     }
 }
 
-/// Where an object of this name is among those that are sorted by name; or where it would be.
+/// The position of the object of this name in objects sorted by name. `Err` is the position where it would be.
 pub(crate) fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
     objects.binary_search_by(|object| object.metadata().name().cmp(name))
 }
@@ -117,7 +117,7 @@ mod tests {
     const OURS: (&str, &str) = (l::MANAGED_BY, l::MANAGER);
 
     #[test]
-    fn services_are_found_by_the_clusters_that_they_stand_for() {
+    fn services_are_found_by_their_clusters() {
         let east = (l::CLUSTER_NAME, "east");
         let mut services = Store::default();
         put(&mut services, "web-east", &[MIRROR, east], &[OURS]);
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(of(&services, "east"), ["probe-east", "web-east"]);
         assert_eq!(of(&services, "west"), ["web-federated", "web-west"]);
         assert_eq!(of(&services, "north"), ["web-federated"]);
-        // What lost its labels may have been written for any.
+        // An object that lost its labels may have been written for any cluster.
         put(&mut services, "web-east", &[MIRROR], &[OURS]);
         for cluster in ["east", "south"] {
             assert!(of(&services, cluster).contains(&"web-east".to_owned()));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_found_by_their_label_and_those_without_by_any() {
+    fn slices_are_found_by_their_label_and_without_it_for_any_cluster() {
         let mut slices = Store::default();
         for (name, labels) in [
             ("a", &[MIRROR, (l::CLUSTER_NAME, "east")][..]),

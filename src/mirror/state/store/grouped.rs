@@ -1,4 +1,4 @@
-//! What a store knows its objects by besides their names.
+//! Keys of a store's indexes, besides namespaces and names.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// In place of the name of a cluster: for objects that lost the label that says which.
+/// Used instead of a cluster's name for objects that lost the label for their cluster.
 pub(crate) const ANY: &str = "";
 
-/// Objects that belong to another one of their namespace, by its name.
+/// Objects with index keys. An object may belong to another one of its namespace, which is its group.
 pub trait Grouped: Kept {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
     fn group(&self) -> Option<&str>;
@@ -31,10 +31,10 @@ pub trait Grouped: Kept {
         BTreeSet::new()
     }
 
-    /// Target clusters that it stands for, each once, and an empty name if it may have been written for any.
+    /// Target clusters to which it belongs, each once, and an empty name if it may belong to any.
     fn clusters(&self) -> BTreeSet<&str>;
 
-    /// When it has to be looked at again, whatever happens until then.
+    /// When its key has to be planned again, even if nothing else happens until then.
     fn due(&self) -> Option<Timestamp> {
         None
     }
@@ -74,12 +74,12 @@ impl Grouped for Service {
             }
             Owner::Federated => {
                 clusters.extend(member_clusters(&self.metadata));
-                // One that takes no part now is not among its members, but may come back.
+                // A preferred cluster that takes no part now is not among the members, but may return.
                 clusters.extend(preferred_clusters(&self.metadata));
             }
             Owner::Foreign => {}
         }
-        // One whose labels somebody changed may have been written for any cluster.
+        // A Service whose labels somebody changed may have been written for any cluster.
         if labelled(self) == NameOwner::Stray {
             clusters.insert(ANY);
         }
@@ -93,7 +93,7 @@ impl Grouped for Service {
 }
 
 impl Grouped for Route {
-    /// The federated Service that it belongs to, of a route of ours.
+    /// The federated Service to which a route of ours belongs.
     fn group(&self) -> Option<&str> {
         let ours = is_managed(&self.metadata);
         let mut owners = self.metadata.owner_references.iter();

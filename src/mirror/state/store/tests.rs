@@ -1,4 +1,4 @@
-//! Which states of an object are taken in, and which are old news.
+//! Which states of an object are taken, and which are stale.
 
 use super::*;
 use crate::api::k8s::{EndpointSlice, Service};
@@ -40,7 +40,7 @@ fn an_older_event_does_not_undo_a_newer_state() {
 }
 
 #[test]
-fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
+fn deleted_object_does_not_come_back_with_the_response_to_a_write() {
     let mut objects = Store::default();
     objects.insert(service("a", "1", 9));
     objects.remove(&service("a", "1", 10)).unwrap();
@@ -49,11 +49,11 @@ fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
         Inserted::Stale
     ));
     assert!(objects.is_empty());
-    // Out of sight it was, without the label that is watched for, and now has it again.
+    // The object had lost the label that is watched, and now has it again.
     objects.insert(service("a", "1", 10));
     assert_eq!(objects.len(), 1);
     objects.remove(&service("a", "1", 12)).unwrap();
-    // Another one of its name may come; and it itself, if a cluster that was restored lists it.
+    // Another object of its name may be created. The same object may come back if a restored cluster lists it.
     objects.insert(service("a", "2", 13));
     objects.remove(&service("a", "2", 14)).unwrap();
     objects.put(service("a", "1", 5));
@@ -63,7 +63,7 @@ fn what_was_seen_to_go_does_not_come_back_with_the_answer_to_a_write() {
 }
 
 #[test]
-fn what_was_seen_to_go_does_not_take_the_place_of_its_successor() {
+fn deleted_object_does_not_replace_its_successor() {
     let mut objects = Store::default();
     objects.insert(service("a", "old", 9));
     objects.remove(&service("a", "old", 10)).unwrap();
@@ -77,7 +77,7 @@ fn what_was_seen_to_go_does_not_take_the_place_of_its_successor() {
 }
 
 #[test]
-fn no_more_of_what_went_is_remembered_than_is_good_for_something() {
+fn the_number_of_deleted_objects_that_are_remembered_is_limited() {
     let mut objects = Store::<Service>::default();
     for number in 0..2 * REMEMBERED {
         objects.remove(&service("a", &number.to_string(), 1));
@@ -90,7 +90,7 @@ fn the_deletion_of_a_predecessor_leaves_its_successor() {
     let mut objects = Store::default();
     objects.insert(service("a", "new", 20));
     assert!(objects.remove(&service("a", "old", 30)).is_none());
-    // Nor does old news of it undo that another one has its name.
+    // A stale event of the predecessor does not replace the successor either.
     assert!(matches!(
         objects.insert(service("a", "old", 10)),
         Inserted::Stale
@@ -102,7 +102,7 @@ fn the_deletion_of_a_predecessor_leaves_its_successor() {
 }
 
 #[test]
-fn what_a_list_does_not_name_is_gone() {
+fn objects_that_a_list_does_not_name_are_removed() {
     let mut objects = Store::default();
     objects.insert(service("a", "1", 1));
     objects.insert(service("b", "2", 2));
@@ -127,7 +127,7 @@ fn slices_with_a_host_are_found_by_name_in_whatever_order_they_came() {
 }
 
 #[test]
-fn slices_that_went_are_found_by_none_of_their_hosts() {
+fn deleted_slices_are_found_by_none_of_their_hosts() {
     let mut objects = Store::default();
     let has = |name: &str, hosts: &[&str]| Arc::new(crate::mirror::fixtures::hosts(name, hosts));
     for name in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Clusters that are drained: which federated Services they leave, and when they are back.
+//! Drained clusters: which federated Services they leave, and when they return.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Until then a cluster is drained in these tests. The states begin at 0.
+/// The end of drains in these tests. The states begin at 0.
 const UNTIL: i64 = 3600;
 
 fn key() -> Key {
@@ -25,7 +25,7 @@ fn web() -> Svc {
     svc("web").member()
 }
 
-/// The Link of a cluster, the first in the alphabet the oldest one.
+/// The Link of a cluster. The first one in the alphabet is the oldest.
 fn target(cluster: &str, drained: bool) -> Target {
     let mut made = link(cluster);
     let age = cluster.bytes().next().map_or(0, i64::from);
@@ -37,7 +37,7 @@ fn target(cluster: &str, drained: bool) -> Target {
     Target::parse(&made, false).unwrap()
 }
 
-/// How a cluster is seen.
+/// What is known of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Member,
@@ -48,7 +48,8 @@ enum Seen {
 }
 use Seen::{Invalid, Member, NoMember, Not};
 
-/// A state with a federated Service that names these clusters, if any, and Links to these: drained, and how seen.
+/// A state with a federated Service that names these clusters, if any, and with Links to clusters: whether each is
+/// drained, and what is known of it.
 fn such(tokens: &str, clusters: &[(&str, bool, Seen)]) -> State {
     let mut made = state();
     if !tokens.is_empty() {
@@ -78,7 +79,7 @@ fn such(tokens: &str, clusters: &[(&str, bool, Seen)]) -> State {
         })
 }
 
-/// The remote members that stand after a plan; `-` where the Service goes, or none is made.
+/// The remote members after a plan; `-` if the Service is deleted, or not created.
 fn members_after(state: &State, plan: &Plan) -> String {
     let annotation = |metadata: &crate::api::metadata::Metadata| {
         let list = metadata.annotations.get(l::REMOTE_DISCOVERY);
@@ -101,7 +102,7 @@ fn members_after(state: &State, plan: &Plan) -> String {
     }
 }
 
-/// The state after a plan of this key: what it changes of the list of members.
+/// The state after a plan of this key, with the list of members that it writes.
 fn after(state: &State, members: &str) -> State {
     let state = state.clone();
     if state.existing("ns", "web-federated").is_none() {
@@ -115,7 +116,7 @@ fn after(state: &State, members: &str) -> State {
 
 #[test]
 #[expect(clippy::type_complexity, reason = "a table")]
-fn drained_clusters_leave_at_once_what_somebody_else_carries() {
+fn drained_clusters_leave_services_with_another_member_at_once() {
     const EAST_WEST: &str = "web@east,web@west";
     let cases: &[(&str, &str, &[(&str, bool, Seen)], &str)] = &[
         (
@@ -248,7 +249,7 @@ fn drained_clusters_leave_at_once_what_somebody_else_carries() {
         let first = plan(&state, &key());
         let members = members_after(&state, &first);
         assert_eq!(members, *expected, "{what}");
-        // Whom somebody has to ask is not drained.
+        // A cluster that has to confirm its absence is not a drained one.
         let drained = |remote: &RemoteRef| {
             clusters
                 .iter()
@@ -266,7 +267,7 @@ fn drained_clusters_leave_at_once_what_somebody_else_carries() {
 }
 
 #[test]
-fn local_member_is_somebody_else() {
+fn a_local_member_counts_as_another_member() {
     let state = such("web@east", &[("east", true, Member)]).local_member(web());
     let patch = body(&plan(&state, &key()).writes, "web-federated");
     let annotations = &patch["metadata"]["annotations"];
@@ -303,7 +304,7 @@ fn mirror_of_a_drained_cluster_stays() {
 }
 
 #[test]
-fn drain_is_told_of_each_member() {
+fn drain_is_reported_for_each_member() {
     let drained = "Drained: the cluster is drained until 1970-01-01T01:00:00Z";
     for (tokens, clusters, expected) in [
         (
@@ -372,7 +373,7 @@ fn end_of_a_drain_is_a_time() {
 }
 
 #[test]
-fn time_that_passes_concerns_the_federated_services_of_drained_clusters() {
+fn passing_time_concerns_the_federated_services_of_drained_clusters() {
     let exported = || svc("api").exported();
     let mut state = such("web@east,web@west", &[("west", false, Member)]).linked(
         target("east", true),
@@ -385,12 +386,12 @@ fn time_that_passes_concerns_the_federated_services_of_drained_clusters() {
     assert_eq!(state.advance(at(UNTIL)).0, concerned);
     assert_eq!(state.next_turn(), None);
     assert_eq!(state.advance(at(UNTIL + 1)).0, BTreeMap::new());
-    // A clock that is put right.
+    // The clock is set back.
     assert_eq!(state.advance(at(1)).0, concerned);
 }
 
 #[test]
-fn drain_of_a_link_counts_what_it_has_not_left() {
+fn drain_of_a_link_counts_the_federated_services_it_is_still_in() {
     let drain = |state: &State, link| state.drain_of(link).map(|drain| drain.to_string());
     let until = "until 1970-01-01T01:00:00Z";
     for (tokens, clusters, reason, expected) in [
@@ -420,7 +421,7 @@ fn drain_of_a_link_counts_what_it_has_not_left() {
         state.advance(at(UNTIL));
         assert_eq!(drain(&state, "east"), None);
     }
-    // Another installation's federated Service is its own.
+    // A federated Service of another installation does not count.
     let theirs = such(
         "web@east,web@west",
         &[("east", true, Member), ("west", false, Member)],

@@ -1,4 +1,4 @@
-//! Which Services take part: the rows are the decisions of Linkerd's service mirror on a Service that it sees.
+//! Which Services take part. The rows are the decisions of Linkerd's service mirror for a Service that it sees.
 
 use super::*;
 use crate::api::labels as l;

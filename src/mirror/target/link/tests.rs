@@ -1,13 +1,13 @@
-//! Links as targets: every bad field gives one clear sentence, every absent one its default.
+//! Parsing of Links: each invalid field is reported in one clear sentence, and each absent one has its default.
 
 use super::*;
 use crate::mirror::fixtures::{ip, link};
 
-/// A situation, and the change of a good Link that it stands for.
+/// A situation, and the change of a valid Link for it.
 type Usable = (&'static str, fn(&mut Link));
-/// The change of a good Link, and the sentence that it is answered with.
+/// The change of a valid Link, and the expected error.
 type Refused = (fn(&mut Link), &'static str);
-/// The change of a good probe, and the sentence that it is answered with.
+/// The change of a valid probe, and the expected error.
 type Unprobed = (fn(&mut ProbeSpec), &'static str);
 
 fn changed(change: fn(&mut Link)) -> Link {
@@ -84,7 +84,7 @@ fn each_field_that_makes_a_link_unusable_is_named_with_its_value() {
 }
 
 #[test]
-fn what_is_unusual_but_usable_is_no_error() {
+fn unusual_but_valid_links_are_accepted() {
     let cases: [Usable; 5] = [
         ("a port without a gateway is not looked at", |link| {
             link.spec.gateway_address.clear();
@@ -204,7 +204,7 @@ fn a_probe_has_the_defaults_of_the_crd_and_waits_no_longer_than_its_period() {
 }
 
 #[test]
-fn gateway_addresses_are_trimmed_sorted_and_told_apart_from_names() {
+fn gateway_addresses_are_trimmed_sorted_and_distinguished_from_names() {
     let name = |text: &str| Host::Name(text.to_owned());
     for (text, hosts) in [
         ("", vec![]),
@@ -222,7 +222,7 @@ fn gateway_addresses_are_trimmed_sorted_and_told_apart_from_names() {
 }
 
 #[test]
-fn a_link_says_for_itself_whether_headless_services_stay_headless() {
+fn the_setting_for_headless_services_of_a_link_overrides_the_default() {
     for (says, by_default, headless) in [
         (None, false, false),
         (None, true, true),
@@ -287,7 +287,7 @@ fn networks_of_gateways_are_read_or_make_a_link_invalid() {
         "invalid annotation multicluster.linkerd.io/gateway-networks: invalid network \"east\" (use an address, or a \
          network such as 192.0.2.0/24)"
     );
-    // Addresses are those that they mean.
+    // IPv4-mapped addresses are read as IPv4 addresses.
     assert_eq!(
         Host::parse_list("::ffff:192.0.2.1,192.0.2.1"),
         [Host::Ip("192.0.2.1".parse().unwrap())]
@@ -295,7 +295,7 @@ fn networks_of_gateways_are_read_or_make_a_link_invalid() {
 }
 
 #[test]
-fn services_are_watched_with_as_few_selectors_as_can_be() {
+fn services_are_watched_with_as_few_selectors_as_possible() {
     let queries = |change| {
         let target = Target::parse(&changed(change), false).unwrap();
         let selectors = target.service_selectors();

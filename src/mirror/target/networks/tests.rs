@@ -1,4 +1,4 @@
-//! Which addresses are refused, and what becomes of mirrors then.
+//! Which addresses are refused, and how mirrors change then.
 
 use super::*;
 use crate::mirror::{
@@ -20,7 +20,7 @@ fn cluster() -> ClusterNetworks {
 }
 
 #[test]
-fn addresses_that_mean_this_cluster_or_no_machine_are_refused() {
+fn internal_and_special_addresses_are_refused() {
     use Refusal::{ApiServer, LinkLocal, Loopback, Multicast, ServiceRange, Unspecified};
     for (address, expected) in [
         ("192.0.2.1", None),
@@ -68,7 +68,7 @@ fn addresses_that_mean_this_cluster_or_no_machine_are_refused() {
 }
 
 #[test]
-fn a_link_allows_what_is_within_its_networks_and_the_rest_by_name_only() {
+fn a_link_allows_refused_ranges_only_by_networks_within_them() {
     use Refusal::{ApiServer, LinkLocal, Loopback, NotAllowed, ServiceRange};
     for (allowed, address, expected) in [
         ("192.0.2.0/24", "192.0.2.9", None),
@@ -102,7 +102,7 @@ fn a_link_allows_what_is_within_its_networks_and_the_rest_by_name_only() {
 }
 
 #[test]
-fn networks_are_read_as_people_write_them_and_mistakes_are_told() {
+fn networks_are_parsed_and_mistakes_are_reported() {
     assert_eq!(nets(""), []);
     assert_eq!(nets(" , "), []);
     let read: Vec<String> = nets(" 10.0.0.0/8 ,192.0.2.1,,2001:db8::/32,::1")
@@ -136,7 +136,7 @@ fn networks_are_read_as_people_write_them_and_mistakes_are_told() {
 }
 
 #[test]
-fn what_is_told_of_many_refused_addresses_is_short() {
+fn the_message_about_many_refused_addresses_is_short() {
     let refused: Vec<Refused> = (1..=7)
         .map(|last| Refused {
             address: IpAddr::from([127, 0, 0, last]),
@@ -154,8 +154,8 @@ fn what_is_told_of_many_refused_addresses_is_short() {
     );
 }
 
-/// A Link to east that allows these networks, whose gateway has these addresses, and a mirror that was made through the
-/// usual one.
+/// A Link to east that allows these networks, whose gateway has these addresses, and a mirror that was created with the
+/// usual address.
 fn mirrored(allowed: &str, addresses: &[&str]) -> State {
     let mut made = link("east");
     let annotations = made.metadata.annotations.get_or_insert_default();
@@ -173,12 +173,12 @@ fn mirrored(allowed: &str, addresses: &[&str]) -> State {
             let addresses = addresses.iter().map(|address| ip(address)).collect();
             entry.gateway.addresses = Some(addresses);
         });
-    state.networks = Some(cluster());
+    state.networks = cluster();
     state
 }
 
 #[test]
-fn refused_addresses_leave_mirrors_and_the_mirrors_say_so() {
+fn refused_addresses_are_removed_from_mirrors_and_reported() {
     let mirror = Key::mirror("east", "ns", "web");
     let (slice, probe) = (
         "EndpointSlice ns/web-east-ipv4",
@@ -228,7 +228,7 @@ fn refused_addresses_leave_mirrors_and_the_mirrors_say_so() {
         let text = format!("{:?}", planned.writes);
         assert!(!text.contains("::ffff:"), "{text}");
     }
-    // Another Link of the cluster that is not in charge says nothing of addresses.
+    // The addresses of another Link to the cluster, which is not in charge, do not matter.
     let mut younger = link("younger");
     "east".clone_into(&mut younger.spec.target_cluster_name);
     younger.metadata.creation_timestamp =
@@ -262,7 +262,7 @@ fn mirror_of_linkerd_with_a_refused_address_loses_its_endpoints() {
 }
 
 #[test]
-fn networks_of_the_cluster_that_change_concern_the_links_that_they_refuse() {
+fn changed_cluster_networks_concern_the_links_with_addresses_in_them() {
     let known = mirrored("", &[GATEWAY]);
     let mut same = known.clone();
     assert_eq!(same.change_networks(ClusterNetworks::default()), []);

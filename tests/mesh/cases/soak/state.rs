@@ -1,4 +1,4 @@
-//! What stands in the rig, and so what proxies should have.
+//! The desired state of the rig, and the endpoints that proxies should have.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -34,20 +34,20 @@ impl Mode {
     }
 }
 
-/// What was asked for.
+/// The desired state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) gated: Mode,
     pub(super) flat: Mode,
-    /// Whether the mode of any was ever switched: a stream that has begun before stays with what it has.
+    /// Whether the mode of a Service was ever changed: streams that were open then keep their endpoints.
     pub(super) switched: bool,
-    /// Whether the source's own member is there, and the target's.
+    /// Whether the source's own member exists, and the target's.
     pub(super) own_member: bool,
     pub(super) other_member: bool,
 }
 
 impl State {
-    /// As the rig starts.
+    /// The state at the start of the rig.
     pub(super) const fn new() -> Self {
         Self {
             gated: Mode::Gateway,
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// Waits until the proxy has what it should for all mirrors.
+    /// Waits until the proxy has the right endpoints for all mirrors.
     pub(super) async fn is_followed(self, rig: &Rig, limit: Duration) -> anyhow::Result<()> {
         for mirror in MODES {
             let allowed = self.allowed(rig, mirror);

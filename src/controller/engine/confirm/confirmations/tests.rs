@@ -1,8 +1,8 @@
-//! Which confirmations are asked for when, and which count.
+//! Tests of when confirmations are requested, and which of them are valid.
 
 use super::*;
 
-/// Answers rest on the number of a session here.
+/// Here the basis of an answer is only the number of a session.
 type Stage = Confirmations<u64>;
 
 fn remote(cluster: &str, service: &str) -> RemoteRef {
@@ -20,18 +20,18 @@ fn mirror(cluster: &str, service: &str) -> (Key, RemoteRef) {
     )
 }
 
-/// All that may be asked now.
+/// All questions that may be asked now.
 fn asked(stage: &mut Stage) -> Vec<Question> {
     std::iter::from_fn(|| stage.next()).collect()
 }
 
-/// Whether a key has what it needs, while sessions have this number.
+/// Whether a key has the confirmations that it needs, while the session has this number.
 fn take(stage: &mut Stage, key: &Key, needed: &[RemoteRef], session: u64, now: Instant) -> bool {
     stage.take(key, needed, |_| Some(&session), now)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_is_asked_so_much_at_once_and_others_do_not_wait_for_it() {
+async fn requests_to_a_cluster_are_limited_and_others_do_not_wait_for_it() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     for number in 0..AT_ONCE + 2 {
         let (key, remote) = mirror("hangs", &format!("web-{number:02}"));
@@ -54,7 +54,7 @@ async fn a_cluster_is_asked_so_much_at_once_and_others_do_not_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmation_is_used_once_and_only_while_it_is_recent_and_rests_on_the_same() {
+async fn confirmation_is_used_once_while_recent_and_on_the_same_basis() {
     let now = Instant::now();
     let (key, remote) = mirror("east", "web");
     let needed = [remote];
@@ -82,7 +82,7 @@ async fn a_confirmation_is_used_once_and_only_while_it_is_recent_and_rests_on_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_several_clusters_needs_all_and_keeps_what_it_has() {
+async fn key_of_several_clusters_needs_all_confirmations_and_keeps_received_ones() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     let key = Key::federated("ns", "web");
     let needed = [remote("east", "web"), remote("west", "web")];
@@ -92,12 +92,12 @@ async fn a_key_of_several_clusters_needs_all_and_keeps_what_it_has() {
     assert!(!stage.answered(&questions[0], Some((now, 1))));
     assert!(!stage.answered(&questions[1], None));
     assert!(!take(&mut stage, &key, &needed, 1, now));
-    // Only the one that is missing is asked again.
+    // Only the missing confirmation is requested again.
     stage.need(&key, &needed);
     let again = asked(&mut stage);
     assert_eq!(again, [questions[1].clone()]);
     assert!(stage.answered(&again[0], Some((now, 1))));
-    // What is needed decides, not what there is.
+    // Two confirmations are not enough for three needs.
     let more = [&needed[..], &[remote("north", "web")]].concat();
     assert!(!take(&mut stage, &key, &more, 1, now));
     assert!(take(&mut stage, &key, &needed[..1], 1, now));
@@ -105,14 +105,14 @@ async fn a_key_of_several_clusters_needs_all_and_keeps_what_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_needed_any_more_is_neither_asked_nor_used() {
+async fn unneeded_confirmations_are_neither_requested_nor_used() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     let (key, remote) = mirror("east", "web");
     let needed = [remote];
     stage.need(&key, &needed);
     stage.forget(&key);
     assert_eq!((stage.next(), stage.len()), (None, 0));
-    // The answer to a question of before is not that to the one of now.
+    // The answer to an earlier question does not answer the new one.
     stage.need(&key, &needed);
     let before = stage.next().unwrap();
     stage.forget(&key);

@@ -1,4 +1,4 @@
-//! Hosts beyond what one slice takes: where each is put, and what one that comes or goes changes.
+//! More hosts than fit into one slice: which slice each is in, and which slices change when a host is added or removed.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ fn names(range: impl Iterator<Item = u32>) -> Vec<String> {
     range.map(|n| format!("db-{n:05}")).collect()
 }
 
-/// What stands once the writes for these hosts are made, and the writes.
+/// The slices that exist once the writes for these hosts are applied, and the writes.
 fn then(actual: &[Arc<EndpointSlice>], hosts: &[String]) -> (Vec<Arc<EndpointSlice>>, Vec<String>) {
     let state = state();
     let installation = &state.config.namespace;
@@ -58,7 +58,7 @@ fn sizes(slices: &[Arc<EndpointSlice>]) -> Vec<(&str, usize)> {
 }
 
 #[test]
-fn slices_take_as_many_hosts_as_the_api_server_does() {
+fn slices_have_at_most_as_many_hosts_as_the_api_server_accepts() {
     for (count, expected) in [
         (1, vec![("db-east-ipv4", 1)]),
         (1000, vec![("db-east-ipv4", 1000)]),
@@ -78,14 +78,14 @@ fn slices_take_as_many_hosts_as_the_api_server_does() {
 }
 
 #[test]
-fn one_host_that_comes_or_goes_changes_one_slice() {
+fn a_host_that_is_added_or_removed_changes_one_slice() {
     let mut hosts = names(0..2500);
     let (stands, _) = then(&[], &hosts);
-    // The first of all goes: nobody moves up.
+    // The first host is removed: no other host moves.
     let gone = hosts.remove(0);
     let (stands, writes) = then(&stands, &hosts);
     assert_eq!(writes, ["patch EndpointSlice ns/db-east-ipv4"]);
-    // Another one takes its place, in the first slice with room, and not in that of its name.
+    // A new host takes its place in the first slice, which has room, although its name comes last.
     hosts.push("db-09999".to_owned());
     let (stands, writes) = then(&stands, &hosts);
     assert_eq!(writes, ["patch EndpointSlice ns/db-east-ipv4"]);
@@ -104,7 +104,7 @@ fn one_host_that_comes_or_goes_changes_one_slice() {
 }
 
 #[test]
-fn slices_come_with_growth_and_go_with_their_last_host() {
+fn slices_are_created_when_needed_and_deleted_with_their_last_host() {
     let (stands, writes) = then(&[], &names(0..999));
     assert_eq!(writes, ["create EndpointSlice ns/db-east-ipv4"]);
     let (stands, writes) = then(&stands, &names(0..2500));
@@ -116,11 +116,11 @@ fn slices_come_with_growth_and_go_with_their_last_host() {
             "create EndpointSlice ns/db-east-ipv4-0-2",
         ]
     );
-    // All of the second slice go.
+    // All hosts of the second slice are removed.
     let left: Vec<String> = names((0..1000).chain(2000..2500));
     let (stands, writes) = then(&stands, &left);
     assert_eq!(writes, ["delete EndpointSlice ns/db-east-ipv4-0-1"]);
-    // New ones fill the gap.
+    // New hosts fill the gap.
     let (stands, writes) = then(&stands, &names((0..1000).chain(2000..2501)));
     assert_eq!(writes, ["create EndpointSlice ns/db-east-ipv4-0-1"]);
     let (stands, writes) = then(&stands, &names(0..10));
@@ -136,7 +136,7 @@ fn slices_come_with_growth_and_go_with_their_last_host() {
 }
 
 #[test]
-fn a_slice_that_has_more_hosts_than_it_may_is_split() {
+fn a_slice_with_too_many_hosts_is_split() {
     let (stands, _) = then(&[], &names(0..1000));
     let mut full = stands[0].as_ref().clone();
     let one_more = endpoint("10.0.3.232".parse().unwrap(), Some("db-01000"), true);
@@ -147,7 +147,7 @@ fn a_slice_that_has_more_hosts_than_it_may_is_split() {
 }
 
 #[test]
-fn names_of_slices_that_are_none_of_these_say_nothing() {
+fn slices_with_other_names_are_ignored_for_placing_hosts() {
     let (stands, _) = then(&[], &names(0..1));
     let (full, _) = then(&[], &names(1..1001));
     for name in [
@@ -164,7 +164,7 @@ fn names_of_slices_that_are_none_of_these_say_nothing() {
         assert_eq!(sizes(&stands), [("db-east-ipv4", 2)]);
         let deletes = format!("delete EndpointSlice ns/{name}");
         assert_eq!(writes, ["create EndpointSlice ns/db-east-ipv4", &deletes]);
-        // Nor does a host of it take the place of one that is in the first slice.
+        // The hosts in the other slice do not move any host out of the first slice.
         let (_, writes) = then(&[full[0].clone(), other], &names(0..1001));
         let creates = "create EndpointSlice ns/db-east-ipv4-0-1";
         assert!(writes.contains(&creates.to_owned()), "{name}: {writes:?}");

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A state in which routes are enabled, and there are none yet.
+/// A state in which routes are enabled, but none exist yet.
 fn routed() -> State {
     let mut state = state();
     state.config.routes = Some(Duration::from_secs(30));
@@ -22,7 +22,8 @@ fn routed() -> State {
     state
 }
 
-/// The routes that a local member with these ports, which prefers this, asks for; with the cluster `east` and its mirror.
+/// The routes for a local member with this preference and these ports, while the cluster `east` has a member and a
+/// mirror.
 fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) -> Vec<Route> {
     let mut member = svc("web")
         .member()
@@ -92,7 +93,7 @@ fn kind_follows_from_the_protocol_of_the_port() {
 }
 
 #[test]
-fn each_port_of_tcp_has_a_route_and_is_led_to_where_it_is() {
+fn each_tcp_port_has_a_route_to_the_same_port_of_the_backend() {
     let udp = ServicePort {
         protocol: Some("UDP".into()),
         ..port("dns", 53)
@@ -107,7 +108,7 @@ fn each_port_of_tcp_has_a_route_and_is_led_to_where_it_is() {
 }
 
 #[test]
-fn weights_keep_their_proportion_and_nobody_is_led_away_from_all() {
+fn weights_keep_their_proportion_and_all_members_stay_as_fallback() {
     let weights = |preference| -> Vec<(String, u32)> {
         let routes = asked_for(preference, vec![port("http", 80)], None);
         let backends = routes[0].spec.rules[0].backend_refs.iter();
@@ -120,7 +121,7 @@ fn weights_keep_their_proportion_and_nobody_is_led_away_from_all() {
     for (preference, expected) in [
         ("local", vec![own("web", HEAVY), all.clone()]),
         ("east,local", vec![own("web-east", HEAVY), all.clone()]),
-        // Nobody knows it: the next one.
+        // An unknown cluster: the next one is used.
         ("north,local", vec![own("web", HEAVY), all.clone()]),
         ("north", vec![all.clone()]),
         (
@@ -137,7 +138,7 @@ fn weights_keep_their_proportion_and_nobody_is_led_away_from_all() {
 }
 
 #[test]
-fn nothing_is_written_while_it_is_not_known_what_routes_there_are() {
+fn nothing_is_written_until_routes_are_listed() {
     let member: Svc = svc("web").member().annotation(l::PREFER, "local");
     let mut state = routed().local_member(member);
     state.routes.remove(&RouteKind::Policy);

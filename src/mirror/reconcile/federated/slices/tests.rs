@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// The gateway of west; that of east is the usual one.
+/// The gateway of west; east has the usual one.
 const WEST: &str = "192.0.2.2";
 
 fn key() -> Key {
     Key::federated("ns", "web")
 }
 
-/// A member with a selector: Kubernetes makes its slices.
+/// A member with a selector: Kubernetes creates its slices.
 fn web() -> Svc {
     let mut made = svc("web").member();
     made.0.spec.selector = map(&[("app", "web")]);
@@ -36,7 +36,7 @@ fn web() -> Svc {
 enum By {
     Gateway,
     Discovery,
-    /// Through discovery, and there is no gateway.
+    /// Through discovery, without a gateway.
     DiscoveryOnly,
 }
 
@@ -56,7 +56,7 @@ fn target(cluster: &str, created: i64, by: By) -> Target {
     Target::parse(&made, false).unwrap()
 }
 
-/// East, the oldest, and west, each with a member that has endpoints.
+/// East, which has the older Link, and west, each with a member that has endpoints.
 fn two(east: By, west: By) -> State {
     state()
         .linked(target("east", 1, east), &[web()], &[backing("web")])
@@ -66,9 +66,9 @@ fn two(east: By, west: By) -> State {
         })
 }
 
-/// The same Links in place of those that are there.
+/// Replaces the Links by those with these ways to take part.
 fn turned(mut state: State, east: By, west: By) -> State {
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     for (cluster, created, by) in [("east", 1, east), ("west", 2, west)] {
         let mut entry = links.remove(cluster).unwrap();
         entry.target = Ok(target(cluster, created, by));
@@ -77,7 +77,7 @@ fn turned(mut state: State, east: By, west: By) -> State {
     state
 }
 
-/// A Pod of the local member.
+/// A slice with Pods of the local member.
 fn pods(count: usize) -> EndpointSlice {
     let endpoints = (0..count).map(|number| {
         let mut pod = endpoint(
@@ -189,7 +189,7 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
     assert_eq!(annotations.get(l::LOCAL_DISCOVERY), None);
     assert_eq!(plan(&state, &key()).writes, []);
 
-    // A Pod that ends is one patch, and the member that leaves takes its Pods along.
+    // A terminating Pod is one patch. When the member leaves, its Pods are removed.
     let mut ending = pods(2);
     ending.endpoints[1].conditions.ready = Some(false);
     ending.endpoints[1].conditions.terminating = Some(true);
@@ -220,7 +220,7 @@ fn slices_of_pods_have_a_hundred_endpoints_at_most() {
 }
 
 #[test]
-fn members_through_discovery_come_through_their_gateway_or_say_why_not() {
+fn discovery_members_use_their_gateway_or_report_that_they_have_none() {
     let state = two(By::Gateway, By::Discovery).worked_on(&key());
     assert_eq!(slices(&state).len(), 2);
     let mixed = two(By::Gateway, By::DiscoveryOnly);
@@ -232,7 +232,7 @@ fn members_through_discovery_come_through_their_gateway_or_say_why_not() {
         ]
     );
     assert_eq!(slices(&mixed.worked_on(&key())).len(), 1);
-    // And without any that needs it, nothing is different.
+    // If no member needs a gateway, nothing changes.
     let flat = two(By::Discovery, By::DiscoveryOnly).worked_on(&key());
     assert_eq!(slices(&flat).len(), 0);
     assert_eq!(
@@ -266,7 +266,7 @@ fn a_gateway_that_dies_and_a_member_without_endpoints_are_one_write_each() {
 }
 
 #[test]
-fn what_is_not_known_stays_as_it_is() {
+fn unknown_parts_of_a_federated_service_are_not_changed() {
     let state = two(By::Gateway, By::Gateway)
         .pods(pods(1))
         .worked_on(&key());
@@ -306,7 +306,7 @@ fn what_is_not_known_stays_as_it_is() {
 }
 
 #[test]
-fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
+fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
     let flat = two(By::Discovery, By::Discovery)
         .pods(pods(1))
         .worked_on(&key());
@@ -330,7 +330,7 @@ fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
     );
     assert_eq!(annotations[l::MEMBERS], "web@east,web@west");
 
-    // Until it is known which members have endpoints, it stays as it is.
+    // Until it is known which members have endpoints, nothing changes.
     let early = turning.clone().with_news("west", |entry| {
         let remote = entry.remote.as_mut().unwrap();
         remote.slices[0] = crate::mirror::Store::default();
@@ -340,7 +340,7 @@ fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
     early.member_slices = None;
     assert_eq!(plan(&early, &key()).writes, []);
 
-    // Back: streams that began with slices go on with them.
+    // Back to discovery: the slices stay for streams that began with them.
     let made = two(By::Gateway, By::Gateway)
         .pods(pods(1))
         .worked_on(&key());
@@ -353,7 +353,7 @@ fn slices_stand_before_the_form_changes_and_stay_after_it_has_changed_back() {
 }
 
 #[test]
-fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
+fn a_link_that_loses_its_gateway_keeps_endpoints() {
     let state = two(By::Gateway, By::Gateway).worked_on(&key());
     let lost = |state: &State, cluster| {
         state.clone().with_news(cluster, |entry| {
@@ -367,7 +367,7 @@ fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
         "web@east: Error: Failed to get gateway address: the Link has no gateway"
     );
     assert_eq!(plan(&lost(&one, "west"), &key()).writes, []);
-    // One that never had a gateway does not join, and turns nobody to slices.
+    // A cluster that never had a gateway does not join, and does not change the form.
     let never = two(By::Gateway, By::DiscoveryOnly).with_news("east", |entry| {
         entry.target.as_mut().unwrap().gateway = None;
     });
@@ -390,13 +390,13 @@ fn a_gateway_that_the_link_loses_takes_no_endpoints_along() {
 
 #[test]
 fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
-    // The local member stands by itself, and nobody has looked at its Pods yet.
+    // The local member is the only one, and its slices have not been listed yet.
     let mut state = two(By::Discovery, By::Discovery)
         .with_news("east", |entry| entry.remote = None)
         .with_news("west", |entry| entry.remote = None)
         .local_member(web())
         .worked_on(&key());
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     links.remove("east");
     links.remove("west");
     state.member_slices = None;
@@ -410,7 +410,7 @@ fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
 }
 
 #[test]
-fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
+fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
     let mut state = two(By::Gateway, By::Discovery).worked_on(&key());
     state.now = at(0);
     let drained = state.clone().with_news("east", |entry| {
@@ -426,7 +426,7 @@ fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
     );
     let annotations = &body(&writes, "web-federated")["metadata"]["annotations"];
     assert_eq!(annotations[l::MEMBERS], "web@west");
-    // Where nobody else is left that requests could go to, it stays.
+    // If no other member could take the requests, the drained cluster stays.
     let alone = two(By::Gateway, By::DiscoveryOnly).worked_on(&key());
     let last = alone.with_news("east", |entry| {
         entry.target.as_mut().unwrap().drained_until = Some(at(60));
@@ -435,9 +435,9 @@ fn a_drained_cluster_takes_its_slice_along_and_the_form_stays() {
 }
 
 #[test]
-fn a_service_that_goes_takes_its_slices_along() {
+fn slices_are_deleted_with_their_federated_service() {
     let mut state = two(By::Gateway, By::Gateway).worked_on(&key());
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     for cluster in ["east", "west"] {
         let mut entry = links.remove(cluster).unwrap();
         entry.remote = Some(crate::mirror::RemoteState {
@@ -464,7 +464,7 @@ fn a_service_that_goes_takes_its_slices_along() {
 }
 
 #[test]
-fn its_slices_lead_back_to_it() {
+fn slices_of_a_federated_service_concern_its_key() {
     let state = two(By::Gateway, By::Gateway)
         .pods(pods(1))
         .worked_on(&key());

@@ -38,7 +38,7 @@ fn has(service: Svc, slice: EndpointSlice) -> State {
     state().linked(target(), &[service], &[slice])
 }
 
-/// Two hosts, whose endpoint mirrors have got addresses and stand behind the headless mirror.
+/// Two hosts, whose endpoint mirrors have addresses and are endpoints of the headless mirror.
 fn stands() -> State {
     has(db(), hosts("db", &["h-0", "h-1"]))
         .worked_on(&key())
@@ -50,7 +50,7 @@ fn then(service: Svc, slice: EndpointSlice) -> State {
 }
 
 #[test]
-fn headless_services_are_mirrored_host_by_host_as_in_linkerds_service_mirror() {
+fn headless_services_are_mirrored_by_host_as_in_linkerds_service_mirror() {
     let nameless = [
         "create Service ns/db-east",
         "create EndpointSlice ns/db-east-ipv4",
@@ -177,7 +177,7 @@ fn headless_services_are_mirrored_host_by_host_as_in_linkerds_service_mirror() {
 }
 
 #[test]
-fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
+fn the_headless_mirror_maps_each_host_to_its_endpoint_mirror() {
     let state = stands();
     let mirror = state.existing("ns", "db-east").unwrap();
     assert!(mirror.is_headless());
@@ -206,7 +206,7 @@ fn the_headless_mirror_leads_each_host_to_its_endpoint_mirror() {
 }
 
 #[test]
-fn a_host_whose_name_is_taken_is_left_out_and_said_so() {
+fn a_host_whose_name_is_taken_is_left_out_and_reported() {
     let mut state = has(db(), hosts("db", &["h-0", "h-1"]));
     let mut with_taken = |name: &str| {
         let slot = ("ns".to_owned(), name.to_owned());
@@ -275,15 +275,14 @@ fn slices_of_somebody_else_are_not_touched() {
 }
 
 #[test]
-fn a_slice_that_is_seen_before_its_endpoint_mirror_is_not_in_the_way_of_a_service_of_that_name() {
+fn slice_seen_before_its_endpoint_mirror_does_not_block_its_name() {
     let mut state = stands();
-    let mirrors = state.mirrors.as_mut().unwrap();
-    mirrors.forget("ns", "h-0-east").unwrap();
+    state.mirrors.forget("ns", "h-0-east").unwrap();
     let named_like_the_host = Key::mirror("east", "ns", "h-0");
     let clears = |state: &State| said(&plan(state, &named_like_the_host).writes);
     assert_eq!(clears(&state), Vec::<String>::new());
 
-    // Nobody owns it any more: nobody else would take it away.
+    // Without an owner, Kubernetes does not delete the slice.
     let mut slice = state.local_slices("ns", "h-0-east")[0].as_ref().clone();
     slice.metadata.owner_references = Box::default();
     let state = state.local_slice(slice);
@@ -291,7 +290,7 @@ fn a_slice_that_is_seen_before_its_endpoint_mirror_is_not_in_the_way_of_a_servic
 }
 
 #[test]
-fn a_host_in_two_slices_with_different_ports_has_the_lesser_ones_whatever_their_order() {
+fn a_host_in_two_slices_has_the_ports_that_sort_first() {
     let with_port = |suffix: &str, number: i32| EndpointSlice {
         metadata: slice("db", suffix).metadata,
         ports: [crate::api::k8s::EndpointPort {

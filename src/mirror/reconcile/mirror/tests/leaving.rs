@@ -1,4 +1,4 @@
-//! What leaves, and what stays because it cannot be seen.
+//! Which mirrors are removed, and which stay because their Service cannot be seen.
 
 use super::{DELETE, has, hold, key, stands, then, unlinked, web};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
+fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
     let absent = "web@east: absent";
     let links_own = || svc("web-east").mirrored_by_linkerd("east", "web");
     let unreadable = |state: State| {
@@ -33,7 +33,7 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
                 &format!("{service}.ns.svc.cluster.local"),
             )
     };
-    // As versions before this one wrote it.
+    // A mirror as earlier versions wrote it.
     let unclaimed = |state: State| {
         state.edited("ns", "web-east", |service| {
             service.metadata.annotations.remove(l::INSTALLATION);
@@ -116,7 +116,7 @@ fn what_leaves_is_removed_and_what_cannot_be_seen_stays() {
 }
 
 #[test]
-fn only_slices_of_ours_for_this_cluster_go_with_a_mirror() {
+fn only_our_slices_for_this_cluster_are_deleted_with_a_mirror() {
     for (what, by, cluster, installation, goes) in [
         ("ours", l::MANAGER, "east", "mc", true),
         (
@@ -151,7 +151,7 @@ fn only_slices_of_ours_for_this_cluster_go_with_a_mirror() {
 }
 
 #[test]
-fn nothing_is_removed_before_the_target_cluster_was_asked_again() {
+fn nothing_is_removed_before_the_target_cluster_confirms_it() {
     let gone = plan(&then(web(), &[], true), &key());
     let asked: Vec<&str> = gone
         .confirm

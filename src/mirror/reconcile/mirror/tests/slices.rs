@@ -1,4 +1,4 @@
-//! What is made of a mirror whose Service has slices that are not known, none, or none with an endpoint.
+//! Mirrors whose Service has unknown slices, no slices, or slices without endpoints.
 
 use super::{CREATE, MIRRORED, has, hold, key, then, web};
 use crate::{
@@ -58,7 +58,7 @@ fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
 }
 
 #[test]
-fn slices_are_waited_for_once_and_only_where_kubernetes_makes_them() {
+fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
     let flat = || svc("web").discovered();
     let selecting = || {
         let mut made = web();
@@ -116,13 +116,12 @@ fn slices_are_waited_for_once_and_only_where_kubernetes_makes_them() {
 }
 
 #[test]
-fn slices_that_stay_in_remote_discovery_keep_their_endpoints_though_none_of_the_service_are_known()
-{
+fn slices_kept_in_remote_discovery_keep_their_endpoints() {
     let switched = State {
         slices: has(web()).worked_on(&key()).slices,
         ..has(svc("web").discovered()).worked_on(&key())
     };
-    let slices = switched.slices.iter().flat_map(Store::iter);
+    let slices = switched.slices.iter();
     assert_eq!(slices.flat_map(|s| &s.endpoints).count(), 1);
     assert!(
         switched
