@@ -165,9 +165,15 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.
 fn preview(state: &mut State, link: &str) -> Preview {
     let mut preview = Preview::default();
-    let cluster = state.links.get(link).and_then(|e| e.cluster.as_deref());
-    let keys = cluster.map(|cluster| state.keys_of_cluster(cluster));
-    for key in keys.unwrap_or_default() {
+    let cluster = state
+        .links
+        .as_ref()
+        .and_then(|links| links.get(link))
+        .and_then(|e| e.cluster.clone());
+    for key in cluster
+        .map(|cluster| state.keys_of_cluster(&cluster))
+        .unwrap_or_default()
+    {
         let plan = mirror::plan(state, &key);
         preview
             .changes
@@ -205,6 +211,7 @@ fn change(state: &State, write: &Write) -> Change {
             let before = match patch.kind {
                 mirror::ObjectKind::EndpointSlice => [&state.slices, &state.probe_slices]
                     .into_iter()
+                    .flatten()
                     .find_map(|store| store.get(namespace, name))
                     .map(|slice| json!(slice.as_ref())),
                 mirror::ObjectKind::Route(kind) => {
@@ -215,6 +222,7 @@ fn change(state: &State, write: &Write) -> Change {
                 mirror::ObjectKind::Service | mirror::ObjectKind::Namespace => {
                     [&state.mirrors, &state.probes]
                         .into_iter()
+                        .flatten()
                         .find_map(|store| store.get(namespace, name))
                         .map(|service| json!(service.as_ref()))
                 }

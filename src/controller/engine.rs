@@ -1,5 +1,5 @@
-//! The main loop: what is seen goes into the [`State`](crate::mirror::State), keys that it concerns into the queue, plans out to
-//! the API server, and what came of them into the status of Links.
+//! The main loop: events update the [`State`] and enqueue the keys that they concern, the writes of plans go to the API
+//! server, and their results go into the status of Links.
 //!
 //! One task owns all state, and all other tasks send messages to it. It never waits for the network, so one pass takes
 //! microseconds, even when clusters are slow. Plans are executed in separate tasks, in a limited number, and never two
@@ -15,7 +15,6 @@ mod drains;
 mod finish;
 mod foreign;
 mod gateways;
-mod initial;
 mod link_state;
 mod links;
 mod local;
@@ -24,15 +23,13 @@ mod preferences;
 mod problems;
 mod remote;
 mod routes;
-mod sessions;
 mod settings;
 mod state;
 mod status;
 mod wake;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::Context as _;
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
@@ -42,18 +39,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::settings::Settings;
 use self::{
-    addresses::Addresses,
-    confirm::Confirmations,
-    creating::Creating,
-    foreign::Lookups,
-    gateways::{GatewayEvent, GatewayTasks},
-    initial::Listed,
-    link_state::LinkState,
-    preferences::Preferences,
-    problems::Problems,
-    sessions::Sessions,
-    state::Engine,
-    wake::Timers,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
+    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
+    state::Engine, wake::Timers,
 };
 pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
@@ -65,12 +53,8 @@ use super::{
     pace::{Allowed, Change, Pace},
     queue::{self, Queue, Share},
     session,
-    watch::Event,
 };
-use crate::{
-    api::link::LinkObject,
-    mirror::{self, Budget, Key, LeftOut},
-};
+use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
@@ -80,8 +64,6 @@ const BATCH: usize = 256;
 const NEWS: usize = 256;
 /// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// What is said when nobody tells what the local cluster holds any more.
-const WATCHES_ENDED: &str = "the watches of the local cluster have ended";
 
 /// The channels that the engine receives from.
 struct Inbox {
@@ -106,25 +88,15 @@ pub(super) struct Health {
 /// `local` receives the changes of the local cluster. Fails if its sender is dropped or the lease is lost. When this
 /// returns, all tasks that it started have ended.
 ///
-/// Until the local cluster has been listed it does nothing. Until `elected` brings a fence it stands by: it follows the local
-/// cluster, and does nothing else.
+/// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
-    mut local: LocalInbox,
+    local: LocalInbox,
     elected: oneshot::Receiver<Fence>,
     health: &Health,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let listed = tokio::select! {
-        () = stop.cancelled() => return Ok(()),
-        listed = initial::list(&settings.config, &mut local.changes, &health.alive, HEARTBEAT) => listed,
-    };
-    let Listed {
-        state,
-        links,
-        secrets,
-    } = listed.context(WATCHES_ENDED)?;
     let (outbox, remote) = mpsc::channel(INBOX);
     let (signals, signalled) = mpsc::unbounded_channel();
     let (news, told) = mpsc::channel(NEWS);
@@ -136,9 +108,11 @@ pub(super) async fn run(
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
-    let gateways = GatewayTasks::new(signals, writer.metrics.clone());
     let mut engine = Engine {
-        state,
+        state: State {
+            config: settings.config.clone(),
+            ..State::default()
+        },
         settings,
         metrics: writer.metrics.clone(),
         writer,
@@ -146,8 +120,9 @@ pub(super) async fn run(
         queue: Queue::default(),
         pace,
         confirmations: Confirmations::default(),
-        creating: Creating::default(),
+        creating: BTreeMap::new(),
         links: BTreeMap::new(),
+        secrets: None,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
@@ -155,14 +130,14 @@ pub(super) async fn run(
         preferences: Preferences::default(),
         addresses: Addresses::default(),
         throttled_until: Instant::now(),
-        sessions: Sessions::new(secrets, shared, outbox),
-        gateways,
+        sessions: 0,
+        shared,
         by_slices: false,
         watch_members: local.watch_members,
+        outbox,
+        signals,
         news,
     };
-    engine.on_listed(links);
-    health.ready.set(true);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
@@ -201,8 +176,9 @@ impl Engine {
     ) -> anyhow::Result<()> {
         loop {
             health.alive.beat();
+            health.ready.set(self.is_complete());
             self.tell_time(clock::now());
-            if self.leading && self.throttled_until <= Instant::now() {
+            if self.works() && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
                 self.look_up_names();
@@ -224,7 +200,7 @@ impl Engine {
                 }
                 local = inbox.local.recv() => {
                     let Some(local) = local else {
-                        anyhow::bail!(WATCHES_ENDED);
+                        anyhow::bail!("the watches of the local cluster have ended");
                     };
                     self.on_local_event(local);
                     for _ in 0..BATCH {
@@ -242,18 +218,6 @@ impl Engine {
                 Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
                 () = sleep_until(wake) => {}
             }
-        }
-    }
-
-    /// The local cluster has been listed, and has these Links.
-    fn on_listed(&mut self, links: Vec<Arc<LinkObject>>) {
-        self.on_links_event(Event::List {
-            objects: links,
-            left_out: LeftOut::default(),
-        });
-        // They stand for streams that began when the Service was made of them.
-        if self.state.has_federated_slices() {
-            self.watch_members.send_replace(true);
         }
     }
 
@@ -317,10 +281,14 @@ impl Engine {
             self.queue.release(&key);
             return;
         }
-        if !self.creating.begin(&key, &plan, &self.state) {
-            // Once those that are under way have ended, its plan says whether one more may be created.
-            self.queue.failed(&key, started, None);
-            return;
+        if let Some(creating) = Creating::of(&plan) {
+            if !creating.is_allowed(&self.state, self.creating.values()) {
+                // The key is planned again when the creations in progress have ended. That plan says whether one more
+                // is allowed.
+                self.queue.failed(&key, started, None);
+                return;
+            }
+            self.creating.insert(key.clone(), creating);
         }
         let by = self.queue.lane_of(&key);
         self.pace.wrote(&key, change, plan.cost(), &by, started);
@@ -339,7 +307,7 @@ impl Engine {
         let timers = Timers {
             now,
             latest: now + HEARTBEAT,
-            works: self.leading,
+            works: self.works(),
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
             key: [self.queue.next_due(), self.addresses.next_due(), allowed]
@@ -358,13 +326,13 @@ impl Engine {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
-        for (kind, size) in [
-            (Cache::Services, self.state.mirrors.len()),
-            (Cache::Endpoints, self.state.slices.len()),
-            (Cache::Namespaces, self.state.namespaces.len()),
-        ] {
-            self.metrics.cache_size(kind, LOCAL, size);
-        }
+        let services = self.state.mirrors.as_ref().map_or(0, Store::len);
+        let slices = self.state.slices.as_ref().map_or(0, Store::len);
+        let namespaces = self.state.namespaces.as_ref().map_or(0, Namespaces::len);
+        self.metrics.cache_size(Cache::Services, LOCAL, services);
+        self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
+        self.metrics
+            .cache_size(Cache::Namespaces, LOCAL, namespaces);
     }
 }
 

@@ -175,25 +175,41 @@ pub async fn state(
         mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    let probes = Api::namespaced(client.clone(), &namespace);
-    let probe_slices = Api::namespaced(client.clone(), &namespace);
     let mut state = State {
-        namespaces: namespaces
-            .iter()
-            .map(|n| (n.name_any(), known(n)))
-            .collect(),
-        mirrors: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
-        slices: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
-        probes: objects(list(&probes, Some(&gateways)).await?),
-        probe_slices: objects(list(&probe_slices, Some(&mirror::slices_of_probes())).await?),
-        members: objects(members),
+        namespaces: Some(
+            namespaces
+                .iter()
+                .map(|n| (n.name_any(), known(n)))
+                .collect(),
+        ),
+        mirrors: Some(objects(
+            list(&Api::all(client.clone()), Some(&mirrored)).await?,
+        )),
+        slices: Some(objects(
+            list(&Api::all(client.clone()), Some(&mirrored)).await?,
+        )),
+        probes: Some(objects(
+            list(
+                &Api::namespaced(client.clone(), &namespace),
+                Some(&gateways),
+            )
+            .await?,
+        )),
+        probe_slices: Some(objects(
+            list(
+                &Api::namespaced(client.clone(), &namespace),
+                Some(&mirror::slices_of_probes()),
+            )
+            .await?,
+        )),
+        members: Some(objects(members)),
         member_slices: None,
         routes: match config.routes {
             Some(_) => routes::routes(client).await?,
             None => BTreeMap::new(),
         },
-        links,
-        networks,
+        links: Some(links),
+        networks: Some(networks),
         foreign: BTreeMap::new(),
         now: clock::now(),
         config,
@@ -212,7 +228,8 @@ pub async fn state(
             || format!("cannot list the exported Services of {}", target.cluster),
             || "check its credentials with `linkerd-mc check`".into(),
         )?;
-    if let Some(entry) = state.links.get_mut(name) {
+    let links = state.links.get_or_insert_default();
+    if let Some(entry) = links.get_mut(name) {
         *entry.remote = Some(remote);
     }
     find_taken_names(client, &mut state, &target.cluster).await?;
@@ -259,7 +276,7 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
                 }
                 Failure::Outdated(Some(standing)) => {
                     if let Written::Service(service) = *standing {
-                        state.mirrors.put(service);
+                        state.mirrors.get_or_insert_default().put(service);
                     }
                 }
                 _ => {}

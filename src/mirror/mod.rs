@@ -1,13 +1,13 @@
-//! THE CORE: what should stand in the local cluster, given everything that is known. Pure.
+//! The core: decides what should exist in the local cluster, given everything that is known. Pure.
 //!
-//! Data in, data out: no client, no clock, no async, no logging. [`State`] holds what is known,
-//! [`Key`] names a piece of work, [`plan`] compares what should be with what is and returns the difference,
-//! [`status`] turns what came of it into a Link's status. The controller feeds it watch events, the `plan`
-//! command feeds it lists, the tests feed it everything.
+//! It has no client, no clock, no async code and no log. [`State`] is what is known. [`Key`] names a piece of work.
+//! [`plan`] compares desired objects with existing ones, and returns the writes. [`status`] builds a Link's status from
+//! the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
-//! A file names only files below it. From the top: `plan`, which goes by the key; `reconcile`, which plans each kind of key;
-//! `triggers`, which says which keys a change concerns; `ownership`, which says who may have which name; `desired`, which makes
-//! the objects; `state`, what is known; and the values that all of these speak of.
+//! Files do not use each other in a circle. From the top: `plan`, `triggers` and `status`; `reconcile`, which plans
+//! each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
+//! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
+//! all of these use.
 
 mod desired;
 mod key;

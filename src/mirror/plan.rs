@@ -11,6 +11,9 @@ use super::{
 ///
 /// Once the plan has been applied, planning again returns a plan without writes.
 pub fn plan(state: &State, key: &Key) -> Plan {
+    if !state.is_complete() {
+        return Plan::default();
+    }
     match key {
         Key::Mirror {
             cluster,

@@ -1,7 +1,7 @@
 //! Everything that is known of the local cluster, the Links and the target clusters. Plain data.
 //!
-//! The owner of a [`State`] puts in what it sees; its `keys_of_` methods (`triggers.rs`) say which keys that concerns.
-//! Unknown is not absent: what has not been seen yet is told apart from what is not there.
+//! The owner of a [`State`] updates it with what it sees. The `keys_of_` methods (`triggers.rs`) return the keys that a
+//! change concerns. Unknown is not absent: what has not been listed yet is distinguished from what does not exist.
 
 pub(crate) mod limit;
 pub(crate) mod links;
@@ -58,33 +58,33 @@ pub struct Config {
     pub routes: Option<Duration>,
 }
 
-/// Everything that is known, once the local cluster has been listed. Before that there is no state, and nothing is planned.
-#[derive(Clone, Debug)]
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
 pub struct State {
     /// Settings of the controller.
     pub config: Config,
-    /// Local namespaces.
-    pub namespaces: Namespaces,
-    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE).
-    pub mirrors: Store<Service>,
-    /// Local EndpointSlices with the same label.
-    pub slices: Store<EndpointSlice>,
-    /// Probe Services.
-    pub probes: Store<Service>,
-    /// Slices of probe Services.
-    pub probe_slices: Store<EndpointSlice>,
-    /// Members of federated Services in the local cluster.
-    pub members: Store<Service>,
+    /// Local namespaces; `None` until listed.
+    pub namespaces: Option<Namespaces>,
+    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
+    pub mirrors: Option<Store<Service>>,
+    /// Local EndpointSlices with the same label; `None` until listed.
+    pub slices: Option<Store<EndpointSlice>>,
+    /// Probe Services; `None` until listed.
+    pub probes: Option<Store<Service>>,
+    /// Slices of probe Services; `None` until listed.
+    pub probe_slices: Option<Store<EndpointSlice>>,
+    /// Members of federated Services in the local cluster; `None` until listed.
+    pub members: Option<Store<Service>>,
     /// Slices of members in the local cluster; `None` until listed. They are used only if a federated Service is made
     /// of slices ([`Links::by_slices`]), or if preferences are enabled.
     pub member_slices: Option<Store<EndpointSlice>>,
     /// Routes by kind: ours, and those of others that apply to federated Services. A kind without an entry has not been
     /// listed yet. `None` means that the API server does not have the kind.
     pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
-    /// Links by name.
-    pub links: Links,
-    /// Networks of this cluster, where no gateway is.
-    pub networks: ClusterNetworks,
+    /// Links by name; `None` until listed.
+    pub links: Option<Links>,
+    /// Networks of this cluster in which no gateway may be; `None` until looked up.
+    pub networks: Option<ClusterNetworks>,
     /// Names that belong to a Service that is not ours, as a live read found: by namespace and name, with a text for
     /// its owner.
     pub foreign: BTreeMap<(String, String), String>,
@@ -102,39 +102,52 @@ impl State {
         let namespaces = namespaces.map(|(name, phase)| (name, Namespace::from(phase)));
         Self {
             config,
-            namespaces: namespaces.collect(),
-            mirrors: Store::default(),
-            slices: Store::default(),
-            probes: Store::default(),
-            probe_slices: Store::default(),
-            members: Store::default(),
+            namespaces: Some(namespaces.collect()),
+            mirrors: Some(Store::default()),
+            slices: Some(Store::default()),
+            probes: Some(Store::default()),
+            probe_slices: Some(Store::default()),
+            members: Some(Store::default()),
             member_slices: Some(Store::default()),
             routes: BTreeMap::new(),
-            links: Links::default(),
-            networks: ClusterNetworks::default(),
+            links: Some(Links::default()),
+            networks: Some(ClusterNetworks::default()),
             foreign: BTreeMap::new(),
             now: Timestamp::default(),
         }
     }
 
+    /// Whether all kinds of the local cluster have been listed. Until then, nothing is planned.
+    pub fn is_complete(&self) -> bool {
+        self.namespaces.is_some()
+            && self.mirrors.is_some()
+            && self.slices.is_some()
+            && self.probes.is_some()
+            && self.probe_slices.is_some()
+            && self.members.is_some()
+            && self.links.is_some()
+            && self.networks.is_some()
+    }
+
     /// The Link in charge of a target cluster: the oldest valid one that names it.
     pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
-        self.links.in_charge(cluster)
+        self.links.as_ref()?.in_charge(cluster)
     }
 
     /// The Links in charge, by target cluster.
     pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
-        self.links.all_in_charge()
+        self.links.iter().flat_map(Links::all_in_charge)
     }
 
     /// Whether there are federated Services that are made of slices.
     pub fn by_slices(&self) -> bool {
-        self.links.by_slices()
+        self.links.as_ref().is_some_and(Links::by_slices)
     }
 
     /// Whether any federated Service has slices of ours, whatever its form is now.
     pub fn has_federated_slices(&self) -> bool {
-        self.slices.iter().any(|slice| {
+        let mut slices = self.slices.iter().flat_map(Store::iter);
+        slices.any(|slice| {
             let is_federated = slice
                 .group()
                 .is_some_and(|name| member_name(name).is_some());
@@ -144,17 +157,19 @@ impl State {
 
     /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        self.links.may_keep(cluster)
+        let links = self.links.as_ref();
+        links.is_some_and(|links| links.may_keep(cluster))
     }
 
     /// A local namespace; `None` if there is none.
     pub(crate) fn namespace(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.get(name)
+        self.namespaces.as_ref()?.get(name)
     }
 
     /// Whether another namespace may be created for a target cluster, while `under_way` ones are being created.
     pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
-        let created = self.namespaces.created_for(cluster);
+        let known = self.namespaces.as_ref();
+        let created = known.map_or(0, |known| known.created_for(cluster));
         created + under_way < self.config.max_namespaces
     }
 
@@ -187,8 +202,8 @@ impl State {
 
     /// A local Service that carries our labels, or those of a probe Service.
     pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
-        [&self.mirrors, &self.probes]
-            .into_iter()
+        let stores = [&self.mirrors, &self.probes].into_iter().flatten();
+        stores
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
@@ -202,23 +217,26 @@ impl State {
 
     /// Local slices of a Service.
     pub(crate) fn local_slices(&self, namespace: &str, service: &str) -> &[Arc<EndpointSlice>] {
-        self.slices.in_group(namespace, service)
+        in_group(self.slices.as_ref(), namespace, service)
     }
 
     /// Slices of a Link's probe Service.
     pub(crate) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
-        self.probe_slices
-            .in_group(&self.config.namespace, &probe_name(link))
+        in_group(
+            self.probe_slices.as_ref(),
+            &self.config.namespace,
+            &probe_name(link),
+        )
     }
 
     /// Local endpoint mirrors of a headless mirror.
     pub(crate) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> &[Arc<Service>] {
-        self.mirrors.in_group(namespace, headless)
+        in_group(self.mirrors.as_ref(), namespace, headless)
     }
 
     /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
     pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
-        let entry = self.links.get(link)?;
+        let entry = self.links.as_ref()?.get(link)?;
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
         (active.link == target.link).then_some((target, entry))
@@ -227,9 +245,20 @@ impl State {
     /// The probe Service of a Link, if there is one.
     pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
         self.probes
+            .as_ref()?
             .get(&self.config.namespace, &probe_name(link))
             .map(AsRef::as_ref)
     }
+}
+
+fn in_group<'a, T: Grouped>(
+    store: Option<&'a Store<T>>,
+    namespace: &str,
+    group: &str,
+) -> &'a [Arc<T>] {
+    store
+        .map(|store| store.in_group(namespace, group))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

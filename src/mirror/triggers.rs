@@ -13,7 +13,13 @@ use super::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
-    state::{State, limit::LeftOut, remote::RemoteState, store::Grouped as _},
+    state::{
+        State,
+        limit::LeftOut,
+        links::Links,
+        remote::RemoteState,
+        store::{Grouped as _, Store},
+    },
     target::export::member,
 };
 use crate::api::{
@@ -198,14 +204,15 @@ impl State {
     /// All keys of a target cluster: those of its exported Services, of its local objects, and of the probes of the
     /// Links that name it.
     pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.links.naming(cluster).map(Key::probe).collect();
+        let links = self.links.iter().flat_map(|links| links.naming(cluster));
+        let mut keys: Vec<Key> = links.map(Key::probe).collect();
         self.extend_with_exports(cluster, &mut keys);
-        let services = self.mirrors.of_cluster(cluster);
-        for service in services.chain(self.probes.of_cluster(cluster)) {
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(|store| store.of_cluster(cluster)) {
             keys.extend(self.keys_of_local(service));
         }
-        let slices = self.slices.of_cluster(cluster);
-        for slice in slices.chain(self.probe_slices.of_cluster(cluster)) {
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(|store| store.of_cluster(cluster)) {
             keys.extend(self.keys_of_local_slice(slice));
         }
         once_each(keys)
@@ -213,7 +220,7 @@ impl State {
 
     /// The Services of a target cluster that have local objects.
     pub fn services_with_objects(&self, cluster: &str) -> Names {
-        let standing = self.mirrors.of_cluster(cluster);
+        let standing = self.mirrors.iter().flat_map(|m| m.of_cluster(cluster));
         let keys = standing.flat_map(|service| self.keys_of_local(service));
         keys.filter_map(|key| match key {
             Key::Mirror {
@@ -282,13 +289,13 @@ impl State {
                 keys.push(Key::federated(namespace, service.metadata.name()));
             }
         }
-        for service in self.mirrors.in_namespace(namespace) {
+        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
             keys.extend(self.keys_of_local(service));
         }
-        for slice in self.slices.in_namespace(namespace) {
+        for slice in self.slices.iter().flat_map(|s| s.in_namespace(namespace)) {
             keys.extend(self.keys_of_local_slice(slice));
         }
-        for member in self.members.in_namespace(namespace) {
+        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
             keys.push(Key::federated(namespace, member.metadata.name()));
         }
         once_each(keys)
@@ -296,7 +303,8 @@ impl State {
 
     /// All keys.
     pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.links.keys().map(|link| Key::probe(link)).collect();
+        let links = self.links.iter().flat_map(Links::keys);
+        let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(RemoteState::services) {
                 let namespace = service.metadata.namespace();
@@ -311,13 +319,15 @@ impl State {
                 keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
             }
         }
-        for service in self.mirrors.iter().chain(self.probes.iter()) {
+        let services = [&self.mirrors, &self.probes].into_iter().flatten();
+        for service in services.flat_map(Store::iter) {
             keys.extend(self.keys_of_local(service));
         }
-        for slice in self.slices.iter().chain(self.probe_slices.iter()) {
+        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
+        for slice in slices.flat_map(Store::iter) {
             keys.extend(self.keys_of_local_slice(slice));
         }
-        for member in self.members.iter() {
+        for member in self.members.iter().flat_map(Store::iter) {
             keys.push(Key::federated(
                 member.metadata.namespace(),
                 member.metadata.name(),

@@ -64,7 +64,7 @@ impl Engine {
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
-        self.creating.end(key);
+        self.creating.remove(key);
         for written in written {
             self.absorb_written(written);
         }
@@ -135,7 +135,8 @@ impl Engine {
                     Owner::Probe(_) => &mut state.probes,
                     _ => &mut state.mirrors,
                 };
-                if let Inserted::Taken(before) = store.insert(service.clone()) {
+                let taken = store.as_mut().map(|store| store.insert(service.clone()));
+                if let Some(Inserted::Taken(before)) = taken {
                     let states = before.into_iter().chain([service]);
                     let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
                     let keys: Vec<Key> = keys.collect();
@@ -152,7 +153,9 @@ impl Engine {
                 } else {
                     &mut state.slices
                 };
-                store.insert(slice);
+                if let Some(store) = store {
+                    store.insert(slice);
+                }
             }
             Written::Route(route) => {
                 let keys = match self.state.routes.get_mut(&route.kind) {
@@ -178,7 +181,7 @@ impl Engine {
                 let gone = match gone.kind {
                     ObjectKind::EndpointSlice => {
                         for store in [&mut state.slices, &mut state.probe_slices] {
-                            gone.forget(store);
+                            store.as_mut().and_then(|store| gone.forget(store));
                         }
                         None
                     }
@@ -190,8 +193,8 @@ impl Engine {
                         return;
                     }
                     ObjectKind::Service | ObjectKind::Namespace => {
-                        let probe = gone.forget(&mut state.probes);
-                        let mirror = gone.forget(&mut state.mirrors);
+                        let probe = state.probes.as_mut().and_then(|store| gone.forget(store));
+                        let mirror = state.mirrors.as_mut().and_then(|store| gone.forget(store));
                         mirror.or(probe)
                     }
                 };

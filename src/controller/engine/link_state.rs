@@ -21,7 +21,7 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, Known, LeftOut, Names, RemoteState, State, Store,
+        Key, LeftOut, Names, RemoteState, Store,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
@@ -51,15 +51,6 @@ pub(super) struct LinkState {
     pub(super) watched: Option<GatewayWatch>,
 }
 
-/// All that is known of a Link: what the engine knows, and what the core has to know. There is the one where there is the other.
-pub(super) fn record<'a>(
-    links: &'a mut BTreeMap<String, LinkState>,
-    state: &'a mut State,
-    link: &str,
-) -> Option<(&'a mut LinkState, Known<'a>)> {
-    Some((links.get_mut(link)?, state.links.get_mut(link)?))
-}
-
 /// A session whose lists are not complete.
 pub(super) struct Pending {
     pub(super) session: Session,
@@ -73,29 +64,6 @@ pub(super) struct Pending {
     pub(super) cut: Vec<LeftOut>,
     /// Its failures, by source. They become the Link's when the session is complete.
     pub(super) troubles: BTreeMap<usize, String>,
-}
-
-impl Pending {
-    /// A session that was started, and has listed nothing.
-    pub(super) fn new(session: Session) -> Self {
-        let Spec {
-            services, slices, ..
-        } = &session.spec;
-        let services: Vec<_> = services.iter().map(|_| None).collect();
-        // The last one is that of slices which no selector finds.
-        let watched = slices.iter().map(|_| None);
-        let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
-        Self {
-            session,
-            left_out: vec![LeftOut::default(); services.len()],
-            cut: vec![LeftOut::default(); slices.len()],
-            services,
-            slices,
-            follows_custom: false,
-            unlisted: Names::new(),
-            troubles: BTreeMap::new(),
-        }
-    }
 }
 
 impl LinkState {

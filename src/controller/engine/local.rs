@@ -1,5 +1,7 @@
 //! Changes of the local cluster: updates the state, and enqueues the keys that they concern.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
 use tokio::{
@@ -9,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    absorb::{absorb, absorb_listed, namespaces},
+    absorb::absorb,
     link_state::LinkState,
     local_event::{LocalEvent, Start},
     routes::watch_routes,
@@ -28,7 +30,7 @@ use crate::{
         queue,
         watch::{Event, EventHandler as _, Watched, watch},
     },
-    mirror::{self, Config, Key, LeftOut},
+    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Store},
 };
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
@@ -151,13 +153,13 @@ pub(in crate::controller) fn watch_local(
 impl Engine {
     /// Handles a change of the local cluster.
     pub(super) fn on_local_event(&mut self, local: LocalEvent) {
-        let now = Instant::now();
+        let (was_complete, now) = (self.state.is_complete(), Instant::now());
         let state = &mut self.state;
         let mut keys: Vec<Key> = Vec::new();
         match local {
             LocalEvent::Mirrors(change) => {
                 let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
-                let touched = absorb_listed(&mut state.mirrors, change, true);
+                let touched = absorb(&mut state.mirrors, change, true);
                 for service in &touched {
                     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
                     self.lookups.changed(namespace, name, now);
@@ -173,7 +175,7 @@ impl Engine {
                 }
             }
             LocalEvent::Probes(change) => {
-                let touched = absorb_listed(&mut state.probes, change, true);
+                let touched = absorb(&mut state.probes, change, true);
                 keys.extend(
                     touched
                         .iter()
@@ -182,7 +184,7 @@ impl Engine {
                 self.follow_probes(&keys);
             }
             LocalEvent::Slices(change) => {
-                let touched = absorb_listed(&mut state.slices, change, true);
+                let touched = absorb(&mut state.slices, change, true);
                 keys.extend(
                     touched
                         .iter()
@@ -190,7 +192,7 @@ impl Engine {
                 );
             }
             LocalEvent::ProbeSlices(change) => {
-                let touched = absorb_listed(&mut state.probe_slices, change, true);
+                let touched = absorb(&mut state.probe_slices, change, true);
                 keys.extend(
                     touched
                         .iter()
@@ -198,7 +200,7 @@ impl Engine {
                 );
             }
             LocalEvent::Members(change) => {
-                let touched = absorb_listed(&mut state.members, change, false);
+                let touched = absorb(&mut state.members, change, false);
                 keys.extend(
                     touched
                         .iter()
@@ -214,13 +216,13 @@ impl Engine {
                         .flat_map(|slice| state.keys_of_member_slice(slice)),
                 );
                 if !was_listed {
-                    let members = state.members.iter();
+                    let members = state.members.iter().flat_map(Store::iter);
                     keys.extend(members.flat_map(|member| state.keys_of_member(member)));
                 }
             }
             LocalEvent::Routes(kind, change) => keys.extend(self.on_routes_event(kind, change)),
             LocalEvent::Namespaces(change) => {
-                for (name, namespace) in namespaces(&state.namespaces, change) {
+                for (name, namespace) in namespaces(&mut state.namespaces, change) {
                     let Some(concerned) = state.change_namespace(&name, namespace) else {
                         continue;
                     };
@@ -241,7 +243,7 @@ impl Engine {
                     Event::List { .. } => None,
                     Event::Apply(secret) | Event::Delete(secret) => Some(secret.name_any()),
                 };
-                self.sessions.on_secrets_event(change);
+                secrets(&mut self.secrets, change);
                 let uses = |state: &LinkState| {
                     let own = &state.link.spec.cluster_credentials_secret;
                     changed.as_ref().is_none_or(|changed| changed == own)
@@ -251,6 +253,72 @@ impl Engine {
                 self.check_sessions(&links);
             }
         }
-        self.enqueue_all(queue::LOCAL, keys);
+        match (was_complete, self.state.is_complete()) {
+            (true, true) => self.enqueue_all(queue::LOCAL, keys),
+            (false, true) => {
+                self.enqueue_all(queue::LOCAL, self.state.keys());
+                // Slices of federated Services stay for streams that started with them, so the slices of members are
+                // needed too.
+                if self.state.has_federated_slices() {
+                    self.watch_members.send_replace(true);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The namespaces in a change, with their new state.
+fn namespaces(
+    known: &mut Option<Namespaces>,
+    change: Event<PartialObjectMeta<Namespace>>,
+) -> BTreeMap<String, Option<mirror::Namespace>> {
+    let now = |object: &PartialObjectMeta<Namespace>| {
+        let phase = match object.metadata.deletion_timestamp {
+            None => NamespacePhase::Active,
+            Some(_) => NamespacePhase::Terminating,
+        };
+        let labels = object.labels().iter();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        Some(mirror::Namespace::new(phase, labels))
+    };
+    match change {
+        Event::List { objects, .. } => {
+            let known = known.get_or_insert_default().names();
+            let mut all: BTreeMap<_, _> = known.map(|name| (name.to_owned(), None)).collect();
+            all.extend(
+                objects
+                    .iter()
+                    .map(|object| (object.name_any(), now(object))),
+            );
+            all
+        }
+        Event::Apply(object) => [(object.name_any(), now(&object))].into(),
+        Event::Delete(object) => [(object.name_any(), None)].into(),
+    }
+}
+
+fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Event<Secret>) {
+    let kubeconfig = |secret: &Secret| {
+        let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
+        Some(Arc::from(data.0.as_slice()))
+    };
+    match change {
+        Event::List { objects, .. } => {
+            *known = Some(
+                objects
+                    .iter()
+                    .map(|s| (s.name_any(), kubeconfig(s)))
+                    .collect(),
+            );
+        }
+        Event::Apply(secret) => {
+            known
+                .get_or_insert_default()
+                .insert(secret.name_any(), kubeconfig(&secret));
+        }
+        Event::Delete(secret) => {
+            known.get_or_insert_default().remove(&secret.name_any());
+        }
     }
 }

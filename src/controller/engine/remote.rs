@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{
-    absorb::{absorb, absorb_listed},
+    absorb::absorb,
     custom::absorb_followed,
     link_state::{LinkState, Pending, complete, note},
     state::Engine,
@@ -104,7 +104,7 @@ impl Engine {
                     return;
                 };
                 let news = take_left_out(&mut remote.cut, index, &change);
-                let touched = absorb_listed(store, change, false);
+                let touched = with(store, |store| absorb(store, change, false));
                 let cluster = self.cluster(link);
                 let mut keys: Vec<_> = touched
                     .iter()
@@ -135,7 +135,8 @@ impl Engine {
                     return;
                 };
                 let touched = absorb(store, change, false);
-                let target = self.state.links.get(link).map(|entry| &entry.target);
+                let links = self.state.links.as_ref();
+                let target = links.and_then(|l| l.get(link)).map(|e| &e.target);
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
@@ -211,7 +212,7 @@ impl Engine {
             return;
         };
         let news = take_left_out(&mut remote.left_out, index, &change);
-        let touched = absorb_listed(store, change, false);
+        let touched = with(store, |store| absorb(store, change, false));
         let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
         if let Some((before, now)) = news {
@@ -271,11 +272,12 @@ impl Engine {
     }
 
     pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
-        self.state.links.get_mut(link)?.remote.as_mut()
+        self.state.links.as_mut()?.get_mut(link)?.remote.as_mut()
     }
 
     pub(super) fn cluster(&self, link: &str) -> String {
-        let entry = self.state.links.get(link);
+        let links = self.state.links.as_ref();
+        let entry = links.and_then(|links| links.get(link));
         let cluster = entry.and_then(LinkEntry::known_cluster);
         cluster.unwrap_or_default().to_owned()
     }
@@ -320,6 +322,14 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
         services if services < selectors => Some(ResourceKind::Service),
         _ => Some(ResourceKind::EndpointSlice),
     }
+}
+
+/// Runs `change` on a store as an `Option` that is always `Some`.
+fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -> R) -> R {
+    let mut some = Some(std::mem::take(store));
+    let result = change(&mut some);
+    *store = some.unwrap_or_default();
+    result
 }
 
 impl Pending {

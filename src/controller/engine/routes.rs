@@ -6,7 +6,7 @@ use kube::{Api, Client};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::{
-    absorb::absorb_routes,
+    absorb::absorb,
     local_event::{LocalEvent, LocalHandler, Start},
     state::Engine,
 };
@@ -20,7 +20,7 @@ use crate::{
         metrics::ResourceKind,
         watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, is_managed},
+    mirror::{FEDERATED_SUFFIX, Key, Store, is_managed},
 };
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
@@ -121,13 +121,18 @@ impl Engine {
         change: Option<Event<Route>>,
     ) -> Vec<Key> {
         let state = &mut self.state;
-        let (touched, news) = absorb_routes(&mut state.routes, kind, change);
-        let touched = touched.iter();
+        let known = state.routes.remove(&kind);
+        let (was_known, had_kind) = (known.is_some(), known.iter().any(Option::is_some));
+        let has_kind = change.is_some();
+        let mut store = known.flatten();
+        let touched = change.map(|change| absorb(&mut store, change, true));
+        state.routes.insert(kind, store);
+        let touched = touched.into_iter().flatten();
         let mut keys: Vec<Key> = touched
-            .flat_map(|route| state.keys_of_route(route))
+            .flat_map(|route| state.keys_of_route(&route))
             .collect();
-        if news {
-            let services = state.mirrors.iter();
+        if !was_known || had_kind != has_kind {
+            let services = state.mirrors.iter().flat_map(Store::iter);
             keys.extend(services.flat_map(|service| state.keys_of_routed(service)));
         }
         keys

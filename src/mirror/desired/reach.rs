@@ -6,7 +6,7 @@ use crate::mirror::{
     state::{State, remote::GatewayState},
     target::{
         Gateway,
-        networks::{Refused, refusal},
+        networks::{ClusterNetworks, Refused, refusal},
     },
 };
 
@@ -24,8 +24,9 @@ impl State {
     pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
         let known = state.addresses.as_deref();
         let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
-        let own = gateway.networks.as_deref();
-        let why = |address: &IpAddr| refusal(*address, own, &self.networks);
+        let none = ClusterNetworks::default();
+        let cluster = self.networks.as_ref().unwrap_or(&none);
+        let why = |address: &IpAddr| refusal(*address, gateway.networks.as_deref(), cluster);
         let refused: Vec<Refused> = known
             .iter()
             .filter_map(|address| {

@@ -137,7 +137,7 @@ impl Simulation {
             cluster.create_namespace(name, &Map::default());
         }
         let mut state = state();
-        state.namespaces = cluster.namespaces.clone().into_iter().collect();
+        state.namespaces = Some(cluster.namespaces.clone().into_iter().collect());
         state.config.max_namespaces = max_namespaces;
         state.config.protected_namespaces = [PROTECTED.to_owned()].into();
         Self {

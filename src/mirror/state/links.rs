@@ -58,11 +58,9 @@ impl LinkEntry {
     }
 }
 
-/// A Link, and what changes while it stays as it is.
+/// What is known through a Link, and changes without a change of the Link.
 #[derive(Debug)]
 pub struct Known<'a> {
-    /// The Link, parsed.
-    pub target: &'a Result<Target, InvalidLink>,
     /// The target cluster.
     pub remote: &'a mut Option<RemoteState>,
     /// The gateway.
@@ -98,16 +96,9 @@ impl Links {
     /// What is known through the Link of this name. To change the Link itself, use [`Self::insert`].
     pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
         let LinkEntry {
-            target,
-            remote,
-            gateway,
-            ..
+            remote, gateway, ..
         } = self.entries.get_mut(link)?;
-        Some(Known {
-            target,
-            remote,
-            gateway,
-        })
+        Some(Known { remote, gateway })
     }
 
     /// Names of Links.
@@ -140,14 +131,6 @@ impl Links {
     pub fn listed(&mut self, link: &str, remote: RemoteState) {
         if let Some(mut entry) = self.remove(link) {
             entry.remote = Some(remote);
-            self.insert(link.to_owned(), entry);
-        }
-    }
-
-    /// Takes in what the status of a Link said while another replica wrote it.
-    pub fn take_over(&mut self, link: &str, listed: Option<String>, gateway: GatewayState) {
-        if let Some(mut entry) = self.remove(link) {
-            (entry.listed, entry.gateway) = (listed, gateway);
             self.insert(link.to_owned(), entry);
         }
     }

@@ -7,6 +7,25 @@ use crate::{
 };
 
 #[test]
+fn state_is_complete_once_every_kind_has_been_listed() {
+    assert!(state().is_complete());
+    let missing: [fn(&mut State); 7] = [
+        |state| state.namespaces = None,
+        |state| state.mirrors = None,
+        |state| state.slices = None,
+        |state| state.probes = None,
+        |state| state.probe_slices = None,
+        |state| state.members = None,
+        |state| state.links = None,
+    ];
+    for (index, miss) in missing.into_iter().enumerate() {
+        let mut state = state();
+        miss(&mut state);
+        assert!(!state.is_complete(), "{index}");
+    }
+}
+
+#[test]
 fn an_object_belongs_to_the_installation_that_it_names() {
     for (named, taken_over, installation_of) in [
         (None, None, Installation::Unclaimed),

@@ -330,7 +330,7 @@ fn members_that_are_no_longer_allowed_leave_at_once() {
     let mut left = three.with_news("north", |entry| {
         entry.remote = self::entry(target("north")).remote;
     });
-    left.members = crate::mirror::Store::default();
+    left.members = Some(crate::mirror::Store::default());
     let first = plan(&left, &key);
     assert_eq!(first.confirm, [], "east leaves without asking anybody");
     let patch = body(&first.writes, "web-federated");

@@ -42,7 +42,8 @@ impl Simulation {
 
     /// Whether a target cluster that has a Link in charge may mirror into a namespace.
     fn may_mirror(&self, cluster: &str, namespace: &str) -> bool {
-        let known = self.state.namespaces.get(namespace);
+        let known = self.state.namespaces.as_ref();
+        let known = known.and_then(|known| known.get(namespace));
         let team = known.and_then(|known| known.labels.get(TEAM));
         let Some((target, _)) = self.state.link(cluster) else {
             return true;
@@ -57,7 +58,8 @@ impl Simulation {
     }
 
     fn has_local_member(&self, namespace: &str, service: &str) -> bool {
-        let local = self.state.members.get(namespace, service);
+        let members = self.state.members.as_ref();
+        let local = members.and_then(|members| members.get(namespace, service));
         local.is_some_and(|local| can_be_member(local))
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
     mirror::{
-        Grouped, Inserted, Key, RemoteState, State, Store,
+        Grouped, Inserted, Key, Links, RemoteState, State, Store,
         fixtures::{LINKS, state},
     },
 };
@@ -62,7 +62,7 @@ impl Simulation {
     pub(crate) fn deliver(&mut self, event: Event) {
         match event {
             Event::Mirror(seen) => {
-                let touched = store(&mut self.state.mirrors, seen);
+                let touched = absorb(&mut self.state.mirrors, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -70,7 +70,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Probe(seen) => {
-                let touched = store(&mut self.state.probes, seen);
+                let touched = absorb(&mut self.state.probes, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -78,7 +78,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Slice(seen) => {
-                let touched = store(&mut self.state.slices, seen);
+                let touched = absorb(&mut self.state.slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -86,7 +86,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::ProbeSlice(seen) => {
-                let touched = store(&mut self.state.probe_slices, seen);
+                let touched = absorb(&mut self.state.probe_slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -94,7 +94,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Member(seen) => {
-                let touched = store(&mut self.state.members, seen);
+                let touched = absorb(&mut self.state.members, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member(s))
@@ -102,7 +102,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::MemberSlice(seen) => {
-                let touched = store(self.state.member_slices.get_or_insert_default(), seen);
+                let touched = absorb(&mut self.state.member_slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member_slice(s))
@@ -111,7 +111,7 @@ impl Simulation {
             }
             Event::Routes => {
                 self.state.routes = self.fresh_world().routes;
-                let services = self.state.mirrors.iter();
+                let services = self.state.mirrors.iter().flat_map(Store::iter);
                 let keys: Vec<Key> = services
                     .flat_map(|service| self.state.keys_of_routed(service))
                     .collect();
@@ -120,8 +120,8 @@ impl Simulation {
             // The routes are listed first, and the list has this change.
             Event::Route(..) if self.state.routes.is_empty() => {}
             Event::Route(kind, seen) => {
-                let known = self.state.routes.entry(kind).or_default();
-                let touched = store(known.get_or_insert_default(), seen);
+                let store = self.state.routes.entry(kind).or_default();
+                let touched = absorb(store, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|route| self.state.keys_of_route(route))
@@ -187,7 +187,7 @@ impl Simulation {
     }
 
     pub(crate) fn remote_of(&mut self, link: &str) -> Option<(String, &mut RemoteState)> {
-        let links = &mut self.state.links;
+        let links = self.state.links.as_mut()?;
         let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
@@ -198,7 +198,7 @@ impl Simulation {
         let mut fresh = state();
         fresh.config = self.state.config.clone();
         fresh.now = self.state.now;
-        fresh.namespaces = self.cluster.namespaces.clone().into_iter().collect();
+        fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
         fresh.networks.clone_from(&self.state.networks);
         for service in self.cluster.services.values() {
             if is_mirror(service) {
@@ -220,15 +220,14 @@ impl Simulation {
             let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
             fresh.routes = listed.into();
             for route in self.cluster.routes.values() {
-                let known = fresh.routes.entry(route.kind).or_default();
-                put(known.get_or_insert_default(), route);
+                put(fresh.routes.entry(route.kind).or_default(), route);
             }
         }
         for member in self.members.values() {
             put(&mut fresh.members, member);
         }
         for slice in self.member_slices.values() {
-            put(fresh.member_slices.get_or_insert_default(), slice);
+            put(&mut fresh.member_slices, slice);
         }
         let entries = self.links.iter().map(|(link, linked)| {
             let far = self.far.get(CLUSTERS[linked.made.cluster]);
@@ -237,7 +236,7 @@ impl Simulation {
                 linked.entry(link, Some(linked.list(link, far))),
             )
         });
-        fresh.links = entries.collect();
+        fresh.links = Some(entries.collect::<Links>());
         fresh
     }
 }
@@ -274,8 +273,12 @@ fn seen<T: Kept>(
     }
 }
 
-fn put<T: Grouped + Clone>(store: &mut Store<T>, object: &T) {
-    store.put(Arc::new(object.clone()));
+fn put<T: Grouped + Clone>(store: &mut Option<Store<T>>, object: &T) {
+    store.get_or_insert_default().put(Arc::new(object.clone()));
+}
+
+fn absorb<T: Grouped>(known: &mut Option<Store<T>>, seen: Seen<T>) -> Vec<Arc<T>> {
+    store(known.get_or_insert_default(), seen)
 }
 
 fn store<T: Grouped>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {

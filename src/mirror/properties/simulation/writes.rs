@@ -182,7 +182,7 @@ impl Simulation {
             other => self.watched(other?),
         }
         for store in [&mut self.state.slices, &mut self.state.probe_slices] {
-            store.forget(&id.0, &id.1);
+            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
         }
         Ok(())
     }
@@ -241,7 +241,8 @@ impl Simulation {
 
     /// Forgets the mirror and the probe Service of this name, and returns them.
     fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
-        [&mut self.state.mirrors, &mut self.state.probes].map(|store| store.forget(&id.0, &id.1))
+        [&mut self.state.mirrors, &mut self.state.probes]
+            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
@@ -290,7 +291,8 @@ impl Simulation {
                 Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
                 Some(_) => {}
                 None => {
-                    self.state.slices.forget(&id.0, &id.1);
+                    let store = self.state.slices.as_mut();
+                    store.and_then(|s| s.forget(&id.0, &id.1));
                 }
             }
         } else if kind == "Service" {
@@ -331,7 +333,8 @@ impl Simulation {
             _ => &mut self.state.mirrors,
         };
         let service = Arc::new(service);
-        if let Inserted::Taken(before) = store.insert(service.clone()) {
+        let taken = store.as_mut().map(|store| store.insert(service.clone()));
+        if let Some(Inserted::Taken(before)) = taken {
             let states = before.into_iter().chain([service]);
             let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
             let keys: Vec<Key> = keys.collect();
@@ -343,7 +346,9 @@ impl Simulation {
     fn look_at(&mut self, live: Service) {
         let mut keys = self.state.keys_of_local(&live);
         let (namespace, name) = id(&live.metadata);
-        let stores = [&self.state.mirrors, &self.state.probes].into_iter();
+        let stores = [&self.state.mirrors, &self.state.probes]
+            .into_iter()
+            .flatten();
         for known in stores.filter_map(|store| store.get(&namespace, &name)) {
             keys.extend(self.state.keys_of_local(known));
         }
@@ -358,7 +363,7 @@ impl Simulation {
         } else {
             &mut self.state.slices
         };
-        store.insert(Arc::new(slice));
+        store.as_mut().map(|store| store.insert(Arc::new(slice)));
     }
 }
 

@@ -20,7 +20,8 @@ impl State {
             until,
             ..Drain::default()
         };
-        for service in self.mirrors.of_cluster(&target.cluster) {
+        let services = self.mirrors.iter();
+        for service in services.flat_map(|store| store.of_cluster(&target.cluster)) {
             match stays(self, service, &target.cluster) {
                 None => {}
                 Some(true) => drain.last += 1,

@@ -72,7 +72,7 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         "somebody".to_owned(),
     );
     let mut homeless = both(&[web()], &[]);
-    homeless.namespaces.remove("ns");
+    homeless.namespaces.get_or_insert_default().remove("ns");
     let mut left_home = local().worked_on(&key());
     left_home.members = state().members;
     for (situation, state, writes, told) in [
@@ -291,7 +291,7 @@ fn change_of_members_brings_the_label_back_that_somebody_took_away() {
 #[test]
 fn members_of_a_deleted_link_leave() {
     let mut state = stands();
-    state.links.remove("west");
+    state.links.get_or_insert_default().remove("west");
     let plan = plan(&state, &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(

@@ -68,7 +68,7 @@ fn without_gateway() -> Target {
 }
 
 fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> State {
-    let known = &mut state.namespaces;
+    let known = state.namespaces.get_or_insert_default();
     known.remove("ns");
     if let Some(phase) = phase {
         known.insert("ns".to_owned(), phase.into());
@@ -78,7 +78,7 @@ fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> 
 }
 
 fn unlinked(mut state: State) -> State {
-    state.links = crate::mirror::Links::default();
+    state.links = Some(crate::mirror::Links::default());
     state
 }
 

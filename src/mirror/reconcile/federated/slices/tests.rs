@@ -68,7 +68,7 @@ fn two(east: By, west: By) -> State {
 
 /// Replaces the Links by those with these ways to take part.
 fn turned(mut state: State, east: By, west: By) -> State {
-    let links = &mut state.links;
+    let links = state.links.get_or_insert_default();
     for (cluster, created, by) in [("east", 1, east), ("west", 2, west)] {
         let mut entry = links.remove(cluster).unwrap();
         entry.target = Ok(target(cluster, created, by));
@@ -396,7 +396,7 @@ fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
         .with_news("west", |entry| entry.remote = None)
         .local_member(web())
         .worked_on(&key());
-    let links = &mut state.links;
+    let links = state.links.get_or_insert_default();
     links.remove("east");
     links.remove("west");
     state.member_slices = None;
@@ -437,7 +437,7 @@ fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
 #[test]
 fn slices_are_deleted_with_their_federated_service() {
     let mut state = two(By::Gateway, By::Gateway).worked_on(&key());
-    let links = &mut state.links;
+    let links = state.links.get_or_insert_default();
     for cluster in ["east", "west"] {
         let mut entry = links.remove(cluster).unwrap();
         entry.remote = Some(crate::mirror::RemoteState {

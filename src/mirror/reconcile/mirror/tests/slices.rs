@@ -121,7 +121,7 @@ fn slices_kept_in_remote_discovery_keep_their_endpoints() {
         slices: has(web()).worked_on(&key()).slices,
         ..has(svc("web").discovered()).worked_on(&key())
     };
-    let slices = switched.slices.iter();
+    let slices = switched.slices.iter().flat_map(Store::iter);
     assert_eq!(slices.flat_map(|s| &s.endpoints).count(), 1);
     assert!(
         switched
