@@ -14,7 +14,10 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use linkerd_mc::{
-    api::{labels as l, link::Link},
+    api::{
+        labels as l,
+        link::{Link, LinkStatus},
+    },
     controller::clock,
 };
 use serde_json::{Value, json};
@@ -188,7 +191,13 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
         "{}",
         done.stderr
     );
-    assert_eq!(links(west).get(HANDED).await.unwrap().status, None);
+    // As of a Link that no controller has seen: the CRD's default.
+    let unseen = LinkStatus {
+        observed_generation: Some(-1),
+        ..LinkStatus::default()
+    };
+    let status = links(west).get(HANDED).await.unwrap().status;
+    assert_eq!(status, Some(unseen));
     for (name, wanted) in [("web-handed", "192.0.2.10"), ("dead-handed", "192.0.2.11")] {
         let theirs = [(MIRRORING.to_owned(), true)];
         assert_eq!(managers(west, name).await, theirs, "{name}");

@@ -226,9 +226,9 @@ async fn without_our_fields(plane: &control_plane::ControlPlane) {
             .as_object_mut()
             .unwrap()
             .remove("additionalPrinterColumns");
-        let properties =
-            version.pointer_mut("/schema/openAPIV3Schema/properties/status/properties");
-        if let Some(Value::Object(properties)) = properties {
+        if let Some(status) = version.pointer_mut("/schema/openAPIV3Schema/properties/status") {
+            status.as_object_mut().unwrap().remove("default");
+            let properties = status["properties"].as_object_mut().unwrap();
             properties.retain(|name, _| name == "mirrorServices" || name == "federatedServices");
         }
     }
