@@ -70,6 +70,10 @@ const PAGES: [(&str, &str); 14] = [
     ("docs/troubleshooting.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
 ];
 
+/// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.
+const UNEXPORT: &str = "for context in east west; do for label in exported federated; do \
+    kubectl --context $context delete service --all-namespaces --selector mirror.linkerd.io/$label; done; done";
+
 /// Timeout of a script, in seconds.
 const LIMIT: &str = "300";
 
@@ -241,6 +245,9 @@ fn run_pages(desk: &Desk) {
         count += blocks.len();
     }
     assert!(count >= 30, "{count}");
+    let output = desk.run(UNEXPORT);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
 }
 
 /// One test, because the control planes take longer to start than most examples to run.
