@@ -5,7 +5,6 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-pub use super::conditions::CLUSTER_IPS_EXHAUSTED;
 use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time},

@@ -27,14 +27,17 @@ use super::{
     unlink::SEEN,
 };
 use crate::{
-    api::{labels, link::Link, text::in_brief, time::rfc3339},
+    api::{
+        conditions::{DRAINED, drained},
+        labels,
+        link::Link,
+        text::in_brief,
+        time::rfc3339,
+    },
     controller::clock,
     hint::fail,
     manifests::link::ClusterName,
-    mirror::{
-        Reason,
-        target::drain::{DRAINED, LEAVING, until},
-    },
+    mirror::{Reason, target::drain::until},
 };
 
 const DRAIN_EXAMPLES: &str = "\
@@ -302,8 +305,8 @@ fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
         for condition in conditions {
             match condition.type_.as_str() {
                 DRAINED if condition.message.starts_with(&until(end)) => {
-                    if condition.reason != LEAVING {
-                        return Ok(condition.reason == DRAINED);
+                    if condition.reason != drained::LEAVING {
+                        return Ok(condition.reason == drained::DRAINED);
                     }
                     why.clone_from(&condition.message);
                 }

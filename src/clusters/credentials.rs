@@ -5,9 +5,9 @@
 use jiff::Timestamp;
 
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
-use crate::mirror::{
-    status::expiry,
-    target::tls::{INSECURE_TLS, InsecureTls},
+use crate::{
+    api::conditions::INSECURE_TLS,
+    mirror::{status::expiry, target::tls::InsecureTls},
 };
 
 /// All problems, each with a remedy. The remedy of the first also solves the others.

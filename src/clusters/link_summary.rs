@@ -5,8 +5,11 @@ use serde::Serialize;
 
 use super::snapshot::LinkSnapshot;
 use crate::{
-    api::link::ServiceStatus,
-    mirror::{FederatedThrough, status::GATEWAY_REFUSED, target::drain::DRAINED},
+    api::{
+        conditions::{DRAINED, GATEWAY_ADDRESS_REFUSED},
+        link::ServiceStatus,
+    },
+    mirror::FederatedThrough,
 };
 
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
@@ -169,7 +172,7 @@ fn message(link: &LinkSnapshot) -> Option<String> {
         .filter(|(status, message)| *status != "True" && !message.is_empty());
     let failing = failing.next().map(|(_, message)| message.to_owned());
     failing.or_else(|| {
-        let (_, refused) = link.trouble(GATEWAY_REFUSED)?;
+        let (_, refused) = link.trouble(GATEWAY_ADDRESS_REFUSED)?;
         Some(format!("gateway addresses are refused: {refused}"))
     })
 }

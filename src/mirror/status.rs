@@ -15,9 +15,6 @@ use super::{
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,
 };
-pub use crate::api::conditions::{
-    GATEWAY_ADDRESS_REFUSED as GATEWAY_REFUSED, gateway_address_refused::ALL_REFUSED,
-};
 use crate::api::{
     link::{
         CONTROLLER, GatewayStatus, LinkStatus, MIRRORED, ServiceCondition, ServiceRef,

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 use super::rule::Verdict;
 use crate::{
     api::{
+        conditions::{
+            CLUSTER_IPS_EXHAUSTED, DRAINED, GATEWAY_ADDRESS_REFUSED, drained,
+            gateway_address_refused::ALL_REFUSED,
+        },
         k8s::Service,
         labels::{self, GATEWAY_NETWORKS},
-        link::{CLUSTER_IPS_EXHAUSTED, LinkStatus, ServiceStatus},
+        link::{LinkStatus, ServiceStatus},
         members::remote_members,
     },
     clusters::{
@@ -15,11 +19,7 @@ use crate::{
         service_range,
         snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
-    mirror::{
-        Reason,
-        status::{ALL_REFUSED, GATEWAY_REFUSED},
-        target::drain::DRAINED,
-    },
+    mirror::Reason,
 };
 
 pub(super) fn ready(snapshot: &FullSnapshot) -> Verdict {
@@ -53,7 +53,7 @@ pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
     }
     let (mut none_left, mut some_left) = (Vec::new(), Vec::new());
     for link in snapshot.links() {
-        let Some((reason, message)) = link.trouble(GATEWAY_REFUSED) else {
+        let Some((reason, message)) = link.trouble(GATEWAY_ADDRESS_REFUSED) else {
             continue;
         };
         let (problems, what) = if reason == ALL_REFUSED {
@@ -80,7 +80,7 @@ pub(super) fn drains(snapshot: &FullSnapshot) -> Verdict {
             continue;
         };
         let cluster = link.cluster();
-        if reason == DRAINED {
+        if reason == drained::DRAINED {
             drained.push(format!("{cluster}: drained {message}"));
         } else {
             problems.push(format!(

@@ -2,6 +2,7 @@
 
 use super::conditions::ready;
 use super::*;
+use crate::api::conditions::GATEWAY_ADDRESS_REFUSED;
 use crate::mirror::{
     GatewayState, LeftOut, Limits, Problem, Refusal, Refused, RemoteRef, RemoteState,
     target::tls::InsecureTls,
@@ -386,7 +387,7 @@ fn refused_addresses_are_reported_and_not_listed() {
         let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
         assert_eq!(told.gateway.unwrap().addresses, shown, "{addresses:?}");
         let mut told = told.conditions.into_iter();
-        let told = told.find(|condition| condition.type_ == GATEWAY_REFUSED);
+        let told = told.find(|condition| condition.type_ == GATEWAY_ADDRESS_REFUSED);
         assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
         let message = told.map(|c| c.message).unwrap_or_default();
         let expected = reason.map_or("", |_| "127.0.0.1 is a loopback address");

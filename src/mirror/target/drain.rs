@@ -6,10 +6,6 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-pub use crate::api::conditions::{
-    DRAINED,
-    drained::{LAST_MEMBER, LEAVING},
-};
 use crate::api::{conditions::drained, text::short, time::rfc3339};
 
 /// What is wrong with the end of a drain.
@@ -33,8 +29,8 @@ impl Drain {
     pub fn reason(&self) -> &'static str {
         match (self.leaving, self.last) {
             (0, 0) => drained::DRAINED,
-            (0, _) => LAST_MEMBER,
-            _ => LEAVING,
+            (0, _) => drained::LAST_MEMBER,
+            _ => drained::LEAVING,
         }
     }
 }

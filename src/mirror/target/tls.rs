@@ -1,7 +1,6 @@
 //! Whether the connection to a target cluster is safe from attackers on the network. The controller and the commands
 //! share this rule.
 
-pub use crate::api::conditions::INSECURE_TLS;
 use crate::api::conditions::insecure_tls;
 
 /// Why a connection to an API server is not safe.

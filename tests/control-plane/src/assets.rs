@@ -6,7 +6,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
@@ -118,28 +117,8 @@ fn build(folder: &Path) -> anyhow::Result<()> {
         "building etcd and Kubernetes {VERSION} with Go, once; this takes about 5 minutes on 2 cores"
     ));
     let start = Instant::now();
-    let output = Command::new("go")
-        .args([
-            "build",
-            "-buildvcs=false",
-            "-trimpath",
-            "-ldflags",
-            &linker_flags(),
-            "-o",
-        ])
-        .arg(folder.join(MULTI_CALL))
-        .arg(".")
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
-        .output()
-        .context("failed to run go build")?;
-    if !output.status.success() {
-        bail!(
-            "go build failed with {}:\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    let program = folder.join(MULTI_CALL);
+    go::build(module, ".", &linker_flags(), &program)?;
     for name in PROGRAMS {
         symlink(MULTI_CALL, folder.join(name))
             .with_context(|| format!("failed to create {name}"))?;

@@ -87,6 +87,33 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
     }
 }
 
+/// Builds `package` of the module in `folder` into `program`, as all programs of the tests are built: what several use is
+/// compiled once.
+pub(crate) fn build(
+    folder: &Path,
+    package: &str,
+    linker_flags: &str,
+    program: &Path,
+) -> anyhow::Result<()> {
+    let output = Command::new("go")
+        .args(["build", "-buildvcs=false", "-trimpath", "-ldflags"])
+        .args([linker_flags, "-o"])
+        .arg(program)
+        .arg(package)
+        .current_dir(folder)
+        .env("CGO_ENABLED", "0")
+        .output()
+        .context("failed to run go build")?;
+    if !output.status.success() {
+        bail!(
+            "go build failed with {}:\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

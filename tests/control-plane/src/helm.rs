@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{env, fs};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 
 use crate::assets::{Assets, cache, tell};
@@ -104,24 +104,9 @@ fn build(folder: &Path) -> anyhow::Result<()> {
     go::require("go", module, GO_MOD)?;
     tell("building Helm with Go, once; this takes about a minute if Kubernetes has been built");
     let start = Instant::now();
-    let output = Command::new("go")
-        // As Kubernetes is built, so that what both use is compiled once.
-        .args(["build", "-buildvcs=false", "-trimpath", "-ldflags"])
-        .args([LINKER_FLAGS, "-o"])
-        .arg(folder.join(PROGRAM))
-        .arg(PACKAGE)
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
-        .output()
-        .context("failed to run go build")?;
-    if !output.status.success() {
-        bail!(
-            "go build failed with {}:\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    fs::metadata(folder.join(PROGRAM)).context("go build has made no helm")?;
+    let program = folder.join(PROGRAM);
+    go::build(module, PACKAGE, LINKER_FLAGS, &program)?;
+    fs::metadata(program).context("go build has made no helm")?;
     tell(&format!("built Helm in {} s", start.elapsed().as_secs()));
     Ok(())
 }

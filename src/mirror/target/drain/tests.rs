@@ -398,19 +398,19 @@ fn drain_of_a_link_counts_the_federated_services_it_is_still_in() {
         (
             "web@west",
             &[("east", true, Member), ("west", false, Member)][..],
-            DRAINED,
+            drained::DRAINED,
             "",
         ),
         (
             "web@east,web@west",
             &[("east", true, Member), ("west", false, Member)],
-            LEAVING,
+            drained::LEAVING,
             "; federated Services to leave: 1",
         ),
         (
             "web@east",
             &[("east", true, Not)],
-            LAST_MEMBER,
+            drained::LAST_MEMBER,
             "; federated Services that it stays in because they have no other member: 1",
         ),
     ] {
@@ -430,5 +430,5 @@ fn drain_of_a_link_counts_the_federated_services_it_is_still_in() {
         let annotations = &mut service.metadata.annotations;
         annotations.insert(l::INSTALLATION, "elsewhere");
     });
-    assert_eq!(theirs.drain_of("east").unwrap().reason(), DRAINED);
+    assert_eq!(theirs.drain_of("east").unwrap().reason(), drained::DRAINED);
 }
