@@ -133,8 +133,10 @@ async fn a_fleet_is_put_together(planes: &Planes) {
 }
 
 fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
+    // Long, so that a busy machine does not make one timeout look like two.
+    const TIMEOUT: Duration = Duration::from_secs(10);
     planes.east.pause_api_server().unwrap();
-    let (results, took) = planes.check(&["--timeout", "3s"]);
+    let (results, took) = planes.check(&["--timeout", "10s"]);
     let access = &results["remote cluster access credentials are valid"];
     assert_eq!(access["result"], "error");
     assert!(
@@ -148,15 +150,11 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
         results["clusters share trust anchors"]["error"],
         "east: unknown"
     );
-    assert!(took < Duration::from_millis(4500), "{took:?}: {results:#?}");
+    assert!(took < 2 * TIMEOUT, "{took:?}: {results:#?}");
 
     let begin = Instant::now();
-    let outcome = planes.run(&["status", "--context=east,west", "--request-timeout=3s"]);
-    assert!(
-        begin.elapsed() < Duration::from_millis(4500),
-        "{:?}",
-        begin.elapsed()
-    );
+    let outcome = planes.run(&["status", "--context=east,west", "--request-timeout=10s"]);
+    assert!(begin.elapsed() < 2 * TIMEOUT, "{:?}", begin.elapsed());
     assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""));
     assert!(
         outcome.stdout.contains("\nwest    east "),
