@@ -37,8 +37,8 @@ pub use outcome::{Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome};
 pub use plan::plan;
 pub use state::{
     Budget, Config, GatewayState, Grouped, Inserted, Known, LeftOut, Limit, Limits, LinkEntry,
-    Links, Listing, Liveness, Namespace, NamespacePhase, Namespaces, RemoteState, Room, State,
-    Store, Weight,
+    Links, Listing, Liveness, Local, Namespace, NamespacePhase, Namespaces, RemoteState, Room,
+    State, Store, Weight,
 };
 pub use target::{
     ClusterNetworks, CopiedError, Exclusions, FederatedThrough, Federation, Gateway, Host,
