@@ -41,6 +41,10 @@ reference:
     LINKERD_MC_DRAW=1 cargo test --lib reference
     LINKERD_MC_DRAW=1 cargo test --test docs reference
 
+# Draw docs/pictures/dashboard.svg: the panels of dashboards/grafana.json
+dashboard:
+    LINKERD_MC_DRAW=1 cargo test --test docs dashboard
+
 # Build the documents as a site, into target/site
 site:
     cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
