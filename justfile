@@ -176,11 +176,11 @@ login registry user:
 publish-image reference +layouts:
     @packaging/publish-image {{reference}} {{layouts}}
 
-# Push the chart that `just pack-chart` packed
+# Push the chart that `just pack-chart` packed; print its digest
 publish-chart repository version:
-    helm push target/chart/linkerd-mc-{{version}}.tgz {{repository}}
+    @packaging/publish-chart {{repository}} {{version}}
 
-# Sign an image by its digest, with the identity of the workflow that runs this
+# Sign an image or a chart by its digest, with the identity of the workflow that runs this
 sign-image reference:
     cosign sign --yes {{reference}}
 
