@@ -45,9 +45,10 @@ reference:
 dashboard:
     LINKERD_MC_DRAW=1 cargo test --test docs dashboard
 
-# Build the documents as a site, into target/site
+# Test the program that builds the documents as a site, and build it, into target/site
 site:
-    cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
+    cargo test --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
+    cargo run --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
 
 # Build the container image as an OCI layout in target/image, without a container engine: minutes
 image target=(arch() + "-unknown-linux-musl"): (image-binary target)
