@@ -1,4 +1,4 @@
-# Recipes for developers. `.ci/run` runs fmt, lint, test and playground, and does not need just.
+# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test and playground, and does not need just.
 
 # Show the recipes
 default:

@@ -1,4 +1,4 @@
-//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of the original and
+//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of Linkerd's mirror and
 //! names only tests that exist, that the README lists all commands, and that pictures are small and private. It reads files
 //! and the help of the binary; it needs no cluster.
 //!

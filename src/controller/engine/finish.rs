@@ -116,7 +116,7 @@ impl Engine {
                 self.problems.failed(key, &message);
                 self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
-                // The API server's wish applies to all our writes.
+                // A `Retry-After` of the API server applies to all our writes.
                 if let Some(wait) = wait {
                     self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
                 }
