@@ -3,12 +3,14 @@
 //! and the help of the binary; it needs no cluster.
 //!
 //! [`book`] holds the documents together, [`spelling`] reads their words, [`reference`] writes and compares the reference,
-//! and [`gitops`] holds what is said of GitOps tools.
+//! [`gitops`] and [`gitops_chart`] hold what is said of GitOps tools, and [`dashboard`] the page on metrics and alerts.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
 mod book;
+mod dashboard;
 mod gitops;
+mod gitops_chart;
 mod markdown;
 mod reference;
 mod spelling;
