@@ -14,6 +14,9 @@ use crate::{
     mirror::Names,
 };
 
+/// The kubeconfig in a Secret, or a reason of the condition and a sentence that says why it has none.
+type FoundKubeconfig = Result<Arc<[u8]>, (&'static str, String)>;
+
 /// Starts sessions, and keeps the credentials for them.
 pub(super) struct Sessions {
     /// `None` until listed.
@@ -38,12 +41,8 @@ impl Sessions {
         absorb_by_name(secrets, change, |secret| kubeconfig(&secret));
     }
 
-    /// The kubeconfig in a Secret, or a reason and a sentence that says why it has none. `None` until Secrets have been
-    /// listed.
-    pub(super) fn kubeconfig(
-        &self,
-        secret: &str,
-    ) -> Option<Result<Arc<[u8]>, (&'static str, String)>> {
+    /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
+    pub(super) fn kubeconfig(&self, secret: &str) -> Option<FoundKubeconfig> {
         let found = match self.secrets.as_ref()?.get(secret) {
             Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
             Some(None) => {
