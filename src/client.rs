@@ -9,7 +9,7 @@ mod credentials;
 mod identity;
 mod multiplexed;
 mod networks;
-pub mod requests;
+pub(crate) mod requests;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -21,12 +21,14 @@ use kube::{
 
 pub use self::bounds::Size;
 pub use self::credentials::{
-    CredentialsError, credentials_expiry, credentials_identity, fingerprint, from_credentials,
-    insecure_tls, token_claims, token_fingerprint, watcher_from_credentials,
+    CredentialsError, credentials_expiry, credentials_identity, from_credentials,
+    watcher_from_credentials,
 };
-pub use self::identity::Identity;
-pub use self::multiplexed::{build, multiplexed};
-pub use self::networks::{Looked, cluster_networks, server_address};
+pub(crate) use self::credentials::{fingerprint, insecure_tls, token_claims, token_fingerprint};
+pub(crate) use self::identity::Identity;
+pub(crate) use self::multiplexed::build;
+pub use self::multiplexed::multiplexed;
+pub(crate) use self::networks::{cluster_networks, server_address};
 use crate::hint::{HintExt as _, fail};
 
 /// The cluster that a command uses, and the user.

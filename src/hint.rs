@@ -25,7 +25,7 @@ impl std::error::Error for Hinted {
 }
 
 /// An error that says what failed and what to do. Both are one sentence without a period.
-pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+pub(crate) fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Hinted {
         what: what.into(),
         hint: hint.into(),
@@ -34,7 +34,7 @@ pub fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
 }
 
 /// Adds a message and a hint to an error.
-pub trait HintExt<T> {
+pub(crate) trait HintExt<T> {
     /// Like [`anyhow::Context::with_context`], with a hint.
     fn hint(
         self,
@@ -60,7 +60,7 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
 }
 
 /// The innermost hint of an error, which is nearest to the cause.
-pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
     error
         .chain()
         .filter_map(|step| step.downcast_ref::<Hinted>())

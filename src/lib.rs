@@ -22,11 +22,11 @@
 //! - **Nothing changed, nothing written.**
 
 pub mod api;
-pub mod check;
+mod check;
 pub mod cli;
 pub mod client;
-pub mod clusters;
+mod clusters;
 pub mod controller;
-pub mod hint;
+mod hint;
 pub mod manifests;
 pub mod mirror;

@@ -11,11 +11,11 @@ use super::rules::{CheckResult, Level};
 use crate::api::text::{lines, one_line};
 
 /// Name of the category of one cluster, or its prefix if there are several.
-pub const CATEGORY: &str = "linkerd-multicluster";
+pub(crate) const CATEGORY: &str = "linkerd-multicluster";
 
 /// The results of one cluster, or of all clusters together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Category {
+pub(crate) struct Category {
     /// Its name.
     pub name: String,
     /// Its results, in order.
@@ -23,19 +23,19 @@ pub struct Category {
 }
 
 /// The level of the worst result.
-pub fn worst(categories: &[Category]) -> Level {
+pub(crate) fn worst(categories: &[Category]) -> Level {
     let results = categories.iter().flat_map(|category| &category.results);
     let levels = results.map(|result| result.level);
     levels.max().unwrap_or(Level::Success)
 }
 
 /// All results, one line per check and more for those that fail.
-pub fn table(categories: &[Category]) -> String {
+pub(crate) fn table(categories: &[Category]) -> String {
     text(categories, |_| true)
 }
 
 /// Only warnings and errors.
-pub fn short(categories: &[Category]) -> String {
+pub(crate) fn short(categories: &[Category]) -> String {
     text(categories, |result| result.level != Level::Success)
 }
 
@@ -111,7 +111,7 @@ struct CheckOutput<'a> {
 }
 
 /// The JSON that `linkerd check` reads. `categories` is `null` if nothing was checked.
-pub fn json(categories: &[Category]) -> anyhow::Result<String> {
+pub(crate) fn json(categories: &[Category]) -> anyhow::Result<String> {
     let outputs: Vec<_> = categories
         .iter()
         .map(|category| CategoryOutput {
@@ -140,7 +140,7 @@ fn check_output(result: &CheckResult) -> CheckOutput<'_> {
 }
 
 /// `JUnit` XML: one suite per category, one case per check. A warning is a passed case with a text.
-pub fn junit(categories: &[Category]) -> String {
+pub(crate) fn junit(categories: &[Category]) -> String {
     let count =
         |results: &[CheckResult], level| results.iter().filter(|r| r.level == level).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");

@@ -87,7 +87,7 @@ pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
 }
 
 /// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
-pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
+pub(crate) fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
     let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
     let skips = cluster.insecure_skip_tls_verify == Some(true);
@@ -95,7 +95,7 @@ pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
 }
 
 /// The claims of a JWT, which is not verified.
-pub fn token_claims(token: &str) -> Option<serde_json::Value> {
+pub(crate) fn token_claims(token: &str) -> Option<serde_json::Value> {
     let claims = token.split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
     serde_json::from_slice(&claims).ok()
@@ -109,7 +109,7 @@ fn credentials_token(kubeconfig_bytes: &[u8]) -> Option<String> {
 
 /// A short hash of a secret, such as the kubeconfig of a credentials Secret: the start of its SHA-256, 16 hexadecimal
 /// digits. Tokens have far too many possible values for a brute-force search.
-pub fn fingerprint(bytes: &[u8]) -> String {
+pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let (start, _) = digest
         .as_ref()
@@ -119,7 +119,7 @@ pub fn fingerprint(bytes: &[u8]) -> String {
 }
 
 /// The [`fingerprint`] of the token of a credentials Secret; `None` if there is none.
-pub fn token_fingerprint(kubeconfig_bytes: &[u8]) -> Option<String> {
+pub(crate) fn token_fingerprint(kubeconfig_bytes: &[u8]) -> Option<String> {
     credentials_token(kubeconfig_bytes).map(|token| fingerprint(token.as_bytes()))
 }
 

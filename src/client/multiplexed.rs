@@ -93,7 +93,7 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
 }
 
 /// A client for one-shot requests, which end within `deadline` if the server stops responding.
-pub fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
+pub(crate) fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
     let connections = bounds::Connections::new(Size::of_lists());
     through(config, deadline, connections)
 }

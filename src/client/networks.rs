@@ -14,7 +14,7 @@ const API_SERVER: (&str, &str) = ("default", "kubernetes");
 
 /// The known networks of a cluster.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub(crate) struct Looked {
     /// The networks.
     pub networks: ClusterNetworks,
     /// Why some are unknown, if the API server denied access.
@@ -22,7 +22,7 @@ pub struct Looked {
 }
 
 /// The address of the API server in a configuration, if it is an IP address.
-pub fn server_address(config: &Config) -> Option<IpAddr> {
+pub(crate) fn server_address(config: &Config) -> Option<IpAddr> {
     let host = config.cluster_url.host()?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.parse().ok()
@@ -31,7 +31,7 @@ pub fn server_address(config: &Config) -> Option<IpAddr> {
 /// Reads a cluster's networks. Fails without a response; what the API server denies is unknown.
 ///
 /// `ServiceCIDR`s exist in Kubernetes 1.33 and later. Before that, no object has the range of `ClusterIP`s.
-pub async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
+pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
     let (namespace, name) = API_SERVER;
     let services = Api::<Service>::namespaced(client.clone(), namespace);
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), namespace);

@@ -14,13 +14,13 @@ use super::bounds;
 use crate::api::text::in_brief;
 
 /// Timeout of one request, unless a caller sets another.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// Number of objects in one page of a list.
-pub const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 
 /// Why a request failed.
 #[derive(Debug)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// The API server returned an error. Its message is one short line.
     Status(Box<Status>),
     /// There was no response, or it cannot be read. One short line says why.
@@ -28,14 +28,14 @@ pub enum RequestError {
 }
 
 /// Waits for a response for up to [`DEADLINE`].
-pub fn request<T>(
+pub(crate) fn request<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<T, RequestError>> {
     within(DEADLINE, request)
 }
 
 /// Waits for a response for up to `deadline`.
-pub async fn within<T>(
+pub(crate) async fn within<T>(
     deadline: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, RequestError> {
@@ -55,7 +55,7 @@ pub async fn within<T>(
 }
 
 /// Lists all objects that match a label selector, page by page. An empty selector matches all.
-pub async fn list_all<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
+pub(crate) async fn list_all<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -85,7 +85,11 @@ where
 }
 
 /// Whether an API server serves a kind.
-pub async fn is_served(client: &Client, api_version: &str, kind: &str) -> kube::Result<bool> {
+pub(crate) async fn is_served(
+    client: &Client,
+    api_version: &str,
+    kind: &str,
+) -> kube::Result<bool> {
     match client.list_api_group_resources(api_version).await {
         Ok(list) => Ok(list.resources.iter().any(|known| known.kind == kind)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
@@ -94,13 +98,13 @@ pub async fn is_served(client: &Client, api_version: &str, kind: &str) -> kube::
 }
 
 /// The `continue` token for the next page of a list, if there is one.
-pub fn next_page(page: ListMeta) -> Option<String> {
+pub(crate) fn next_page(page: ListMeta) -> Option<String> {
     page.continue_.filter(|token| !token.is_empty())
 }
 
 /// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
 /// client contain addresses, never credentials.
-pub fn explain(error: &kube::Error) -> String {
+pub(crate) fn explain(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return match in_brief(&status.message) {
             message if message.is_empty() => {
@@ -126,7 +130,7 @@ pub fn explain(error: &kube::Error) -> String {
 }
 
 /// Whether a failed request got a response.
-pub fn has_answered(error: &kube::Error) -> bool {
+pub(crate) fn has_answered(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => true,
         error => causes(error).any(<dyn Error>::is::<bounds::BrokenAnswer>),
@@ -134,7 +138,7 @@ pub fn has_answered(error: &kube::Error) -> bool {
 }
 
 /// Whether a response exceeded a limit. A request for fewer objects may succeed.
-pub fn was_too_much(error: &kube::Error) -> bool {
+pub(crate) fn was_too_much(error: &kube::Error) -> bool {
     causes(error).any(<dyn Error>::is::<bounds::TooMuch>)
 }
 

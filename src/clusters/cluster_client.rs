@@ -8,10 +8,10 @@ use super::snapshot::Known;
 use crate::client::{Access, Identity, build};
 
 /// How long the API server keeps a watch open. A dead connection is detected after this time.
-pub const WATCH: Duration = Duration::from_secs(60);
+pub(crate) const WATCH: Duration = Duration::from_secs(60);
 
 /// A context of the kubeconfig, with the client of its cluster, or the reason why there is none.
-pub struct KubeContext {
+pub(crate) struct KubeContext {
     /// Its name.
     pub name: String,
     /// The client.
@@ -20,7 +20,7 @@ pub struct KubeContext {
 
 /// A cluster that commands send requests to.
 #[derive(Clone)]
-pub struct ClusterClient {
+pub(crate) struct ClusterClient {
     /// What the user calls the cluster.
     pub name: String,
     /// Where its API server is.
@@ -36,7 +36,7 @@ pub struct ClusterClient {
 
 impl ClusterClient {
     /// Creates the client of a cluster. Sends no request.
-    pub async fn new(
+    pub(crate) async fn new(
         name: &str,
         access: &Access,
         deadline: Duration,
@@ -54,7 +54,7 @@ impl ClusterClient {
     }
 
     /// A client for watches: its timeouts are long enough for a watch without events.
-    pub fn watch_client(&self) -> anyhow::Result<Client> {
+    pub(crate) fn watch_client(&self) -> anyhow::Result<Client> {
         build(self.config.clone(), WATCH + self.deadline)
     }
 }

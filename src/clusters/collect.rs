@@ -31,7 +31,7 @@ const LINKS_AT_ONCE: usize = 32;
 
 /// What to read of each Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub(crate) enum Depth {
     /// Only the Links.
     Links,
     /// Also the credentials Secrets.
@@ -41,7 +41,7 @@ pub enum Depth {
 }
 
 /// Takes the snapshots of all clusters concurrently.
-pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<ClusterSnapshot> {
+pub(crate) async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<ClusterSnapshot> {
     join_all(contexts.iter().map(async |context| match &context.client {
         Ok(cluster) => snapshot_of(cluster, depth).await,
         Err(why) => ClusterSnapshot::unreachable(&context.name, why),
@@ -50,7 +50,7 @@ pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<Cluster
 }
 
 /// Takes the snapshot of one cluster.
-pub async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
+pub(crate) async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
     let (links, config) = futures::join!(
         links(cluster, depth),
         linkerd_config(&cluster.client, &cluster.linkerd_namespace)

@@ -52,7 +52,7 @@ const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
 
 /// Takes the snapshot of one cluster and the target clusters of its Links.
-pub async fn full_snapshot_of(
+pub(crate) async fn full_snapshot_of(
     cluster: &ClusterClient,
     now: Timestamp,
     version: &str,
@@ -154,7 +154,7 @@ pub async fn full_snapshot_of(
 }
 
 /// Linkerd's credentials, and when its destination controller started.
-pub async fn destination(cluster: &ClusterClient) -> Known<Destination> {
+pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
     let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -171,7 +171,7 @@ pub async fn destination(cluster: &ClusterClient) -> Known<Destination> {
 }
 
 /// Namespaces of the extension, by the label that Linkerd's own commands use.
-pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
+pub(crate) async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
     let selector = format!(
         "{} in ({},{})",
         labels::EXTENSION,
@@ -189,12 +189,12 @@ pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
 }
 
 /// Mirrors of all Links and federated Services.
-pub async fn mirrors(client: &Client) -> Known<Vec<Service>> {
+pub(crate) async fn mirrors(client: &Client) -> Known<Vec<Service>> {
     services(client, &format!("{}=true", labels::MIRRORED_SERVICE)).await
 }
 
 /// EndpointSlices of mirrors and probe Services.
-pub async fn endpoints(client: &Client) -> Known<Endpoints> {
+pub(crate) async fn endpoints(client: &Client) -> Known<Endpoints> {
     Ok(Endpoints::count(&slices(client).await?))
 }
 

@@ -13,7 +13,7 @@ use crate::{
 /// All problems, each with a remedy. The remedy of the first also solves the others.
 ///
 /// `None` if no problem is known, but not everything could be read.
-pub fn problems(
+pub(crate) fn problems(
     link: &LinkSnapshot,
     destination: &Known<Destination>,
     now: Timestamp,
@@ -34,12 +34,12 @@ pub fn problems(
 }
 
 /// The credentials in the Link's own Secret, if known.
-pub fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
+pub(crate) fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
     link.credentials.as_ref()?.as_ref().ok()
 }
 
 /// The connection is not secure. Without access to Secrets, this is read from the Link's status.
-pub fn insecure(link: &LinkSnapshot) -> Option<String> {
+pub(crate) fn insecure(link: &LinkSnapshot) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
         None => Some(link.trouble(INSECURE_TLS)?.1.to_owned()),
@@ -47,7 +47,11 @@ pub fn insecure(link: &LinkSnapshot) -> Option<String> {
 }
 
 /// The token of the Link's own Secret is about to expire, or has.
-pub fn expiring(link: &LinkSnapshot, own: &LinkCredentials, now: Timestamp) -> Option<String> {
+pub(crate) fn expiring(
+    link: &LinkSnapshot,
+    own: &LinkCredentials,
+    now: Timestamp,
+) -> Option<String> {
     expiry::problem(own.expiry?, now, link.cluster())
 }
 
@@ -58,7 +62,7 @@ fn expiring_condition(link: &LinkSnapshot) -> Option<String> {
 }
 
 /// Linkerd needs its own Secret for each target cluster of remote discovery and federated Services.
-pub fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
         format!(
@@ -76,7 +80,7 @@ fn needs_linkerd(link: &LinkSnapshot) -> bool {
 }
 
 /// The two Secrets hold different tokens.
-pub fn differs(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn differs(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
     differs.then(|| {
@@ -89,7 +93,7 @@ pub fn differs(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
 }
 
 /// The token of Linkerd's Secret is about to expire, or has, and is not that of the Link's own Secret.
-pub fn expiring_at_linkerd(
+pub(crate) fn expiring_at_linkerd(
     link: &LinkSnapshot,
     theirs: &Destination,
     now: Timestamp,
@@ -104,7 +108,7 @@ pub fn expiring_at_linkerd(
 
 /// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
 /// changes (`cluster_store.go`).
-pub fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let changed = theirs.credentials.get(link.cluster())?.changed?;
     (changed > theirs.started?).then(|| {
         format!(

@@ -14,7 +14,7 @@ use crate::{
 
 /// Endpoints of a mirror that belong to somebody else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ForeignEndpoints {
+pub(crate) struct ForeignEndpoints {
     /// The mirror.
     pub mirror: ResourceId,
     /// The object with the endpoints.
@@ -23,7 +23,7 @@ pub struct ForeignEndpoints {
 
 /// An object with endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EndpointsSource {
+pub(crate) enum EndpointsSource {
     /// Endpoints with the Service's name, for which Kubernetes creates slices.
     Endpoints,
     /// A slice.

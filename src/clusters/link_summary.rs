@@ -15,7 +15,7 @@ use crate::{
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LinkSummary {
+pub(crate) struct LinkSummary {
     /// Name of the target cluster.
     pub cluster: String,
     /// Namespace of the Link.
@@ -53,7 +53,7 @@ pub struct LinkSummary {
 /// The state of a target cluster's gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GatewaySummary {
+pub(crate) struct GatewaySummary {
     /// Whether it answers probes.
     pub alive: Option<bool>,
     /// Since when.
@@ -66,7 +66,7 @@ pub struct GatewaySummary {
 
 impl LinkSummary {
     /// The state of a Link.
-    pub fn of(link: &LinkSnapshot) -> Self {
+    pub(crate) fn of(link: &LinkSnapshot) -> Self {
         let status = link.status().cloned().unwrap_or_default();
         let gateway = link.has_gateway().then(|| {
             let gateway = status.gateway.clone().unwrap_or_default();
@@ -125,7 +125,7 @@ impl LinkSummary {
     }
 
     /// Whether a condition is true; `None` if that is unknown.
-    pub fn condition(&self, name: LinkCondition) -> Option<bool> {
+    pub(crate) fn condition(&self, name: LinkCondition) -> Option<bool> {
         match name {
             LinkCondition::Ready => self.ready,
             LinkCondition::Connected => self.connected,
@@ -137,7 +137,7 @@ impl LinkSummary {
 
 /// The conditions of a Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkCondition {
+pub(crate) enum LinkCondition {
     /// Credentials valid, connected, and all mirrors written.
     Ready,
     /// The target cluster's API server responds.

@@ -4,18 +4,18 @@
 //! Only [`collect`], [`collect_full`] and the modules that they use have a client. They only read.
 
 mod access;
-pub mod cluster_client;
-pub mod collect;
-pub mod collect_full;
+pub(crate) mod cluster_client;
+pub(crate) mod collect;
+pub(crate) mod collect_full;
 mod confinement;
-pub mod credentials;
-pub mod foreign_endpoints;
-pub mod link_summary;
+pub(crate) mod credentials;
+pub(crate) mod foreign_endpoints;
+pub(crate) mod link_summary;
 mod linkerd_config;
-pub mod preference_status;
-pub mod service_range;
-pub mod snapshot;
+pub(crate) mod preference_status;
+pub(crate) mod service_range;
+pub(crate) mod snapshot;
 mod target;
-pub mod topology;
-pub mod trust_anchors;
+pub(crate) mod topology;
+pub(crate) mod trust_anchors;
 mod workloads;

@@ -13,7 +13,7 @@ use crate::api::{
 /// The preference of a federated Service, and its failover state. Its JSON is part of the documented output of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PreferenceStatus {
+pub(crate) struct PreferenceStatus {
     /// Clusters in their order, or with their weights; `null` if none is preferred.
     pub preference: Option<String>,
     /// Clusters that receive the requests first; `local` is this cluster. If empty, all members receive them.
@@ -28,7 +28,7 @@ pub struct PreferenceStatus {
 /// A preferred cluster that receives no requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AwayCluster {
+pub(crate) struct AwayCluster {
     /// The cluster.
     pub cluster: String,
     /// Since when.
@@ -39,7 +39,7 @@ pub struct AwayCluster {
 
 impl PreferenceStatus {
     /// Reads the annotations of a Service; empty if it is not a federated Service.
-    pub fn of(service: &Service) -> Self {
+    pub(crate) fn of(service: &Service) -> Self {
         let annotation = |key: &str| service.metadata.annotations.get(key);
         let Some(preference) = annotation(labels::PREFER).and_then(|text| text.parse().ok()) else {
             return Self::default();
@@ -78,7 +78,7 @@ impl PreferenceStatus {
     }
 
     /// Whether other clusters receive the requests that a preferred cluster would receive.
-    pub fn has_failed_over(&self) -> bool {
+    pub(crate) fn has_failed_over(&self) -> bool {
         self.has_failed_over
     }
 
@@ -92,7 +92,7 @@ impl PreferenceStatus {
 
     /// Which preferred clusters are unavailable, and which clusters receive their requests; `None` if all are
     /// available. `ago` and `ahead` format a past and a future time.
-    pub fn absence(
+    pub(crate) fn absence(
         &self,
         ago: impl Fn(Timestamp) -> String,
         ahead: impl Fn(Timestamp) -> String,

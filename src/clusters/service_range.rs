@@ -46,7 +46,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
 }
 
 /// The number of free `ClusterIP`s, if the waiting Services need more than that.
-pub fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
+pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
     let all: u128 = range
         .networks
         .iter()
@@ -65,7 +65,7 @@ fn size(net: &IpNet) -> u128 {
 
 /// Number of Services of a Link's target cluster that wait to be mirrored or federated: the counts in the Link's
 /// status, minus existing mirrors and memberships, minus Services that will not be mirrored for another reason.
-pub fn waiting(link: &LinkSnapshot, mirrors: &[Service]) -> usize {
+pub(crate) fn waiting(link: &LinkSnapshot, mirrors: &[Service]) -> usize {
     let cluster = link.cluster();
     let state = LinkSummary::of(link);
     let count = |n: i64| usize::try_from(n).unwrap_or_default();

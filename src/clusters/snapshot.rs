@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// A fact, or the reason why it is unknown.
-pub type Known<T> = Result<T, String>;
+pub(crate) type Known<T> = Result<T, String>;
 
 /// One cluster: its Links and its trust anchors.
 #[derive(Clone, Debug)]
-pub struct ClusterSnapshot {
+pub(crate) struct ClusterSnapshot {
     /// What the user calls the cluster: its kubeconfig context.
     pub name: String,
     /// Where its API server is.
@@ -37,7 +37,7 @@ pub struct ClusterSnapshot {
 
 impl ClusterSnapshot {
     /// The snapshot of a cluster that cannot be reached.
-    pub fn unreachable(name: &str, why: &str) -> Self {
+    pub(crate) fn unreachable(name: &str, why: &str) -> Self {
         Self {
             name: name.to_owned(),
             identity: Identity::default(),
@@ -49,7 +49,7 @@ impl ClusterSnapshot {
 
 /// One Link.
 #[derive(Clone, Debug)]
-pub struct LinkSnapshot {
+pub(crate) struct LinkSnapshot {
     /// The Link.
     pub link: Link,
     /// Why it cannot be decoded, if so. Then most of its fields are unknown.
@@ -62,27 +62,27 @@ pub struct LinkSnapshot {
 
 impl LinkSnapshot {
     /// Name of the target cluster.
-    pub fn cluster(&self) -> &str {
+    pub(crate) fn cluster(&self) -> &str {
         &self.link.spec.target_cluster_name
     }
 
     /// Namespace and name of the Link.
-    pub fn id(&self) -> ResourceId {
+    pub(crate) fn id(&self) -> ResourceId {
         ResourceId::new(self.namespace(), self.name())
     }
 
     /// Name of the Link.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.link.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// Namespace of the Link.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.link.metadata.namespace.as_deref().unwrap_or_default()
     }
 
     /// Whether the Link has a gateway that is probed.
-    pub fn has_gateway(&self) -> bool {
+    pub(crate) fn has_gateway(&self) -> bool {
         let LinkSpec {
             gateway_address,
             probe_spec,
@@ -92,19 +92,19 @@ impl LinkSnapshot {
     }
 
     /// What the controller reports about the Link.
-    pub fn status(&self) -> Option<&LinkStatus> {
+    pub(crate) fn status(&self) -> Option<&LinkStatus> {
         self.link.status.as_ref()
     }
 
     /// The status of a condition of the Link, `True`, `False` or `Unknown`, and its message.
-    pub fn condition(&self, type_: &str) -> Option<(&str, &str)> {
+    pub(crate) fn condition(&self, type_: &str) -> Option<(&str, &str)> {
         let conditions = &self.status()?.conditions;
         let found = conditions.iter().find(|c| c.type_ == type_)?;
         Some((&found.status, &found.message))
     }
 
     /// The reason and the message of a condition that the Link has only while there is a problem.
-    pub fn trouble(&self, type_: &str) -> Option<(&str, &str)> {
+    pub(crate) fn trouble(&self, type_: &str) -> Option<(&str, &str)> {
         let conditions = &self.status()?.conditions;
         let mut found = conditions.iter().filter(|c| c.type_ == type_);
         let found = found.find(|c| c.status == "True")?;
@@ -114,7 +114,7 @@ impl LinkSnapshot {
 
 /// The content of a credentials Secret, without token and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LinkCredentials {
+pub(crate) struct LinkCredentials {
     /// The cluster that it is for.
     pub identity: Identity,
     /// When its token expires, if ever.
@@ -127,7 +127,7 @@ pub struct LinkCredentials {
 
 /// The credentials of Linkerd's destination controller, which reads them when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Destination {
+pub(crate) struct Destination {
     /// Namespace of Linkerd's control plane.
     pub namespace: String,
     /// Its credentials, by name of the target cluster.
@@ -138,7 +138,7 @@ pub struct Destination {
 
 /// A credentials Secret in the namespace of Linkerd's control plane, without token and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LinkerdCredentials {
+pub(crate) struct LinkerdCredentials {
     /// When its token expires, if ever.
     pub expiry: Option<Timestamp>,
     /// The start of the SHA-256 of its token.
@@ -149,7 +149,7 @@ pub struct LinkerdCredentials {
 
 /// Facts that a target cluster returns for the credentials of a Link.
 #[derive(Clone, Debug)]
-pub struct TargetSnapshot {
+pub(crate) struct TargetSnapshot {
     /// Requests of the controller that are not permitted, such as `list services`.
     pub denied: Known<Vec<String>>,
     /// What the credentials permit, cluster-wide and in the namespace of the control plane.
@@ -160,7 +160,7 @@ pub struct TargetSnapshot {
 
 /// One rule of permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccessRule {
+pub(crate) struct AccessRule {
     /// API groups; `*` is all.
     pub groups: Vec<String>,
     /// Resources; `*` is all.
@@ -173,7 +173,7 @@ pub struct AccessRule {
 
 /// The input of the rules: one cluster, and the target clusters of its Links.
 #[derive(Clone, Debug)]
-pub struct FullSnapshot {
+pub(crate) struct FullSnapshot {
     /// The current time.
     pub now: Timestamp,
     /// Version of this program.
@@ -216,20 +216,20 @@ pub struct FullSnapshot {
 
 impl FullSnapshot {
     /// The Deployment of our controller, if it was found.
-    pub fn controller(&self) -> Option<&Workload> {
+    pub(crate) fn controller(&self) -> Option<&Workload> {
         let deployments = self.deployments.iter().flatten();
         deployments.into_iter().find(|workload| workload.is_ours())
     }
 
     /// The Links; empty if they are unknown.
-    pub fn links(&self) -> &[LinkSnapshot] {
+    pub(crate) fn links(&self) -> &[LinkSnapshot] {
         self.cluster.links.as_deref().unwrap_or_default()
     }
 }
 
 /// The range of the `ClusterIP`s of mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceRange {
+pub(crate) struct ServiceRange {
     /// Networks of the default address family of Services.
     pub networks: Vec<IpNet>,
     /// Number of addresses of that family in use.
@@ -238,7 +238,7 @@ pub struct ServiceRange {
 
 /// The admission policies that restrict our controller's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Confinement {
+pub(crate) enum Confinement {
     /// The API server does not support admission policies.
     Unavailable,
     /// It supports them.
@@ -252,7 +252,7 @@ pub enum Confinement {
 
 /// What the Link CRD declares in v1alpha3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Crd {
+pub(crate) struct Crd {
     /// Fields of `status`.
     pub status_fields: BTreeSet<String>,
     /// Whether it has columns for `kubectl get`.
@@ -261,7 +261,7 @@ pub struct Crd {
 
 /// A Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// Namespace and name.
     pub id: ResourceId,
     /// Label `component`.
@@ -284,14 +284,14 @@ pub struct Workload {
 
 impl Workload {
     /// Whether this is our controller.
-    pub fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.id.name == labels::CONTROLLER_NAME
     }
 }
 
 /// A pod with Linkerd's proxy in it, or one that should have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MeshedPod {
+pub(crate) struct MeshedPod {
     /// Namespace and name.
     pub id: ResourceId,
     /// Phase of the pod: `Running`, `Succeeded`, …
@@ -304,7 +304,7 @@ pub struct MeshedPod {
 
 /// A proxy container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// Whether it is ready.
     pub ready: bool,
     /// Its image.
@@ -315,11 +315,11 @@ pub struct Proxy {
 
 /// Numbers of endpoints of Services: all, and those that receive traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoints(BTreeMap<ResourceId, Count>);
+pub(crate) struct Endpoints(BTreeMap<ResourceId, Count>);
 
 /// A number of endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub(crate) struct Count {
     /// Those that receive traffic.
     pub ready: usize,
     /// All.
@@ -328,7 +328,7 @@ pub struct Count {
 
 impl Endpoints {
     /// Counts the endpoints in slices. The label `kubernetes.io/service-name` of a slice names its Service.
-    pub fn count(slices: &[EndpointSlice]) -> Self {
+    pub(crate) fn count(slices: &[EndpointSlice]) -> Self {
         let mut counts: BTreeMap<_, Count> = BTreeMap::new();
         for slice in slices {
             let service = slice.metadata.labels.get(labels::SLICE_SERVICE);
@@ -345,13 +345,13 @@ impl Endpoints {
     }
 
     /// The number of endpoints of a Service; zero if it has no slice.
-    pub fn of(&self, service: &ResourceId) -> Count {
+    pub(crate) fn of(&self, service: &ResourceId) -> Count {
         self.0.get(service).copied().unwrap_or_default()
     }
 }
 
 /// The value of a label of an object; empty if it does not have the label.
-pub fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
+pub(crate) fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
     let labels = metadata.labels.as_ref();
     labels
         .and_then(|labels| labels.get(key))
@@ -359,7 +359,7 @@ pub fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
 }
 
 /// The value of an annotation of an object; empty if it does not have the annotation.
-pub fn annotation<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
+pub(crate) fn annotation<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
     let annotations = metadata.annotations.as_ref();
     annotations
         .and_then(|annotations| annotations.get(key))

@@ -15,7 +15,7 @@ use super::{
 
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Topology {
+pub(crate) struct Topology {
     /// Clusters: those with a snapshot, in the order of the snapshots, then other targets of Links.
     pub clusters: Vec<ClusterNode>,
     /// Links, by source.
@@ -25,7 +25,7 @@ pub struct Topology {
 /// A cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterNode {
+pub(crate) struct ClusterNode {
     /// Its context, or its name in a Link.
     pub name: String,
     /// Whether it responded; `null` if there is no snapshot of it.
@@ -39,7 +39,7 @@ pub struct ClusterNode {
 /// A Link from one cluster to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Edge {
+pub(crate) struct Edge {
     /// The cluster in which the Link is: it mirrors from the target.
     pub source: String,
     /// The target, as the clusters of this topology are named.
@@ -55,7 +55,7 @@ pub struct Edge {
 
 impl Topology {
     /// Combines the snapshots of several clusters.
-    pub fn of(snapshots: &[ClusterSnapshot]) -> Self {
+    pub(crate) fn of(snapshots: &[ClusterSnapshot]) -> Self {
         let trusted: Vec<_> = snapshots.iter().map(trust_anchors).collect();
         let mut clusters: Vec<_> = snapshots
             .iter()
@@ -102,7 +102,7 @@ impl Topology {
     }
 
     /// Problems between clusters, one line each.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for cluster in &self.clusters {
             if let Some(error) = &cluster.error {
@@ -115,7 +115,7 @@ impl Topology {
     }
 
     /// Links whose target cluster has no Link back, one line each.
-    pub fn one_way(&self) -> Vec<String> {
+    pub(crate) fn one_way(&self) -> Vec<String> {
         let one_way = self.links.iter().filter(|edge| edge.one_way == Some(true));
         one_way
             .map(|Edge { source, target, .. }| {
@@ -125,7 +125,7 @@ impl Topology {
     }
 
     /// Linked clusters with different trust anchors, each pair once.
-    pub fn distrust(&self) -> Vec<String> {
+    pub(crate) fn distrust(&self) -> Vec<String> {
         let mut pairs = BTreeSet::new();
         for edge in self
             .links

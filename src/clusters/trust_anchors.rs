@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
 /// Certificates, DER.
-pub type Anchors = BTreeSet<Vec<u8>>;
+pub(crate) type Anchors = BTreeSet<Vec<u8>>;
 
 /// Reads a PEM bundle. Order, repetition and text between certificates do not matter.
-pub fn parse(pem: &str) -> Result<Anchors, String> {
+pub(crate) fn parse(pem: &str) -> Result<Anchors, String> {
     let mut anchors = Anchors::new();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|_| "invalid certificate".to_owned())?;
@@ -21,7 +21,7 @@ pub fn parse(pem: &str) -> Result<Anchors, String> {
 }
 
 /// Describes a certificate by its subject, serial number and last day.
-pub fn describe(der: &[u8]) -> String {
+pub(crate) fn describe(der: &[u8]) -> String {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
         return "unreadable certificate".to_owned();
     };

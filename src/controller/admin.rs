@@ -50,23 +50,23 @@ const BEAT: Duration = Duration::from_secs(60);
 
 /// Whether `/ready` succeeds: false until all local stores are synced.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     /// Sets the answer of `/ready`.
-    pub fn set(&self, ready: bool) {
+    pub(crate) fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Relaxed);
     }
 
     /// The answer of `/ready`.
-    pub fn get(&self) -> bool {
+    pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The time of the main loop's last pass, for `/live`.
 #[derive(Clone, Debug)]
-pub struct Liveliness(Arc<Mutex<Instant>>);
+pub(crate) struct Liveliness(Arc<Mutex<Instant>>);
 
 impl Default for Liveliness {
     fn default() -> Self {
@@ -76,12 +76,12 @@ impl Default for Liveliness {
 
 impl Liveliness {
     /// Records a pass of the main loop. Has to be called much more often than once in 60 s.
-    pub fn beat(&self) {
+    pub(crate) fn beat(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Time since the last beat.
-    pub fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -91,7 +91,7 @@ impl Liveliness {
 
 /// The admin port, bound but not served yet.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -105,7 +105,7 @@ struct Served {
 }
 
 /// Binds the admin port, so that a port in use is an error at the start.
-pub async fn bind(addr: SocketAddr) -> anyhow::Result<Admin> {
+pub(crate) async fn bind(addr: SocketAddr) -> anyhow::Result<Admin> {
     let bound = async {
         let listener = TcpListener::bind(addr).await?;
         let address = listener.local_addr()?;
@@ -119,12 +119,12 @@ pub async fn bind(addr: SocketAddr) -> anyhow::Result<Admin> {
 
 impl Admin {
     /// The bound address. Its port is the actual one, also if port 0 was requested.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves until `stop`, then for at most one more second, to finish current requests.
-    pub async fn serve(
+    pub(crate) async fn serve(
         self,
         readiness: Readiness,
         liveliness: Liveliness,

@@ -39,7 +39,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::settings::Settings;
+pub(crate) use self::settings::Settings;
 use self::{
     addresses::Addresses,
     confirm::Confirmations,

@@ -40,7 +40,7 @@ use self::{
     elector::{Elector, Failure, Held},
     rules::{Act, Sight, fence_end},
 };
-pub use self::{
+pub(crate) use self::{
     fence::Fence,
     settings::{LeaseSettings, NAME},
 };
@@ -48,7 +48,7 @@ use super::{clock::jitter, trouble::Trouble};
 
 /// Permission to write, until it is lost or released. Dropping it ends the permission without releasing the lease.
 #[derive(Debug)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     fence: Fence,
     quit: CancellationToken,
     release_limit: Duration,
@@ -60,7 +60,7 @@ pub struct Leadership {
 ///
 /// Errors of the API server are logged when they change, and requests are retried. Fails only if the settings are
 /// invalid.
-pub async fn acquire(
+pub(crate) async fn acquire(
     client: Client,
     settings: LeaseSettings,
     stop: CancellationToken,
@@ -150,13 +150,13 @@ impl Leadership {
     }
 
     /// The fence that writers check before each write.
-    pub fn fence(&self) -> Fence {
+    pub(crate) fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
     /// Waits until the lease is lost, and returns the reason. Then all work has to stop. The future may be dropped and
     /// this called again, as in a `select!`.
-    pub async fn lost(&mut self) -> anyhow::Error {
+    pub(crate) async fn lost(&mut self) -> anyhow::Error {
         let ended = match &mut self.task {
             Some(task) => task.await,
             None => Ok(None),
@@ -171,7 +171,7 @@ impl Leadership {
     }
 
     /// Releases the lease, so that another replica does not have to wait. All writers must have stopped before.
-    pub async fn release(mut self) {
+    pub(crate) async fn release(mut self) {
         self.fence.close();
         self.quit.cancel();
         if let Some(task) = self.task.take() {

@@ -21,11 +21,11 @@ use prometheus::{
 };
 
 use families::Families;
-pub use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
+pub(crate) use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
 
 /// All metrics. A clone shares the same metrics.
 #[derive(Clone)]
-pub struct Metrics(Arc<Families>);
+pub(crate) struct Metrics(Arc<Families>);
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -41,12 +41,12 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// New metrics with their own registry. The process creates them once; tests create several.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Families::new()))
     }
 
     /// Sets whether a gateway is probed, and resets its state: not alive, no latency.
-    pub fn gateway_enabled(&self, cluster: &str, enabled: bool) {
+    pub(crate) fn gateway_enabled(&self, cluster: &str, enabled: bool) {
         self.drop_gateway_state(cluster);
         let target = &[cluster];
         self.0
@@ -57,7 +57,7 @@ impl Metrics {
     }
 
     /// Sets whether a gateway is alive; `false` also while it is unknown.
-    pub fn gateway_alive(&self, cluster: &str, alive: bool) {
+    pub(crate) fn gateway_alive(&self, cluster: &str, alive: bool) {
         self.0
             .gateway_alive
             .with_label_values(&[cluster])
@@ -65,7 +65,7 @@ impl Metrics {
     }
 
     /// Counts a probe that succeeded.
-    pub fn probe_succeeded(&self, cluster: &str, latency: Duration) {
+    pub(crate) fn probe_succeeded(&self, cluster: &str, latency: Duration) {
         let families = &self.0;
         let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
         families
@@ -83,7 +83,7 @@ impl Metrics {
     }
 
     /// Counts a probe that failed.
-    pub fn probe_failed(&self, cluster: &str) {
+    pub(crate) fn probe_failed(&self, cluster: &str) {
         self.0
             .gateway_probes
             .with_label_values(&[cluster, "false"])
@@ -91,12 +91,12 @@ impl Metrics {
     }
 
     /// Counts that all endpoints of a Link are planned again because its gateway changed.
-    pub fn endpoint_repair(&self, cluster: &str) {
+    pub(crate) fn endpoint_repair(&self, cluster: &str) {
         self.0.endpoint_repairs.with_label_values(&[cluster]).inc();
     }
 
     /// Sets the number of objects in a store; `cluster` is [`LOCAL`] or a target cluster.
-    pub fn cache_size(&self, cache: Cache, cluster: &str, objects: usize) {
+    pub(crate) fn cache_size(&self, cache: Cache, cluster: &str, objects: usize) {
         let gauges = match cache {
             Cache::Namespaces => &self.0.namespace_cache,
             Cache::Services => &self.0.service_cache,
@@ -106,43 +106,43 @@ impl Metrics {
     }
 
     /// Sets the size of the objects that are kept of a target cluster, in bytes.
-    pub fn taken_in(&self, cluster: &str, bytes: usize) {
+    pub(crate) fn taken_in(&self, cluster: &str, bytes: usize) {
         let gauges = &self.0.taken_in;
         gauges.with_label_values(&[cluster]).set(count(bytes));
     }
 
     /// Counts that a write was delayed, because its key was written recently.
-    pub fn postponed(&self) {
+    pub(crate) fn postponed(&self) {
         self.0.postponed.inc();
     }
 
     /// Sets the number of keys in the queue.
-    pub fn queue_depth(&self, keys: usize) {
+    pub(crate) fn queue_depth(&self, keys: usize) {
         self.0.queue_depth.set(count(keys));
     }
 
     /// Sets the number of keys that are being processed.
-    pub fn in_flight(&self, keys: usize) {
+    pub(crate) fn in_flight(&self, keys: usize) {
         self.0.in_flight.set(count(keys));
     }
 
     /// Records the time to compute one plan.
-    pub fn planned(&self, took: Duration) {
+    pub(crate) fn planned(&self, took: Duration) {
         self.0.plan.observe(took.as_secs_f64());
     }
 
     /// Records the time to execute one plan.
-    pub fn applied(&self, took: Duration) {
+    pub(crate) fn applied(&self, took: Duration) {
         self.0.apply.observe(took.as_secs_f64());
     }
 
     /// Records the time from the event of a remote change to the last local write for it.
-    pub fn propagated(&self, took: Duration) {
+    pub(crate) fn propagated(&self, took: Duration) {
         self.0.propagation.observe(took.as_secs_f64());
     }
 
     /// Counts a write to the local API server.
-    pub fn write(&self, verb: Verb, kind: ResourceKind, outcome: WriteResult) {
+    pub(crate) fn write(&self, verb: Verb, kind: ResourceKind, outcome: WriteResult) {
         self.0
             .writes
             .with_label_values(&[verb.as_str(), kind.as_str(), outcome.as_str()])
@@ -150,7 +150,7 @@ impl Metrics {
     }
 
     /// Counts that a watch failed and is restarted; `cluster` is [`LOCAL`] or a target cluster.
-    pub fn watch_restarted(&self, cluster: &str, kind: ResourceKind) {
+    pub(crate) fn watch_restarted(&self, cluster: &str, kind: ResourceKind) {
         self.0
             .watch_restarts
             .with_label_values(&[cluster, kind.as_str()])
@@ -158,7 +158,7 @@ impl Metrics {
     }
 
     /// Sets when a cluster's API server last responded.
-    pub fn last_contact(&self, cluster: &str, at: Timestamp) {
+    pub(crate) fn last_contact(&self, cluster: &str, at: Timestamp) {
         self.0
             .last_contact
             .with_label_values(&[cluster])
@@ -166,7 +166,7 @@ impl Metrics {
     }
 
     /// Sets when the token expires that a Link's session uses; `None` if it never expires, or if there is no token.
-    pub fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
+    pub(crate) fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
         let gauges = &self.0.credentials_expiry;
         match at {
             Some(at) => gauges
@@ -177,7 +177,7 @@ impl Metrics {
     }
 
     /// Sets whether a Link is ready.
-    pub fn link_ready(&self, link: &str, ready: bool) {
+    pub(crate) fn link_ready(&self, link: &str, ready: bool) {
         self.0
             .link_ready
             .with_label_values(&[link])
@@ -185,7 +185,7 @@ impl Metrics {
     }
 
     /// Sets whether a Link is invalid.
-    pub fn link_invalid(&self, link: &str, invalid: bool) {
+    pub(crate) fn link_invalid(&self, link: &str, invalid: bool) {
         self.0
             .link_invalid
             .with_label_values(&[link])
@@ -193,7 +193,7 @@ impl Metrics {
     }
 
     /// Sets whether the cluster of a Link is drained.
-    pub fn link_drained(&self, link: &str, drained: bool) {
+    pub(crate) fn link_drained(&self, link: &str, drained: bool) {
         self.0
             .link_drained
             .with_label_values(&[link])
@@ -201,7 +201,7 @@ impl Metrics {
     }
 
     /// Sets how many federated Services send requests to this cluster first, and how many prefer it but leave it out.
-    pub fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
+    pub(crate) fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
         let families = &self.0;
         for (gauges, services) in [
             (&families.active, active),
@@ -212,7 +212,7 @@ impl Metrics {
     }
 
     /// Sets the numbers of a Link's Services by state.
-    pub fn link_counts(&self, link: &str, counts: LinkCounts) {
+    pub(crate) fn link_counts(&self, link: &str, counts: LinkCounts) {
         let families = &self.0;
         for (gauges, services) in [
             (&families.mirrored, counts.mirrored),
@@ -224,12 +224,12 @@ impl Metrics {
     }
 
     /// Sets whether this replica is the leader.
-    pub fn leader(&self, leads: bool) {
+    pub(crate) fn leader(&self, leads: bool) {
         self.0.leader.set(leads.into());
     }
 
     /// Removes all series of a Link.
-    pub fn remove_link(&self, link: &str) {
+    pub(crate) fn remove_link(&self, link: &str) {
         let families = &self.0;
         for gauges in [
             &families.link_ready,
@@ -245,7 +245,7 @@ impl Metrics {
     }
 
     /// Removes all series of a target cluster. No existing Link may name it.
-    pub fn remove_cluster(&self, cluster: &str) {
+    pub(crate) fn remove_cluster(&self, cluster: &str) {
         let families = &self.0;
         self.drop_gateway_state(cluster);
         for gauges in [
@@ -269,11 +269,7 @@ impl Metrics {
     }
 
     /// All metrics in Prometheus' text format 0.0.4.
-    #[expect(
-        clippy::missing_panics_doc,
-        reason = "cannot panic, see the text of the expect"
-    )]
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             self.0.tasks.set(count(runtime.metrics().num_alive_tasks()));
         }

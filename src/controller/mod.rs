@@ -2,25 +2,25 @@
 //!
 //! The module `mirror` computes the desired state. This module only carries it out.
 
-pub mod admin;
+pub(crate) mod admin;
 mod apply;
 pub mod clock;
 mod engine;
 mod events;
 pub mod gateway;
-pub mod lease;
-pub mod metrics;
+pub(crate) mod lease;
+pub(crate) mod metrics;
 mod networks;
 mod pace;
-pub mod preview;
-pub mod probe;
+pub(crate) mod preview;
+pub(crate) mod probe;
 mod queue;
 mod run;
 mod session;
 mod trouble;
 mod watch;
 
-pub use self::{
+pub(crate) use self::{
     engine::Settings,
     run::{Options, run},
 };

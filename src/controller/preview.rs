@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// A Link that is not applied yet, and its credentials, if these are not applied yet either.
-pub struct Proposed {
+pub(crate) struct Proposed {
     /// The Link.
     pub link: Link,
     /// Kubeconfigs by name of their Secret.
@@ -50,7 +50,7 @@ pub struct Proposed {
 }
 
 /// The settings of the controller that affect its plans.
-pub struct Settings {
+pub(crate) struct Settings {
     /// The settings of the core.
     pub config: Config,
     /// Whether headless Services are mirrored as headless, if a Link does not set this.
@@ -61,7 +61,7 @@ pub struct Settings {
 
 /// The arguments of the controller in a namespace, for each container of its Deployment. `None` if the Deployment does
 /// not exist.
-pub async fn controller_args(
+pub(crate) async fn controller_args(
     client: &Client,
     namespace: &str,
 ) -> anyhow::Result<Option<Vec<Vec<String>>>> {
@@ -85,7 +85,7 @@ pub async fn controller_args(
 ///
 /// `deadline` is the timeout of each request to the target cluster. Fails if a cluster cannot be listed, or if the Link
 /// does not exist or is invalid.
-pub async fn state(
+pub(crate) async fn state(
     client: &Client,
     settings: Settings,
     name: &str,

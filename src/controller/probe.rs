@@ -43,7 +43,7 @@ const PROXY_ERROR: &str = "l5d-proxy-error";
 
 /// The destination of probes.
 #[derive(Clone, Debug)]
-pub struct ProbeTarget {
+pub(crate) struct ProbeTarget {
     /// `host:port` to connect to: in a cluster, the ClusterIP of the probe Service, which leads to the gateway through
     /// the mesh. While it is `None`, there are no probes, and the state of the gateway stays. When it changes, failures
     /// at the old address do not count any more.
@@ -56,7 +56,7 @@ pub struct ProbeTarget {
 
 /// A report of a probe worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeReport {
+pub(crate) enum ProbeReport {
     /// The gateway is now [`Liveness::Alive`] or [`Liveness::Dead`], and was not before.
     Transition(Liveness),
     /// Time from the start of a successful probe to the status of the response. Sent after every success, after the
@@ -66,19 +66,14 @@ pub enum ProbeReport {
 
 /// Computes a gateway's liveness from the results of probes. Pure.
 #[derive(Clone, Debug, Default)]
-pub struct Tracker {
+pub(crate) struct Tracker {
     liveness: Liveness,
     failures: u32,
 }
 
 impl Tracker {
-    /// The current liveness.
-    pub fn liveness(&self) -> Liveness {
-        self.liveness
-    }
-
     /// Records the result of a probe. Returns the liveness if it has changed.
-    pub fn on_result(&mut self, ok: bool, threshold: u32) -> Option<Liveness> {
+    pub(crate) fn on_result(&mut self, ok: bool, threshold: u32) -> Option<Liveness> {
         self.failures = if ok {
             0
         } else {
@@ -105,7 +100,7 @@ impl Tracker {
     }
 
     /// Forgets failures below the threshold, because they happened at another address.
-    pub fn on_new_address(&mut self) {
+    pub(crate) fn on_new_address(&mut self) {
         self.failures = 0;
     }
 }
@@ -115,7 +110,7 @@ impl Tracker {
 /// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: if one takes longer than
 /// the period, the next follows immediately. `Target` limits the timeout to the period, so a gateway that does not
 /// respond is dead after about `threshold × period`.
-pub async fn run(
+pub(crate) async fn run(
     cluster: &str,
     target: ProbeTarget,
     settings: &Probe,

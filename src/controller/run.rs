@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The options of `run-controller`.
-pub struct Options {
+pub(crate) struct Options {
     /// The settings of the engine.
     pub settings: Settings,
     /// Address that serves `/metrics`, `/ready`, `/live` and `/ping`.
@@ -32,7 +32,11 @@ pub struct Options {
 /// has to be restarted.
 ///
 /// On `stop`, current writes are cancelled, the lease is released, and everything ends within seconds.
-pub async fn run(client: Client, options: Options, stop: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    client: Client,
+    options: Options,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let Options {
         settings,
         admin,

@@ -7,7 +7,7 @@ use super::render::Manifest;
 
 /// The kind, name and namespace of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// `group/version`, or `version` alone.
     pub api_version: String,
     /// Kind.
@@ -35,7 +35,7 @@ struct Metadata<'a> {
 
 impl Identity {
     /// The identity of an object; `None` if it has no kind or name.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub(crate) fn of(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer)?.as_str().map(str::to_owned);
         Some(Self {
             api_version: text("/apiVersion")?,
@@ -47,7 +47,7 @@ impl Identity {
 }
 
 /// These objects as a manifest, in their order.
-pub fn manifest(identities: impl IntoIterator<Item = Identity>) -> anyhow::Result<Manifest> {
+pub(crate) fn manifest(identities: impl IntoIterator<Item = Identity>) -> anyhow::Result<Manifest> {
     let objects: Result<Vec<Value>, _> = identities
         .into_iter()
         .map(|identity| {

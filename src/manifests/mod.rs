@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod chart;
 pub mod gateway;
-pub mod identity;
+pub(crate) mod identity;
 pub mod install;
 pub mod kubeconfig;
 pub mod link;

@@ -3,5 +3,3 @@
 pub(crate) mod endpoints;
 pub(crate) mod reach;
 pub(crate) mod service;
-
-pub use reach::Reach;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 /// Services by namespace and name.
-pub type Names = BTreeSet<(String, String)>;
+pub(crate) type Names = BTreeSet<(String, String)>;
 
 /// One piece of work. Ordered, so that sets of keys are stable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -52,7 +52,7 @@ impl<'a> DesiredMetadata<'a> {
 
 /// What a local Service is, by its labels and annotations, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner<'a> {
+pub(crate) enum Owner<'a> {
     /// The mirror of a Service of this cluster.
     Mirror(&'a str),
     /// An endpoint mirror of this cluster, of this headless mirror.
@@ -83,7 +83,7 @@ pub(crate) fn installation(metadata: &Metadata) -> Option<&str> {
 }
 
 /// What a local object is, from its metadata.
-pub fn owner(metadata: &Metadata) -> Owner<'_> {
+pub(crate) fn owner(metadata: &Metadata) -> Owner<'_> {
     let label = |key: &str| metadata.labels.get(key);
     let cluster = label(l::CLUSTER_NAME).filter(|cluster| !cluster.is_empty());
     if label(l::MIRRORED_GATEWAY) == Some("true") {
@@ -124,7 +124,7 @@ pub(crate) fn preferred_clusters(metadata: &Metadata) -> impl Iterator<Item = &s
 }
 
 /// Whether this controller has written the object before.
-pub fn is_managed(metadata: &Metadata) -> bool {
+pub(crate) fn is_managed(metadata: &Metadata) -> bool {
     metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
 }
 

@@ -20,7 +20,7 @@ mod plan;
 mod reconcile;
 mod state;
 pub mod status;
-pub mod target;
+pub(crate) mod target;
 mod triggers;
 mod write;
 
@@ -29,21 +29,30 @@ mod fixtures;
 #[cfg(test)]
 mod properties;
 
-pub use desired::Reach;
-pub use key::{Key, Names};
-pub use metadata::{Owner, is_managed, owner};
-pub use names::{FEDERATED_SUFFIX, endpoint_mirror_name, federated_name, mirror_name, probe_name};
-pub use outcome::{Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome};
+pub use key::Key;
+pub(crate) use key::Names;
+pub(crate) use metadata::{Owner, is_managed, owner};
+pub(crate) use names::{FEDERATED_SUFFIX, probe_name};
+pub use names::{endpoint_mirror_name, federated_name, mirror_name};
+pub(crate) use outcome::Plan;
+pub use outcome::{Outcome, Problem, Reason, RemoteRef, ServiceOutcome};
 pub use plan::plan;
+pub(crate) use state::{
+    Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
+    Room, Weight,
+};
 pub use state::{
-    Budget, Config, GatewayState, Grouped, Inserted, Known, LeftOut, Limit, Limits, LinkEntry,
-    Links, Listing, Liveness, Local, Namespace, NamespacePhase, Namespaces, RemoteState, Room,
-    State, Store, Weight,
+    Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
 };
 pub use target::{
-    ClusterNetworks, CopiedError, Exclusions, FederatedThrough, Federation, Gateway, Host,
-    InvalidLink, Mode, NAMES, NetworkError, PolicyError, Probe, Queries, Refusal, Refused, Target,
-    allowed_namespaces, copied_rules, member, mode, networks, refusal, refused_message, slices_of,
-    slices_of_probes,
+    ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target, allowed_namespaces,
+    networks, refused_message,
 };
-pub use write::{Object, ObjectKind, Patch, Write};
+pub(crate) use target::{
+    CopiedError, Exclusions, Gateway, NAMES, PolicyError, Probe, Queries, copied_rules, member,
+    mode, refusal, slices_of, slices_of_probes,
+};
+#[cfg(test)]
+pub(crate) use target::{InvalidLink, networks::Refusal};
+pub use write::{Object, Write};
+pub(crate) use write::{ObjectKind, Patch};

@@ -4,7 +4,7 @@ use super::outcome::{Problem, Reason};
 use crate::api::names::is_dns_label;
 
 /// Suffix of federated Services.
-pub const FEDERATED_SUFFIX: &str = "-federated";
+pub(crate) const FEDERATED_SUFFIX: &str = "-federated";
 /// Prefix of probe Services.
 pub(crate) const PROBE_PREFIX: &str = "probe-";
 /// Kubernetes' limit for Service names: a DNS label.
@@ -28,7 +28,7 @@ pub fn federated_name(service: &str) -> String {
 }
 
 /// `probe-<link>`.
-pub fn probe_name(link: &str) -> String {
+pub(crate) fn probe_name(link: &str) -> String {
     format!("{PROBE_PREFIX}{link}")
 }
 

@@ -9,12 +9,17 @@ pub(crate) mod namespaces;
 pub(crate) mod remote;
 pub(crate) mod store;
 
+pub(crate) use self::{
+    limit::{Budget, LeftOut, Limit, Limits, Room, Weight},
+    links::{Known, Links},
+    namespaces::{Namespace, Namespaces},
+    store::{Grouped, Inserted},
+};
 pub use self::{
-    limit::{Budget, LeftOut, Limit, Limits, Listing, Room, Weight},
-    links::{Known, LinkEntry, Links},
-    namespaces::{Namespace, NamespacePhase, Namespaces},
+    links::LinkEntry,
+    namespaces::NamespacePhase,
     remote::{GatewayState, Liveness, RemoteState},
-    store::{Grouped, Inserted, Store},
+    store::Store,
 };
 
 use std::{

@@ -17,7 +17,7 @@ use self::rule::{
     Severity::{Error, Warning},
     Verdict, result, rule,
 };
-pub use self::{
+pub(crate) use self::{
     rule::{CheckResult, Level},
     topology::evaluate_topology,
 };
@@ -62,7 +62,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Runs the checks, up to one whose failure makes later ones meaningless.
-pub fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
+pub(crate) fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for rule in RULES {
         let verdict = (rule.judge)(snapshot);
@@ -76,7 +76,7 @@ pub fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
 }
 
 /// The result of a cluster without a client.
-pub fn unreachable(why: &str) -> CheckResult {
+pub(crate) fn unreachable(why: &str) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),
         level: Level::Error,

@@ -9,7 +9,7 @@ const LISTED: usize = 10;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckResult {
+pub(crate) struct CheckResult {
     /// What was checked; further lines are details.
     pub description: String,
     /// The level of the result.
@@ -24,7 +24,7 @@ pub struct CheckResult {
 
 /// The level of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     /// No problem.
     Success,
     /// A possible or future problem.

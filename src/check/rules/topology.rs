@@ -4,7 +4,7 @@ use super::rule::{CheckResult, Severity, Verdict, result, rule};
 use crate::clusters::topology::Topology;
 
 /// Checks how clusters are linked to each other.
-pub fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
+pub(crate) fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
     let links = topology
         .links
         .iter()

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The settings of the engine.
-pub struct Settings {
+pub(crate) struct Settings {
     /// The settings of the core.
     pub config: Config,
     /// Whether headless Services are mirrored as headless, if a Link does not set this.

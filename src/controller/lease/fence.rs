@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// Has to be checked before each write.
 #[derive(Clone, Debug)]
-pub struct Fence(Option<Arc<Until>>);
+pub(crate) struct Fence(Option<Arc<Until>>);
 
 #[derive(Debug)]
 struct Until {
@@ -23,18 +23,18 @@ struct Until {
 
 impl Fence {
     /// A fence that always holds, for a controller that runs without leader election.
-    pub fn always() -> Self {
+    pub(crate) fn always() -> Self {
         Self(None)
     }
 
     /// A fence that never holds, for a replica on standby.
-    pub fn closed() -> Self {
+    pub(crate) fn closed() -> Self {
         let (base, nanos) = (Instant::now(), AtomicU64::new(0));
         Self(Some(Arc::new(Until { base, nanos })))
     }
 
     /// Whether this replica may write now.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.0.as_ref().is_none_or(|until| {
             let nanos = until.nanos.load(Ordering::SeqCst);
             nanos > 0 && Instant::now() < until.base + Duration::from_nanos(nanos)

@@ -7,11 +7,11 @@ use anyhow::bail;
 use super::rules::usable;
 
 /// Default name of the lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
-pub const NAME: &str = "service-mirror-write";
+pub(crate) const NAME: &str = "service-mirror-write";
 
 /// Name and timeouts of the lease.
 #[derive(Clone, Debug)]
-pub struct LeaseSettings {
+pub(crate) struct LeaseSettings {
     /// Name of the Lease.
     pub name: String,
     /// Namespace of the Lease.
@@ -28,7 +28,7 @@ pub struct LeaseSettings {
 
 impl LeaseSettings {
     /// The lease [`NAME`] with the times of Linkerd's service mirror: 30 s, 10 s, 2 s.
-    pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+    pub(crate) fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
             name: NAME.to_owned(),
             namespace: namespace.into(),

@@ -1,11 +1,11 @@
 //! Label values of the metrics: closed sets, so that no remote object can create a series.
 
 /// Value of the label `cluster` for the cluster that the controller runs in.
-pub const LOCAL: &str = "local";
+pub(crate) const LOCAL: &str = "local";
 
 /// A kind of object, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResourceKind {
+pub(crate) enum ResourceKind {
     /// A Service.
     Service,
     /// An EndpointSlice.
@@ -26,7 +26,7 @@ pub enum ResourceKind {
 
 /// The verb of a write, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// POST.
     Create,
     /// PATCH.
@@ -37,7 +37,7 @@ pub enum Verb {
 
 /// The result of a write, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteResult {
+pub(crate) enum WriteResult {
     /// The API server accepted it.
     Ok,
     /// The object had changed, or existed already: the key is planned again.
@@ -48,7 +48,7 @@ pub enum WriteResult {
 
 /// A store whose size is one of Linkerd's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub(crate) enum Cache {
     /// Namespaces.
     Namespaces,
     /// Services.
@@ -59,7 +59,7 @@ pub enum Cache {
 
 /// Numbers of a Link's Services by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounts {
+pub(crate) struct LinkCounts {
     /// Mirrored.
     pub mirrored: usize,
     /// Members of a federated Service.
@@ -81,7 +81,7 @@ impl ResourceKind {
     ];
 
     /// The Kubernetes kind.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",

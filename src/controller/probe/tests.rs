@@ -28,7 +28,7 @@ fn liveness_follows_results() {
         (0, "-+", "DA"),
     ] {
         let mut tracker = Tracker::default();
-        assert_eq!(tracker.liveness(), Liveness::Unknown);
+        assert_eq!(tracker.liveness, Liveness::Unknown);
         let seen: String = results
             .chars()
             .map(|result| match tracker.on_result(result == '+', threshold) {

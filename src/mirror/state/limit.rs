@@ -6,11 +6,10 @@ mod left_out;
 mod listing;
 mod room;
 
-pub use self::{
+pub(crate) use self::{
     budget::Budget,
     intake::Limit,
     left_out::LeftOut,
-    listing::Listing,
     room::{Room, Weight},
 };
 use crate::mirror::target::Target;

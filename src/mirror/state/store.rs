@@ -14,7 +14,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use self::by_cluster::{ByCluster, find};
-pub use self::grouped::Grouped;
+pub(crate) use self::grouped::Grouped;
 use crate::api::metadata::Metadata;
 
 /// Namespaced objects of one kind. It is updated by the events of watches and by the responses to our own writes.

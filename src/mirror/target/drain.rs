@@ -53,7 +53,7 @@ impl fmt::Display for Drain {
 }
 
 /// The text for the end of a drain. The text of a [`Drain`] begins with it.
-pub fn until(time: Timestamp) -> String {
+pub(crate) fn until(time: Timestamp) -> String {
     format!("until {}", rfc3339(time))
 }
 

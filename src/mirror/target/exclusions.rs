@@ -81,7 +81,7 @@ fn is_ours(key: &str) -> bool {
 }
 
 /// Reads rules for keys that are copied, joined by commas. Blank rules are dropped.
-pub fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
+pub(crate) fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
     let rules = text.split(',').map(str::trim);
     rules
         .filter(|rule| !rule.is_empty())

@@ -8,25 +8,15 @@ use crate::{
 
 /// How a Service is mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Through the target cluster's gateway.
     Gateway,
     /// Pod to pod: Linkerd asks the target cluster for endpoints.
     RemoteDiscovery,
 }
 
-impl Mode {
-    /// The mode's name, as users know it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::RemoteDiscovery => "remote-discovery",
-        }
-    }
-}
-
 /// How a Link wants a Service mirrored, if at all. Remote discovery wins where both selectors match.
-pub fn mode(target: &Target, service: &Service) -> Option<Mode> {
+pub(crate) fn mode(target: &Target, service: &Service) -> Option<Mode> {
     if selects(target.discovery_selector.as_ref(), service) {
         Some(Mode::RemoteDiscovery)
     } else if selects(target.gateway_selector.as_ref(), service) {
@@ -37,7 +27,7 @@ pub fn mode(target: &Target, service: &Service) -> Option<Mode> {
 }
 
 /// Whether a Link makes a Service a member of a federated Service.
-pub fn member(target: &Target, service: &Service) -> bool {
+pub(crate) fn member(target: &Target, service: &Service) -> bool {
     selects(target.federated_selector.as_ref(), service)
 }
 

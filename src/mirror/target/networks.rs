@@ -112,7 +112,7 @@ fn network(text: &str) -> Result<IpNet, NetworkError> {
 /// `allowed` are the networks that the Link names. If it names any, the address must be in one of them. An address in a
 /// refused range is allowed only by a network that lies completely within that range: `0.0.0.0/0` does not allow
 /// loopback addresses.
-pub fn refusal(
+pub(crate) fn refusal(
     address: IpAddr,
     allowed: Option<&[IpNet]>,
     cluster: &ClusterNetworks,

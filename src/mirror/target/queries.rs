@@ -14,7 +14,7 @@ use crate::{
 
 /// Maximum number of names in one selector of [`slices_of`]: a name has up to 63 characters, and the length of a URL is
 /// limited to a few thousand.
-pub const NAMES: usize = 50;
+pub(crate) const NAMES: usize = 50;
 
 /// The label selectors for requests to a target cluster. The target cluster sends only objects that match one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Target {
 
 /// Selectors of the slices of Services with these names. They ignore the namespaces, so slices of other Services with
 /// the same names match too, and the caller has to ignore these.
-pub fn slices_of(names: &Names) -> Vec<String> {
+pub(crate) fn slices_of(names: &Names) -> Vec<String> {
     let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     names
@@ -73,7 +73,7 @@ pub fn slices_of(names: &Names) -> Vec<String> {
 
 /// Selects the slices of probe Services, in the namespace of Links. Slices that Kubernetes creates for the Endpoints of
 /// Linkerd's own service mirror have no other label of ours than the one for the cluster.
-pub fn slices_of_probes() -> String {
+pub(crate) fn slices_of_probes() -> String {
     format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE)
 }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 /// A number of bytes that its users share. Bytes taken from a part count for the whole as well.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Account>);
+pub(crate) struct Budget(Arc<Account>);
 
 #[derive(Debug)]
 struct Account {
@@ -18,13 +18,13 @@ struct Account {
 
 impl Budget {
     /// A budget of `most` bytes.
-    pub fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self::within(most, None)
     }
 
     /// A part of this budget, of at most `most` bytes.
     #[must_use]
-    pub fn part(&self, most: usize) -> Self {
+    pub(crate) fn part(&self, most: usize) -> Self {
         Self::within(most, Some(self.clone()))
     }
 
@@ -37,7 +37,7 @@ impl Budget {
     }
 
     /// Takes bytes, if that many are free. Returns whether they were.
-    pub fn take(&self, bytes: usize) -> bool {
+    pub(crate) fn take(&self, bytes: usize) -> bool {
         let Account { most, taken, whole } = &*self.0;
         let more = |taken: usize| taken.checked_add(bytes).filter(|now| now <= most);
         if taken
@@ -54,7 +54,7 @@ impl Budget {
     }
 
     /// Gives back what was taken.
-    pub fn give_back(&self, bytes: usize) {
+    pub(crate) fn give_back(&self, bytes: usize) {
         self.0.taken.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(whole) = &self.0.whole {
             whole.give_back(bytes);
@@ -62,20 +62,15 @@ impl Budget {
     }
 
     /// Whether this number of bytes is free now.
-    pub fn has(&self, bytes: usize) -> bool {
+    pub(crate) fn has(&self, bytes: usize) -> bool {
         let is_there = self.taken().checked_add(bytes);
         is_there.is_some_and(|taken| taken <= self.0.most)
             && self.0.whole.as_ref().is_none_or(|whole| whole.has(bytes))
     }
 
     /// Bytes that are taken.
-    pub fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.0.taken.load(Ordering::Relaxed)
-    }
-
-    /// Maximum number of bytes that may be taken.
-    pub fn most(&self) -> usize {
-        self.0.most
     }
 }
 
@@ -92,7 +87,7 @@ mod tests {
         assert_eq!((a.taken(), b.taken(), whole.taken()), (8, 0, 8));
         assert!(b.take(2) && whole.taken() == 10);
         a.give_back(8);
-        assert_eq!((a.taken(), whole.taken(), a.most()), (0, 2, 8));
+        assert_eq!((a.taken(), whole.taken()), (0, 2));
         assert!(b.has(6) && !b.has(7) && !b.take(usize::MAX));
         assert!(b.take(6) && b.taken() == 8);
     }

@@ -11,7 +11,7 @@ use crate::mirror::key::Names;
 /// The limit of one watch: how many objects, bytes and hosts are kept. Objects that were kept before have priority, so
 /// that a mirrored object does not lose its place to a later one.
 #[derive(Debug)]
-pub struct Limit {
+pub(crate) struct Limit {
     pub(crate) most: usize,
     pub(crate) room: Option<Room>,
     /// Gives each object a number, which a target cluster cannot guess. Names instead of numbers would take as much
@@ -39,7 +39,7 @@ impl Default for Limit {
 
 impl Limit {
     /// A limit of `most` objects.
-    pub fn of(most: usize) -> Self {
+    pub(crate) fn of(most: usize) -> Self {
         Self {
             most,
             room: None,
@@ -54,14 +54,14 @@ impl Limit {
 
     /// Limits bytes and hosts too.
     #[must_use]
-    pub fn within(mut self, room: Room) -> Self {
+    pub(crate) fn within(mut self, room: Room) -> Self {
         self.room = Some(room);
         self
     }
 
     /// Gives these objects priority, as if they had been kept before.
     #[must_use]
-    pub fn first(mut self, names: &Names) -> Self {
+    pub(crate) fn first(mut self, names: &Names) -> Self {
         if self.is_limited() {
             let numbers = names
                 .iter()
@@ -72,12 +72,12 @@ impl Limit {
     }
 
     /// The maximum number of objects that are kept.
-    pub fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.most
     }
 
     /// Records that the object of this number exists, in a new state of this weight. Returns whether it is kept.
-    pub fn admits(&mut self, number: u64, weight: Weight) -> bool {
+    pub(crate) fn admits(&mut self, number: u64, weight: Weight) -> bool {
         if !self.is_limited() {
             return true;
         }
@@ -97,7 +97,7 @@ impl Limit {
     }
 
     /// Records that the object of this number is deleted.
-    pub fn gone(&mut self, number: u64) {
+    pub(crate) fn gone(&mut self, number: u64) {
         if self.is_limited() {
             let taken = self.taken.remove(&number).map(Weight::from);
             if let Some(weight) = taken {
@@ -110,13 +110,13 @@ impl Limit {
     }
 
     /// Whether another list is needed, to know what is left out, or to keep objects for which there is room now.
-    pub fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         let room = self.room.as_ref();
         self.stale || room.is_some_and(|room| room.has_any(self.lightest))
     }
 
     /// Whether other watches may free the room that an object that is left out needs.
-    pub fn waits_for_room(&self) -> bool {
+    pub(crate) fn waits_for_room(&self) -> bool {
         self.lightest != Lacks::default()
     }
 
@@ -125,7 +125,7 @@ impl Limit {
     }
 
     /// The number of an object. Without a limit, numbers are not used, and this is 0.
-    pub fn number(&self, namespace: &str, name: &str) -> u64 {
+    pub(crate) fn number(&self, namespace: &str, name: &str) -> u64 {
         if self.is_limited() {
             self.numbers.hash_one((namespace, name))
         } else {

@@ -10,7 +10,7 @@ use super::{
 
 /// A list that is being received. At most twice the limit is in memory.
 #[derive(Debug)]
-pub struct Listing<'a, T> {
+pub(crate) struct Listing<'a, T> {
     limit: &'a mut Limit,
     /// Objects that were kept before, and new ones.
     kept: Vec<Taken<T>>,
@@ -30,7 +30,7 @@ struct Taken<T> {
 
 impl Limit {
     /// Begins to receive a list of all objects. It has no effect until [`Listing::end`].
-    pub fn list<T>(&mut self) -> Listing<'_, T> {
+    pub(crate) fn list<T>(&mut self) -> Listing<'_, T> {
         Listing::new(self)
     }
 }
@@ -49,13 +49,13 @@ impl<'a, T> Listing<'a, T> {
     }
 
     /// As [`Limit::number`].
-    pub fn number(&self, namespace: &str, name: &str) -> u64 {
+    pub(crate) fn number(&self, namespace: &str, name: &str) -> u64 {
         self.limit.number(namespace, name)
     }
 
     /// Adds the next object of the list, with its weight. `service` returns its Service, for the case that it is left
     /// out.
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         number: u64,
         weight: Weight,
@@ -124,12 +124,15 @@ impl<'a, T> Listing<'a, T> {
     }
 
     /// Whether the list has more objects than the limit.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.most
     }
 
     /// Ends the list. Returns the objects that are kept, and what is left out.
-    pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, LeftOut) {
+    pub(crate) fn end(
+        mut self,
+        service: impl Fn(&T) -> (String, String),
+    ) -> (Vec<Arc<T>>, LeftOut) {
         let room = self.limit.most - self.kept.len();
         for taken in self.new.split_off(room.min(self.new.len())) {
             self.leave(&taken, &service);

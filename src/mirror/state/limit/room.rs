@@ -6,7 +6,7 @@ use crate::mirror::state::{limit::budget::Budget, store::Grouped};
 
 /// What an object needs of the room of its Link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Weight {
+pub(crate) struct Weight {
     /// Bytes in memory.
     pub bytes: usize,
     /// Hosts by name, of a headless Service.
@@ -15,7 +15,7 @@ pub struct Weight {
 
 impl Weight {
     /// The weight of an object.
-    pub fn of(object: &impl Grouped) -> Self {
+    pub(crate) fn of(object: &impl Grouped) -> Self {
         Self {
             bytes: object.weight(),
             hosts: object.hosts().len(),
@@ -75,7 +75,7 @@ impl<T> Lacks<T> {
 
 /// The room of one target cluster, and how much of it is taken. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub(crate) struct Room {
     /// Bytes in memory.
     pub bytes: Budget,
     /// Hosts by name, of headless Services.

@@ -7,7 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{intake::HEAVIEST, left_out::NAMED, *};
+use super::{intake::HEAVIEST, left_out::NAMED, listing::Listing, *};
 use crate::{
     api::labels as l,
     mirror::{
