@@ -17,6 +17,7 @@ use crate::support::{
     },
     planes::hub,
     program::run,
+    versions::{SERVICE_RANGES, has_version},
 };
 
 const REFUSED: &str = "GatewayAddressRefused";
@@ -103,14 +104,21 @@ async fn addresses_that_are_not_refused_are_used(west: &ControlPlane) {
 async fn addresses_of_this_cluster_are_refused(west: &ControlPlane, mirror: &str) {
     let kubernetes = services(west, "default").get("kubernetes").await.unwrap();
     let own = cluster_ip(&kubernetes);
-    for (address, why) in [
+    let mut refused = vec![
         ("localhost", "is a loopback address".to_owned()),
         (own, format!("{own} is this cluster's API server")),
-        (
-            mirror,
-            format!("{mirror} is in this cluster's Service range"),
-        ),
-    ] {
+    ];
+    if has_version(
+        west,
+        SERVICE_RANGES,
+        "gateway addresses in the Service range",
+    )
+    .await
+    {
+        let why = format!("{mirror} is in this cluster's Service range");
+        refused.push((mirror, why));
+    }
+    for (address, why) in refused {
         move_to(west, address).await;
         refuses(west, "AllRefused", &why).await;
         has(west, &[]).await;
