@@ -74,8 +74,11 @@ pub(super) fn few_requests_were_made(planes: &Planes, before: usize) {
 /// The check compares with the control plane's range, which is smaller than the count in the Link's status.
 pub(super) async fn services_that_do_not_fit_the_service_range_are_reported(planes: &Planes) {
     let fits = "Service range has room for exported services";
+    let is_read = has_version(&planes.west, SERVICE_RANGES, "a full Service range").await;
     let (results, _) = planes.check(&[]);
-    assert_eq!(results[fits]["result"], "success");
+    if is_read {
+        assert_eq!(results[fits]["result"], "success");
+    }
     let links = Api::<Link>::namespaced(planes.west.client(), NAMESPACE);
     let crowd = Patch::Merge(json!({ "status": { "unhealthy": 20_000_000 } }));
     links
@@ -83,7 +86,7 @@ pub(super) async fn services_that_do_not_fit_the_service_range_are_reported(plan
         .await
         .unwrap();
     let (results, _) = planes.check(&[]);
-    if has_version(&planes.west, SERVICE_RANGES, "a full Service range").await {
+    if is_read {
         lack_of_addresses_is_counted(&results[fits]);
     } else {
         assert!(results.get(fits).is_none(), "{results:?}");
