@@ -1,4 +1,4 @@
-# Recipes for developers. `.ci/run` runs fmt, lint, test and playground, and does not need just.
+# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test and playground, and does not need just.
 
 # Show the recipes
 default:
@@ -45,9 +45,14 @@ reference:
     LINKERD_MC_DRAW=1 cargo test --lib reference
     LINKERD_MC_DRAW=1 cargo test --test docs reference
 
-# Build the documents as a site, into target/site
+# Draw docs/pictures/dashboard.svg: the panels of dashboards/grafana.json
+dashboard:
+    LINKERD_MC_DRAW=1 cargo test --test docs dashboard
+
+# Test the program that builds the documents as a site, and build it, into target/site
 site:
-    cargo run --manifest-path site/Cargo.toml --target-dir target/mdbook
+    cargo test --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
+    cargo run --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
 
 # Build the container image as an OCI layout in target/image, without a container engine: minutes
 image target=(arch() + "-unknown-linux-musl"): (image-binary target)
@@ -176,11 +181,11 @@ login registry user:
 publish-image reference +layouts:
     @packaging/publish-image {{reference}} {{layouts}}
 
-# Push the chart that `just pack-chart` packed
+# Push the chart that `just pack-chart` packed; print its digest
 publish-chart repository version:
-    helm push target/chart/linkerd-mc-{{version}}.tgz {{repository}}
+    @packaging/publish-chart {{repository}} {{version}}
 
-# Sign an image by its digest, with the identity of the workflow that runs this
+# Sign an image or a chart by its digest, with the identity of the workflow that runs this
 sign-image reference:
     cosign sign --yes {{reference}}
 

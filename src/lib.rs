@@ -5,18 +5,19 @@
 //! | Module | Responsibility |
 //! | --- | --- |
 //! | [`cli`] | one file for each command; arguments and output |
-//! | [`controller`], [`check`] | the running mirroring loop; the rules of `check` |
+//! | [`controller`], [`check`] | the controller (`run-controller`); the rules of `check` |
 //! | [`clusters`] | what `status`, `graph` and `check` find out about clusters and their Links |
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
-//! | [`hint`] | errors with a hint, for those above whose errors people read |
+//! | [`hint`] | errors with a hint for the user, for all modules above that need it |
 //!
 //! Rules of the design (`docs/architecture.md` follows a Service through the code):
 //!
 //! - **Level-triggered.** An event only enqueues a key. The key is then planned from the current state.
 //! - **The core is pure.** [`mirror`] has no client, no clock and no logging.
-//! - **One writer.** Only `controller::apply` writes mirrors, only `controller::engine::status` the status of a Link.
+//! - **One writer.** In the controller, only `controller::apply` writes mirrors, and only `controller::engine::status`
+//!   writes the status of a Link. The command `hand-back` does both too, while no controller runs.
 //! - **Unknown is not absent.** Nothing is deleted because it could not be read.
 //! - **Nothing changed, nothing written.**
 

@@ -73,20 +73,20 @@ fn start(services: usize) -> Duration {
             &cluster,
             number * PER_LINK..(number + 1) * PER_LINK,
         );
-        let known = state.links.as_mut().and_then(|l| l.remove(&cluster));
+        let known = state.links.remove(&cluster);
         links.extend(known.map(|entry| (cluster, entry)));
     }
     let begin = Instant::now();
     let mut remotes = Vec::new();
     for (cluster, mut entry) in links {
         remotes.push((cluster.clone(), entry.remote.take()));
-        let known = state.links.get_or_insert_default();
+        let known = &mut state.links;
         known.insert(cluster.clone(), entry);
         at_rest(&state, state.keys_of_cluster(&cluster));
     }
     for (cluster, remote) in remotes {
         let mut keys = state.keys_of_exports(&cluster);
-        if let Some(known) = state.links.as_mut().and_then(|l| l.get_mut(&cluster)) {
+        if let Some(known) = state.links.get_mut(&cluster) {
             *known.remote = remote;
         }
         keys.extend(state.keys_of_cluster(&cluster));
@@ -108,7 +108,7 @@ fn relabelled(services: usize) -> Duration {
     let relabelled: Vec<Arc<Service>> = (0..services).map(relabelled).collect();
     let begin = Instant::now();
     for service in relabelled {
-        let known = state.links.as_mut().and_then(|l| l.get_mut("east"));
+        let known = state.links.get_mut("east");
         let remote = known.and_then(|known| known.remote.as_mut());
         let before = remote.and_then(|remote| remote.services[0].put(service.clone()));
         let mut keys = state.keys_of_remote("east", &service);
@@ -142,7 +142,7 @@ fn stand(state: &mut State, cluster: &str, indexes: std::ops::Range<usize>) {
         services.put(Arc::new(service(index)));
         slices.put(Arc::new(slice(index)));
     }
-    let known = state.links.get_or_insert_default();
+    let known = &mut state.links;
     known.insert(cluster.to_owned(), entry(cluster, services, slices));
     for index in indexes {
         let key = Key::mirror(cluster, &namespace(index), &name(index));
@@ -150,14 +150,14 @@ fn stand(state: &mut State, cluster: &str, indexes: std::ops::Range<usize>) {
             match write {
                 Write::Create(Object::Service(mut made)) => {
                     made.metadata.uid = Some(uid(index).into());
-                    let mirrors = state.mirrors.get_or_insert_default();
+                    let mirrors = &mut state.local.get_or_insert_default().mirrors;
                     mirrors.put(Arc::new(*made));
                 }
                 Write::Create(Object::EndpointSlice(mut made)) => {
                     for owner in &mut made.metadata.owner_references {
                         owner.uid = uid(index).into();
                     }
-                    let slices = state.slices.get_or_insert_default();
+                    let slices = &mut state.local.get_or_insert_default().slices;
                     slices.put(Arc::new(*made));
                 }
                 _ => {}

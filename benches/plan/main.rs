@@ -127,7 +127,7 @@ fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
     }
     memory.push(("remote slice", resident().saturating_sub(begin)));
 
-    let known = state.links.get_or_insert_default();
+    let known = &mut state.links;
     known.insert("east".to_owned(), entry("east", services, slices));
     let mut mirrors = Vec::new();
     let mut mirror_slices = Vec::new();
@@ -154,14 +154,22 @@ fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
     let begin = resident();
     for text in &mirrors {
         let made: Service = serde_json::from_str(text).unwrap();
-        state.mirrors.get_or_insert_default().put(Arc::new(made));
+        state
+            .local
+            .get_or_insert_default()
+            .mirrors
+            .put(Arc::new(made));
     }
     memory.push(("local mirror Service", resident().saturating_sub(begin)));
 
     let begin = resident();
     for text in &mirror_slices {
         let made: EndpointSlice = serde_json::from_str(text).unwrap();
-        state.slices.get_or_insert_default().put(Arc::new(made));
+        state
+            .local
+            .get_or_insert_default()
+            .slices
+            .put(Arc::new(made));
     }
     memory.push(("local mirror slice", resident().saturating_sub(begin)));
     memory.push(("all four", memory.iter().map(|(_, bytes)| bytes).sum()));

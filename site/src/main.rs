@@ -3,6 +3,8 @@
 //!
 //! Pages link to sources and to other files of the repository. `SOURCES` is where these are in the web, such as
 //! `https://forge.example.com/owner/linkerd-mc/blob/main`. Without it, only the text of such links stays.
+//!
+//! Diagrams in Mermaid's language are drawn now, so that pages need no script. Forges draw them by themselves.
 
 use std::{
     collections::BTreeSet,
@@ -11,19 +13,21 @@ use std::{
 };
 
 use anyhow::Context as _;
+use merman::{MermaidConfig, render::HeadlessRenderer};
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::{
     Preprocessor, PreprocessorContext,
     book::{Book, BookItem},
     errors::Result,
 };
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut book = MDBook::load(&root).context("failed to read the book")?;
     let sources = env::var("SOURCES").ok().filter(|text| !text.is_empty());
     book.with_preprocessor(Outward { sources });
+    book.with_preprocessor(Diagrams);
     book.build().context("failed to build the site")?;
     println!("{}", book.build_dir_for("html").join("index.html").display());
     Ok(())
@@ -95,6 +99,60 @@ impl Outward {
     }
 }
 
+/// Draws diagrams.
+struct Diagrams;
+
+impl Preprocessor for Diagrams {
+    fn name(&self) -> &'static str {
+        "diagrams"
+    }
+
+    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        let mut failure = None;
+        book.for_each_mut(|item| {
+            if let BookItem::Chapter(chapter) = item {
+                match drawn(&chapter.content) {
+                    Ok(content) => chapter.content = content,
+                    Err(error) => failure = Some(error.context(format!("failed to draw a diagram of {}", chapter.name))),
+                }
+            }
+        });
+        failure.map_or(Ok(book), Err)
+    }
+}
+
+/// The text of a page, with pictures in place of blocks in Mermaid's language.
+fn drawn(text: &str) -> Result<String> {
+    let (mut changes, mut source) = (Vec::new(), None::<String>);
+    // Large diagrams are scrolled, and not made as small as the page.
+    let mut config = MermaidConfig::empty_object();
+    config.set_value("flowchart.useMaxWidth", false.into());
+    for (event, range) in Parser::new(text).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if &*info == "mermaid" => source = Some(String::new()),
+            Event::Text(line) => source.iter_mut().for_each(|source| source.push_str(&line)),
+            Event::End(TagEnd::CodeBlock) => {
+                let Some(source) = source.take() else { continue };
+                let renderer = HeadlessRenderer::new()
+                    .with_site_config(config.clone())
+                    .with_vendored_text_measurer()
+                    .with_diagram_id(&format!("diagram-{}", changes.len()));
+                let svg = renderer.render_svg_resvg_safe_sync(&source)?.context("there is no diagram in the block")?;
+                // A blank line would end the HTML.
+                let svg: Vec<&str> = svg.lines().filter(|line| !line.trim().is_empty()).collect();
+                let svg = svg.join("\n");
+                changes.push((range, format!("<div style=\"background: white; overflow-x: auto\">{svg}</div>")));
+            }
+            _ => {}
+        }
+    }
+    let mut text = text.to_owned();
+    for (range, picture) in changes.into_iter().rev() {
+        text.replace_range(range, &picture);
+    }
+    Ok(text)
+}
+
 /// Where a link of a page leads to; `..` above the book stays.
 fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut found = PathBuf::new();
@@ -112,6 +170,18 @@ fn resolve(page: &Path, link: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn diagrams_become_pictures_and_other_blocks_stay() {
+        let other = "```sh\nls\n```\n";
+        let text = format!("{other}\n```mermaid\nflowchart LR\n  A[one] -->|to| B[two]\n```\n\nEnd\n");
+        let drawn = drawn(&text).unwrap();
+        assert!(drawn.starts_with(other) && drawn.ends_with("</svg></div>\n\nEnd\n"), "{drawn}");
+        for part in ["<svg ", "one", "to", "two"] {
+            assert!(drawn.contains(part), "{part}: {drawn}");
+        }
+        assert!(!drawn.contains("mermaid\n") && !drawn.contains("<script") && !drawn.contains("foreignObject"), "{drawn}");
+    }
 
     #[test]
     fn links_that_leave_the_book_lead_to_the_sources() {

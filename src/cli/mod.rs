@@ -73,8 +73,8 @@ enum Command {
     Graph(graph::Graph),
 }
 
-/// Runs a command line; the first argument is the program's name. Exit codes: 0 done, 1 failed, 2 wrong
-/// usage; wrong usage, `--help` and `--version` end the process.
+/// Runs a command line; the first argument is the program's name. Exit codes: 0 done, 1 failed, 2 wrong usage. For
+/// `plan`, 2 also means that there are changes. Wrong usage, `--help` and `--version` end the process.
 ///
 /// This is the one entry point: the binary calls it, and so does the playground, which starts itself
 /// again as the binary.

@@ -23,7 +23,7 @@ use crate::{
     controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
-    mirror::{self, Object, Outcome, State, Write},
+    mirror::{self, Local, Object, ObjectKind, Outcome, State, Write},
 };
 
 /// Examples for the end of the help text.
@@ -165,15 +165,9 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.
 fn preview(state: &mut State, link: &str) -> Preview {
     let mut preview = Preview::default();
-    let cluster = state
-        .links
-        .as_ref()
-        .and_then(|links| links.get(link))
-        .and_then(|e| e.cluster.clone());
-    for key in cluster
-        .map(|cluster| state.keys_of_cluster(&cluster))
-        .unwrap_or_default()
-    {
+    let cluster = state.links.get(link).and_then(|e| e.cluster.as_deref());
+    let keys = cluster.map(|cluster| state.keys_of_cluster(cluster));
+    for key in keys.unwrap_or_default() {
         let plan = mirror::plan(state, &key);
         preview
             .changes
@@ -194,6 +188,26 @@ fn preview(state: &mut State, link: &str) -> Preview {
     preview
 }
 
+/// The object that a patch changes.
+fn before(local: &Local, kind: ObjectKind, namespace: &str, name: &str) -> Option<Value> {
+    match kind {
+        ObjectKind::EndpointSlice => {
+            let mut stores = [&local.slices, &local.probe_slices].into_iter();
+            let slice = stores.find_map(|store| store.get(namespace, name))?;
+            Some(json!(slice.as_ref()))
+        }
+        ObjectKind::Route(kind) => {
+            let routes = local.routes.get(&kind)?.as_ref()?;
+            Some(json!(routes.get(namespace, name)?.as_ref()))
+        }
+        ObjectKind::Service | ObjectKind::Namespace => {
+            let mut stores = [&local.mirrors, &local.probes].into_iter();
+            let service = stores.find_map(|store| store.get(namespace, name))?;
+            Some(json!(service.as_ref()))
+        }
+    }
+}
+
 fn change(state: &State, write: &Write) -> Change {
     let (verb, kind, namespace, name) = write.describe();
     let mut fields = BTreeMap::new();
@@ -208,25 +222,8 @@ fn change(state: &State, write: &Write) -> Change {
             flatten(&mut fields, String::new(), &Value::Null, &value);
         }
         Write::Patch(patch) => {
-            let before = match patch.kind {
-                mirror::ObjectKind::EndpointSlice => [&state.slices, &state.probe_slices]
-                    .into_iter()
-                    .flatten()
-                    .find_map(|store| store.get(namespace, name))
-                    .map(|slice| json!(slice.as_ref())),
-                mirror::ObjectKind::Route(kind) => {
-                    let store = state.routes.get(&kind).and_then(Option::as_ref);
-                    let route = store.and_then(|store| store.get(namespace, name));
-                    route.map(|route| json!(route.as_ref()))
-                }
-                mirror::ObjectKind::Service | mirror::ObjectKind::Namespace => {
-                    [&state.mirrors, &state.probes]
-                        .into_iter()
-                        .flatten()
-                        .find_map(|store| store.get(namespace, name))
-                        .map(|service| json!(service.as_ref()))
-                }
-            };
+            let local = state.local.as_ref();
+            let before = local.and_then(|local| before(local, patch.kind, namespace, name));
             flatten(
                 &mut fields,
                 String::new(),

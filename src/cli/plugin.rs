@@ -1,4 +1,4 @@
-//! Under which name people call the program: usage, examples and hints show that name.
+//! The name under which users call the program. Usage, examples and hints show that name.
 //!
 //! kubectl runs `kubectl-linkerd_mc` for `kubectl linkerd-mc`; then that is what people type. All other names, such as
 //! `linkerd-multicluster`, are typed as they are, and clap takes them for usage lines by itself.

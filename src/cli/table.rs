@@ -1,4 +1,4 @@
-//! The table of all commands: like kubectl's, with upper-case headers and no lines.
+//! Prints the tables of all commands: like kubectl's, with upper-case headers and no lines.
 //!
 //! A table that is wider than the terminal is cut in its elastic columns, widest first, marked with `…`.
 

@@ -1,4 +1,5 @@
-//! The only place that changes the cluster: executes plans, write by write.
+//! Executes plans, write by write. In the controller, no other module writes Services, EndpointSlices, routes,
+//! namespaces or Endpoints.
 
 mod failure;
 mod routes;

@@ -13,6 +13,7 @@ mod custom;
 mod done;
 mod drains;
 mod finish;
+mod first_lists;
 mod foreign;
 mod gateways;
 mod link_state;
@@ -23,6 +24,7 @@ mod preferences;
 mod problems;
 mod remote;
 mod routes;
+mod sessions;
 mod settings;
 mod state;
 mod status;
@@ -39,9 +41,18 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::settings::Settings;
 use self::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, foreign::Lookups,
-    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
-    state::Engine, wake::Timers,
+    addresses::Addresses,
+    confirm::Confirmations,
+    creating::Creating,
+    first_lists::FirstLists,
+    foreign::Lookups,
+    gateways::{GatewayEvent, GatewayTasks},
+    link_state::LinkState,
+    preferences::Preferences,
+    problems::Problems,
+    sessions::Sessions,
+    state::Engine,
+    wake::Timers,
 };
 pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
@@ -54,7 +65,7 @@ use super::{
     queue::{self, Queue, Share},
     session,
 };
-use crate::mirror::{self, Budget, Key, Namespaces, State, Store};
+use crate::mirror::{self, Budget, Key, Local, State};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
@@ -89,6 +100,7 @@ pub(super) struct Health {
 /// returns, all tasks that it started have ended.
 ///
 /// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
+/// Until the local cluster has been listed, it plans nothing; target clusters are listed meanwhile.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
@@ -108,11 +120,13 @@ pub(super) async fn run(
     };
     let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
     let pace = Pace::new(settings.writes_each_second, services);
+    let gateways = GatewayTasks::new(signals, writer.metrics.clone());
     let mut engine = Engine {
         state: State {
             config: settings.config.clone(),
             ..State::default()
         },
+        first_lists: FirstLists::default(),
         settings,
         metrics: writer.metrics.clone(),
         writer,
@@ -120,9 +134,8 @@ pub(super) async fn run(
         queue: Queue::default(),
         pace,
         confirmations: Confirmations::default(),
-        creating: BTreeMap::new(),
+        creating: Creating::default(),
         links: BTreeMap::new(),
-        secrets: None,
         tasks: JoinSet::new(),
         changed: BTreeMap::new(),
         lookups: Lookups::default(),
@@ -130,12 +143,10 @@ pub(super) async fn run(
         preferences: Preferences::default(),
         addresses: Addresses::default(),
         throttled_until: Instant::now(),
-        sessions: 0,
-        shared,
+        sessions: Sessions::new(shared, outbox),
+        gateways,
         by_slices: false,
         watch_members: local.watch_members,
-        outbox,
-        signals,
         news,
     };
     let mut inbox = Inbox {
@@ -176,7 +187,7 @@ impl Engine {
     ) -> anyhow::Result<()> {
         loop {
             health.alive.beat();
-            health.ready.set(self.is_complete());
+            health.ready.set(self.state.local.is_some());
             self.tell_time(clock::now());
             if self.works() && self.throttled_until <= Instant::now() {
                 self.dispatch();
@@ -217,6 +228,25 @@ impl Engine {
                 }
                 Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
                 () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// Starts to plan: the local cluster has been listed. Target clusters may have been listed before.
+    fn on_listed(&mut self, local: Local) {
+        // Slices of federated Services stay for streams that started with them, so the slices of members are needed
+        // too.
+        if local.has_federated_slices() {
+            self.watch_members.send_replace(true);
+        }
+        self.state.local = Some(local);
+        self.enqueue_all(queue::LOCAL, self.state.keys());
+        let names: Vec<String> = self.links.keys().cloned().collect();
+        for name in &names {
+            self.follow_probe(name);
+            if self.remote(name).is_some() {
+                let keys = self.state.keys_of_cluster(&self.cluster(name));
+                self.begin_sync(name, keys);
             }
         }
     }
@@ -281,14 +311,11 @@ impl Engine {
             self.queue.release(&key);
             return;
         }
-        if let Some(creating) = Creating::of(&plan) {
-            if !creating.is_allowed(&self.state, self.creating.values()) {
-                // The key is planned again when the creations in progress have ended. That plan says whether one more
-                // is allowed.
-                self.queue.failed(&key, started, None);
-                return;
-            }
-            self.creating.insert(key.clone(), creating);
+        if !self.creating.begin(&key, &plan, &self.state) {
+            // The key is planned again when the creations in progress have ended. That plan says whether one more is
+            // allowed.
+            self.queue.failed(&key, started, None);
+            return;
         }
         let by = self.queue.lane_of(&key);
         self.pace.wrote(&key, change, plan.cost(), &by, started);
@@ -326,13 +353,16 @@ impl Engine {
         let waiting = self.queue.len() + self.confirmations.len();
         self.metrics.queue_depth(waiting);
         self.metrics.in_flight(self.queue.running());
-        let services = self.state.mirrors.as_ref().map_or(0, Store::len);
-        let slices = self.state.slices.as_ref().map_or(0, Store::len);
-        let namespaces = self.state.namespaces.as_ref().map_or(0, Namespaces::len);
-        self.metrics.cache_size(Cache::Services, LOCAL, services);
-        self.metrics.cache_size(Cache::Endpoints, LOCAL, slices);
-        self.metrics
-            .cache_size(Cache::Namespaces, LOCAL, namespaces);
+        let Some(local) = &self.state.local else {
+            return;
+        };
+        for (kind, size) in [
+            (Cache::Services, local.mirrors.len()),
+            (Cache::Endpoints, local.slices.len()),
+            (Cache::Namespaces, local.namespaces.len()),
+        ] {
+            self.metrics.cache_size(kind, LOCAL, size);
+        }
     }
 }
 

@@ -36,8 +36,8 @@ use crate::{
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Names, NamespacePhase, Object, Queries, RemoteState, Room, State, Store, Target,
-        Weight, Write, slices_of,
+        Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, Room, State, Store,
+        Target, Weight, Write, slices_of,
     },
 };
 
@@ -175,63 +175,48 @@ pub async fn state(
         mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    let mut state = State {
-        namespaces: Some(
-            namespaces
-                .iter()
-                .map(|n| (n.name_any(), known(n)))
-                .collect(),
-        ),
-        mirrors: Some(objects(
-            list(&Api::all(client.clone()), Some(&mirrored)).await?,
-        )),
-        slices: Some(objects(
-            list(&Api::all(client.clone()), Some(&mirrored)).await?,
-        )),
-        probes: Some(objects(
-            list(
-                &Api::namespaced(client.clone(), &namespace),
-                Some(&gateways),
-            )
-            .await?,
-        )),
-        probe_slices: Some(objects(
-            list(
-                &Api::namespaced(client.clone(), &namespace),
-                Some(&mirror::slices_of_probes()),
-            )
-            .await?,
-        )),
-        members: Some(objects(members)),
+    let probes = Api::namespaced(client.clone(), &namespace);
+    let probe_slices = Api::namespaced(client.clone(), &namespace);
+    let mut local = Local {
+        namespaces: namespaces
+            .iter()
+            .map(|n| (n.name_any(), known(n)))
+            .collect(),
+        mirrors: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
+        slices: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
+        probes: objects(list(&probes, Some(&gateways)).await?),
+        probe_slices: objects(list(&probe_slices, Some(&mirror::slices_of_probes())).await?),
+        members: objects(members),
         member_slices: None,
         routes: match config.routes {
             Some(_) => routes::routes(client).await?,
             None => BTreeMap::new(),
         },
-        links: Some(links),
-        networks: Some(networks),
-        foreign: BTreeMap::new(),
-        now: clock::now(),
-        config,
+        networks,
     };
-    let selector = state.config.local_members.as_ref().map(Selector::query);
-    if let Some(selector) = selector
-        && (by_slices || state.has_federated_slices() || state.config.routes.is_some())
+    if let Some(selector) = config.local_members.as_ref().map(Selector::query)
+        && (by_slices || local.has_federated_slices() || config.routes.is_some())
     {
         let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
-        state.member_slices = Some(objects(slices));
+        local.member_slices = Some(objects(slices));
     }
-    let stands = state.services_with_objects(&target.cluster);
+    let stands = local.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await
         .hint(
             || format!("cannot list the exported Services of {}", target.cluster),
             || "check its credentials with `linkerd-mc check`".into(),
         )?;
-    let links = state.links.get_or_insert_default();
     if let Some(entry) = links.get_mut(name) {
         *entry.remote = Some(remote);
     }
+    let mut state = State {
+        config,
+        local: Some(local),
+        links,
+        foreign: BTreeMap::new(),
+        now: clock::now(),
+    };
     find_taken_names(client, &mut state, &target.cluster).await?;
     Ok(state)
 }
@@ -275,8 +260,9 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
                     state.foreign.insert((namespace, name), who);
                 }
                 Failure::Outdated(Some(standing)) => {
-                    if let Written::Service(service) = *standing {
-                        state.mirrors.get_or_insert_default().put(service);
+                    if let (Written::Service(service), Some(local)) = (*standing, &mut state.local)
+                    {
+                        local.mirrors.put(service);
                     }
                 }
                 _ => {}

@@ -113,8 +113,8 @@ impl Tracker {
 /// Probes a gateway until `stop`, which also cancels the current probe.
 ///
 /// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: if one takes longer than
-/// the period, the next follows immediately. So a gateway that does not respond is dead after
-/// `threshold × max(period, timeout)`.
+/// the period, the next follows immediately. `Target` limits the timeout to the period, so a gateway that does not
+/// respond is dead after about `threshold × period`.
 pub async fn run(
     cluster: &str,
     target: ProbeTarget,

@@ -4,7 +4,7 @@
 //! [`plan`] compares desired objects with existing ones, and returns the writes. [`status`] builds a Link's status from
 //! the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
-//! Files do not use each other in a circle. From the top: `plan`, `triggers` and `status`; `reconcile`, which plans
+//! Files have no cyclic dependencies. From the top: `plan`, `triggers` and `status`; `reconcile`, which plans
 //! each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
 //! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
 //! all of these use.
@@ -37,8 +37,8 @@ pub use outcome::{Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome};
 pub use plan::plan;
 pub use state::{
     Budget, Config, GatewayState, Grouped, Inserted, Known, LeftOut, Limit, Limits, LinkEntry,
-    Links, Listing, Liveness, Namespace, NamespacePhase, Namespaces, RemoteState, Room, State,
-    Store, Weight,
+    Links, Listing, Liveness, Local, Namespace, NamespacePhase, Namespaces, RemoteState, Room,
+    State, Store, Weight,
 };
 pub use target::{
     ClusterNetworks, CopiedError, Exclusions, FederatedThrough, Federation, Gateway, Host,

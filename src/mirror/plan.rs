@@ -11,7 +11,7 @@ use super::{
 ///
 /// Once the plan has been applied, planning again returns a plan without writes.
 pub fn plan(state: &State, key: &Key) -> Plan {
-    if !state.is_complete() {
+    if state.local.is_none() {
         return Plan::default();
     }
     match key {

@@ -58,33 +58,52 @@ pub struct Config {
     pub routes: Option<Duration>,
 }
 
+/// The local cluster, of which every kind has been listed.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// Namespaces.
+    pub namespaces: Namespaces,
+    /// Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE).
+    pub mirrors: Store<Service>,
+    /// EndpointSlices with the same label.
+    pub slices: Store<EndpointSlice>,
+    /// Probe Services.
+    pub probes: Store<Service>,
+    /// Slices of probe Services.
+    pub probe_slices: Store<EndpointSlice>,
+    /// Members of federated Services.
+    pub members: Store<Service>,
+    /// Slices of members; `None` until listed, which is not waited for. They are used only if a federated Service is
+    /// made of slices ([`Links::by_slices`]), or if preferences are enabled.
+    pub member_slices: Option<Store<EndpointSlice>>,
+    /// Routes by kind: ours, and those of others that apply to federated Services. A kind without an entry has not been
+    /// listed yet, which is not waited for. `None` means that the API server does not have the kind.
+    pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
+    /// Networks in which no gateway may be.
+    pub networks: ClusterNetworks,
+}
+
+impl Local {
+    /// Whether any federated Service has slices of ours, whatever its form is now.
+    pub fn has_federated_slices(&self) -> bool {
+        self.slices.iter().any(|slice| {
+            let is_federated = slice
+                .group()
+                .is_some_and(|name| member_name(name).is_some());
+            is_federated && is_our_slice(slice)
+        })
+    }
+}
+
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Settings of the controller.
     pub config: Config,
-    /// Local namespaces; `None` until listed.
-    pub namespaces: Option<Namespaces>,
-    /// Local Services with the label [`MIRRORED_SERVICE`](crate::api::labels::MIRRORED_SERVICE); `None` until listed.
-    pub mirrors: Option<Store<Service>>,
-    /// Local EndpointSlices with the same label; `None` until listed.
-    pub slices: Option<Store<EndpointSlice>>,
-    /// Probe Services; `None` until listed.
-    pub probes: Option<Store<Service>>,
-    /// Slices of probe Services; `None` until listed.
-    pub probe_slices: Option<Store<EndpointSlice>>,
-    /// Members of federated Services in the local cluster; `None` until listed.
-    pub members: Option<Store<Service>>,
-    /// Slices of members in the local cluster; `None` until listed. They are used only if a federated Service is made
-    /// of slices ([`Links::by_slices`]), or if preferences are enabled.
-    pub member_slices: Option<Store<EndpointSlice>>,
-    /// Routes by kind: ours, and those of others that apply to federated Services. A kind without an entry has not been
-    /// listed yet. `None` means that the API server does not have the kind.
-    pub routes: BTreeMap<RouteKind, Option<Store<Route>>>,
-    /// Links by name; `None` until listed.
-    pub links: Option<Links>,
-    /// Networks of this cluster in which no gateway may be; `None` until looked up.
-    pub networks: Option<ClusterNetworks>,
+    /// The local cluster; `None` until all of it has been listed, the Links too. Until then, nothing is planned.
+    pub local: Option<Local>,
+    /// Links by name, and what is known of their target clusters.
+    pub links: Links,
     /// Names that belong to a Service that is not ours, as a live read found: by namespace and name, with a text for
     /// its owner.
     pub foreign: BTreeMap<(String, String), String>,
@@ -100,76 +119,47 @@ impl State {
     ) -> Self {
         let namespaces = namespaces.into_iter();
         let namespaces = namespaces.map(|(name, phase)| (name, Namespace::from(phase)));
+        let local = Local {
+            namespaces: namespaces.collect(),
+            member_slices: Some(Store::default()),
+            ..Local::default()
+        };
         Self {
             config,
-            namespaces: Some(namespaces.collect()),
-            mirrors: Some(Store::default()),
-            slices: Some(Store::default()),
-            probes: Some(Store::default()),
-            probe_slices: Some(Store::default()),
-            members: Some(Store::default()),
-            member_slices: Some(Store::default()),
-            routes: BTreeMap::new(),
-            links: Some(Links::default()),
-            networks: Some(ClusterNetworks::default()),
-            foreign: BTreeMap::new(),
-            now: Timestamp::default(),
+            local: Some(local),
+            ..Self::default()
         }
-    }
-
-    /// Whether all kinds of the local cluster have been listed. Until then, nothing is planned.
-    pub fn is_complete(&self) -> bool {
-        self.namespaces.is_some()
-            && self.mirrors.is_some()
-            && self.slices.is_some()
-            && self.probes.is_some()
-            && self.probe_slices.is_some()
-            && self.members.is_some()
-            && self.links.is_some()
-            && self.networks.is_some()
     }
 
     /// The Link in charge of a target cluster: the oldest valid one that names it.
     pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
-        self.links.as_ref()?.in_charge(cluster)
+        self.links.in_charge(cluster)
     }
 
     /// The Links in charge, by target cluster.
     pub fn active(&self) -> impl Iterator<Item = (&Target, &LinkEntry)> {
-        self.links.iter().flat_map(Links::all_in_charge)
+        self.links.all_in_charge()
     }
 
     /// Whether there are federated Services that are made of slices.
     pub fn by_slices(&self) -> bool {
-        self.links.as_ref().is_some_and(Links::by_slices)
-    }
-
-    /// Whether any federated Service has slices of ours, whatever its form is now.
-    pub fn has_federated_slices(&self) -> bool {
-        let mut slices = self.slices.iter().flat_map(Store::iter);
-        slices.any(|slice| {
-            let is_federated = slice
-                .group()
-                .is_some_and(|name| member_name(name).is_some());
-            is_federated && is_our_slice(slice)
-        })
+        self.links.by_slices()
     }
 
     /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        let links = self.links.as_ref();
-        links.is_some_and(|links| links.may_keep(cluster))
+        self.links.may_keep(cluster)
     }
 
     /// A local namespace; `None` if there is none.
     pub(crate) fn namespace(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.as_ref()?.get(name)
+        self.local.as_ref()?.namespaces.get(name)
     }
 
     /// Whether another namespace may be created for a target cluster, while `under_way` ones are being created.
     pub fn may_create_namespace(&self, cluster: &str, under_way: usize) -> bool {
-        let known = self.namespaces.as_ref();
-        let created = known.map_or(0, |known| known.created_for(cluster));
+        let local = self.local.as_ref();
+        let created = local.map_or(0, |local| local.namespaces.created_for(cluster));
         created + under_way < self.config.max_namespaces
     }
 
@@ -202,8 +192,9 @@ impl State {
 
     /// A local Service that carries our labels, or those of a probe Service.
     pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
-        let stores = [&self.mirrors, &self.probes].into_iter().flatten();
-        stores
+        let local = self.local.as_ref()?;
+        [&local.mirrors, &local.probes]
+            .into_iter()
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
             .map(AsRef::as_ref)
@@ -217,26 +208,34 @@ impl State {
 
     /// Local slices of a Service.
     pub(crate) fn local_slices(&self, namespace: &str, service: &str) -> &[Arc<EndpointSlice>] {
-        in_group(self.slices.as_ref(), namespace, service)
+        self.in_group(|local| &local.slices, namespace, service)
     }
 
     /// Slices of a Link's probe Service.
     pub(crate) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
-        in_group(
-            self.probe_slices.as_ref(),
-            &self.config.namespace,
-            &probe_name(link),
-        )
+        let namespace = &self.config.namespace;
+        self.in_group(|local| &local.probe_slices, namespace, &probe_name(link))
     }
 
     /// Local endpoint mirrors of a headless mirror.
     pub(crate) fn endpoint_mirrors(&self, namespace: &str, headless: &str) -> &[Arc<Service>] {
-        in_group(self.mirrors.as_ref(), namespace, headless)
+        self.in_group(|local| &local.mirrors, namespace, headless)
+    }
+
+    /// Slices of members in the local cluster; `None` until listed.
+    pub(crate) fn member_slices(&self) -> Option<&Store<EndpointSlice>> {
+        self.local.as_ref()?.member_slices.as_ref()
+    }
+
+    /// Local routes of each kind that the API server has, as far as they have been listed.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Store<Route>> {
+        let local = self.local.iter();
+        local.flat_map(|local| local.routes.values().flatten())
     }
 
     /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
     pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
-        let entry = self.links.as_ref()?.get(link)?;
+        let entry = self.links.get(link)?;
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
         (active.link == target.link).then_some((target, entry))
@@ -244,21 +243,21 @@ impl State {
 
     /// The probe Service of a Link, if there is one.
     pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
-        self.probes
-            .as_ref()?
+        let probes = &self.local.as_ref()?.probes;
+        probes
             .get(&self.config.namespace, &probe_name(link))
             .map(AsRef::as_ref)
     }
-}
 
-fn in_group<'a, T: Grouped>(
-    store: Option<&'a Store<T>>,
-    namespace: &str,
-    group: &str,
-) -> &'a [Arc<T>] {
-    store
-        .map(|store| store.in_group(namespace, group))
-        .unwrap_or_default()
+    fn in_group<T: Grouped>(
+        &self,
+        store: impl FnOnce(&Local) -> &Store<T>,
+        namespace: &str,
+        group: &str,
+    ) -> &[Arc<T>] {
+        let local = self.local.as_ref();
+        local.map_or(&[], |local| store(local).in_group(namespace, group))
+    }
 }
 
 #[cfg(test)]

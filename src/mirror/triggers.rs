@@ -13,13 +13,7 @@ use super::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
-    state::{
-        State,
-        limit::LeftOut,
-        links::Links,
-        remote::RemoteState,
-        store::{Grouped as _, Store},
-    },
+    state::{Local, State, limit::LeftOut, remote::RemoteState, store::Grouped as _},
     target::export::member,
 };
 use crate::api::{
@@ -28,6 +22,33 @@ use crate::api::{
     metadata::Metadata,
     routes::Route,
 };
+
+impl Local {
+    /// The Services of a target cluster that have objects here.
+    pub fn services_with_objects(&self, cluster: &str) -> Names {
+        let standing = self.mirrors.of_cluster(cluster);
+        let services = standing.flat_map(|object| {
+            let (namespace, name) = (object.metadata.namespace(), object.metadata.name());
+            let named = [member_name(name), without_suffix(name, cluster)];
+            let named = named.into_iter().flatten().map(str::to_owned);
+            let written = written_for(namespace, name, fq_name(&object.metadata));
+            let keys = own_key(object).into_iter().chain(written);
+            let owned = keys.filter_map(|key| match key {
+                Key::Mirror {
+                    cluster: of,
+                    service,
+                    ..
+                } => (of == cluster).then_some(service),
+                Key::Federated { .. } | Key::Probe { .. } => None,
+            });
+            let services = named
+                .chain(owned)
+                .map(|service| (namespace.to_owned(), service));
+            services.collect::<Vec<_>>()
+        });
+        services.collect()
+    }
+}
 
 impl State {
     /// Keys that a local Service with our labels concerns: its own, and those that may claim its name.
@@ -66,9 +87,9 @@ impl State {
         keys
     }
 
-    /// Keys that depend on the existing routes: those of a federated Service, and of the mirrors of clusters that it
-    /// prefers.
-    pub fn keys_of_routed(&self, service: &Service) -> Vec<Key> {
+    /// Keys of a federated Service that depend on the existing routes: its own, and those of the mirrors of clusters that
+    /// it prefers.
+    fn keys_of_routed(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let Some(member) = member_name(name) else {
             return Vec::new();
@@ -201,37 +222,36 @@ impl State {
         keys
     }
 
+    /// Keys that the members in the local cluster concern.
+    pub fn keys_of_members(&self) -> Vec<Key> {
+        let members = self.local.iter().flat_map(|local| local.members.iter());
+        let keys = members.flat_map(|member| self.keys_of_member(member));
+        keys.collect()
+    }
+
+    /// Keys that depend on the existing routes.
+    pub fn keys_of_all_routed(&self) -> Vec<Key> {
+        let services = self.local.iter().flat_map(|local| local.mirrors.iter());
+        let keys = services.flat_map(|service| self.keys_of_routed(service));
+        keys.collect()
+    }
+
     /// All keys of a target cluster: those of its exported Services, of its local objects, and of the probes of the
     /// Links that name it.
     pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
-        let links = self.links.iter().flat_map(|links| links.naming(cluster));
-        let mut keys: Vec<Key> = links.map(Key::probe).collect();
+        let mut keys: Vec<Key> = self.links.naming(cluster).map(Key::probe).collect();
         self.extend_with_exports(cluster, &mut keys);
-        let services = [&self.mirrors, &self.probes].into_iter().flatten();
-        for service in services.flat_map(|store| store.of_cluster(cluster)) {
-            keys.extend(self.keys_of_local(service));
-        }
-        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
-        for slice in slices.flat_map(|store| store.of_cluster(cluster)) {
-            keys.extend(self.keys_of_local_slice(slice));
+        if let Some(local) = &self.local {
+            let services = local.mirrors.of_cluster(cluster);
+            for service in services.chain(local.probes.of_cluster(cluster)) {
+                keys.extend(self.keys_of_local(service));
+            }
+            let slices = local.slices.of_cluster(cluster);
+            for slice in slices.chain(local.probe_slices.of_cluster(cluster)) {
+                keys.extend(self.keys_of_local_slice(slice));
+            }
         }
         once_each(keys)
-    }
-
-    /// The Services of a target cluster that have local objects.
-    pub fn services_with_objects(&self, cluster: &str) -> Names {
-        let standing = self.mirrors.iter().flat_map(|m| m.of_cluster(cluster));
-        let keys = standing.flat_map(|service| self.keys_of_local(service));
-        keys.filter_map(|key| match key {
-            Key::Mirror {
-                cluster: of,
-                namespace,
-                service,
-            } => (of == cluster).then_some((namespace, service)),
-            Key::Federated { namespace, service } => Some((namespace, service)),
-            Key::Probe { .. } => None,
-        })
-        .collect()
     }
 
     /// All keys that the exported Services of a target cluster concern. Other keys of the cluster do not depend on its
@@ -289,22 +309,23 @@ impl State {
                 keys.push(Key::federated(namespace, service.metadata.name()));
             }
         }
-        for service in self.mirrors.iter().flat_map(|m| m.in_namespace(namespace)) {
-            keys.extend(self.keys_of_local(service));
-        }
-        for slice in self.slices.iter().flat_map(|s| s.in_namespace(namespace)) {
-            keys.extend(self.keys_of_local_slice(slice));
-        }
-        for member in self.members.iter().flat_map(|m| m.in_namespace(namespace)) {
-            keys.push(Key::federated(namespace, member.metadata.name()));
+        if let Some(local) = &self.local {
+            for service in local.mirrors.in_namespace(namespace) {
+                keys.extend(self.keys_of_local(service));
+            }
+            for slice in local.slices.in_namespace(namespace) {
+                keys.extend(self.keys_of_local_slice(slice));
+            }
+            for member in local.members.in_namespace(namespace) {
+                keys.push(Key::federated(namespace, member.metadata.name()));
+            }
         }
         once_each(keys)
     }
 
     /// All keys.
     pub fn keys(&self) -> Vec<Key> {
-        let links = self.links.iter().flat_map(Links::keys);
-        let mut keys: Vec<Key> = links.map(|link| Key::probe(link)).collect();
+        let mut keys: Vec<Key> = self.links.keys().map(|link| Key::probe(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(RemoteState::services) {
                 let namespace = service.metadata.namespace();
@@ -319,19 +340,17 @@ impl State {
                 keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
             }
         }
-        let services = [&self.mirrors, &self.probes].into_iter().flatten();
-        for service in services.flat_map(Store::iter) {
-            keys.extend(self.keys_of_local(service));
-        }
-        let slices = [&self.slices, &self.probe_slices].into_iter().flatten();
-        for slice in slices.flat_map(Store::iter) {
-            keys.extend(self.keys_of_local_slice(slice));
-        }
-        for member in self.members.iter().flat_map(Store::iter) {
-            keys.push(Key::federated(
-                member.metadata.namespace(),
-                member.metadata.name(),
-            ));
+        if let Some(local) = &self.local {
+            for service in local.mirrors.iter().chain(local.probes.iter()) {
+                keys.extend(self.keys_of_local(service));
+            }
+            for slice in local.slices.iter().chain(local.probe_slices.iter()) {
+                keys.extend(self.keys_of_local_slice(slice));
+            }
+            for member in local.members.iter() {
+                let (namespace, name) = (member.metadata.namespace(), member.metadata.name());
+                keys.push(Key::federated(namespace, name));
+            }
         }
         once_each(keys)
     }

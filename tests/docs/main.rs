@@ -1,14 +1,16 @@
-//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of the original and
+//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of Linkerd's mirror and
 //! names only tests that exist, that the README lists all commands, and that pictures are small and private. It reads files
 //! and the help of the binary; it needs no cluster.
 //!
 //! [`book`] holds the documents together, [`spelling`] reads their words, [`reference`] writes and compares the reference,
-//! and [`gitops`] holds what is said of GitOps tools.
+//! [`gitops`] and [`gitops_chart`] hold what is said of GitOps tools, and [`dashboard`] the page on metrics and alerts.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
 mod book;
+mod dashboard;
 mod gitops;
+mod gitops_chart;
 mod markdown;
 mod reference;
 mod spelling;

@@ -27,7 +27,7 @@ fn hold(page: &str, text: &str) {
 }
 
 /// What the program prints, without colours and 100 columns wide.
-fn printed(args: &[&str]) -> String {
+pub(crate) fn printed(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .args(args)
         .env("COLUMNS", "100")

@@ -4,7 +4,7 @@
 mod cases;
 mod release;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use control_plane::Helm;
 use linkerd_mc::manifests::{values::VERSION, yaml};
@@ -18,6 +18,15 @@ use crate::support::{
 
 /// The chart.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/linkerd-mc");
+
+/// Examples that install the chart with GitOps tools, and where its values are in them.
+const GITOPS: [(&str, &str); 2] = [
+    ("west/linkerd-mc/chart.yaml", "/spec/values"),
+    (
+        "argocd/linkerd-mc-chart.yaml",
+        "/spec/source/helm/valuesObject",
+    ),
+];
 
 /// Helm. Its first build takes a while.
 async fn helm() -> Helm {
@@ -124,7 +133,7 @@ async fn chart_takes_the_values_of_linkerds_chart() {
     let helm = helm().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("values.yaml");
-    std::fs::write(&file, LINKERDS).unwrap();
+    fs::write(&file, LINKERDS).unwrap();
     let file = format!("--values={}", file.display());
     let found = rendered(&helm, std::slice::from_ref(&file)).unwrap();
     assert_eq!(found, expected(&[&file]));
@@ -134,6 +143,31 @@ async fn chart_takes_the_values_of_linkerds_chart() {
     )];
     let pod = &controller["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"], json!({ "disk": "ssd" }));
+}
+
+#[tokio::test]
+async fn chart_takes_the_values_of_the_gitops_examples() {
+    let helm = helm().await;
+    let folder = tempfile::tempdir().unwrap();
+    for (file, pointer) in GITOPS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("examples/gitops")
+            .join(file);
+        let documents = yaml::documents(&fs::read_to_string(path).unwrap()).unwrap();
+        let values = documents.iter().find_map(|object| object.pointer(pointer));
+        let kept = folder.path().join("values.yaml");
+        fs::write(&kept, values.expect(file).to_string()).unwrap();
+        let flag = format!("--values={}", kept.display());
+        let found = rendered(&helm, std::slice::from_ref(&flag)).unwrap();
+        assert_eq!(found, expected(&[&flag]), "{file}");
+        let controller = &found[&(
+            "Deployment".into(),
+            "linkerd-multicluster-controller".into(),
+        )];
+        let image = &controller["spec"]["template"]["spec"]["containers"][0]["image"];
+        let wanted = format!("registry.example.com/linkerd-mc:{VERSION}");
+        assert_eq!(*image, wanted, "{file}");
+    }
 }
 
 #[tokio::test]

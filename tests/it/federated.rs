@@ -40,7 +40,7 @@ async fn members_are(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_join_and_leave_and_the_first_ranked_gives_ports_and_metadata() {
+async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("federated", &[east, north, west]).await;

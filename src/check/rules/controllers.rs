@@ -17,7 +17,7 @@ pub(super) fn permissions(snapshot: &FullSnapshot) -> Verdict {
     }
     match &snapshot.controller_denied {
         // A warning, because the user may not be permitted to review the access of others.
-        Err(why) => Verdict::warn(format!("cannot check: {why}")),
+        Err(why) => Verdict::warn(format!("cannot review the controller's permissions: {why}")),
         Ok(denied) if denied.is_empty() => Verdict::Pass,
         Ok(denied) => Verdict::fail(format!("not permitted: {}", denied.join(", "))),
     }
@@ -32,7 +32,7 @@ pub(super) fn confined(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Skip;
     }
     let (missing, differing) = match &snapshot.confinement {
-        Err(why) => return Verdict::warn(format!("cannot check: {why}")),
+        Err(why) => return Verdict::warn(format!("cannot read the admission policies: {why}")),
         Ok(Confinement::Unavailable) => return Verdict::Skip,
         Ok(Confinement::Installed { missing, differing }) => (missing, differing),
     };
@@ -65,7 +65,7 @@ pub(super) fn running(snapshot: &FullSnapshot) -> Verdict {
             one.id, one.available, one.desired
         )),
         several => Verdict::fail(format!(
-            "found more than one: {}",
+            "found more than one Deployment of the controller: {}",
             several
                 .iter()
                 .map(|w| w.id.to_string())

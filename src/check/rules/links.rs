@@ -94,7 +94,7 @@ pub(super) fn valid(snapshot: &FullSnapshot) -> Verdict {
         if let [_, _, ..] = links.as_slice() {
             let names: Vec<_> = links.iter().map(|link| link.id().to_string()).collect();
             problems.push(format!(
-                "Links {} have the same target cluster {cluster}",
+                "Links {} have the same target cluster {cluster}; delete all but one of them",
                 names.join(", ")
             ));
         }

@@ -1,4 +1,4 @@
-//! The checks: snapshot → results. Pure, in the original's order, with its descriptions and hint anchors.
+//! The checks: snapshot → results. Pure. Order, descriptions and hint anchors are `linkerd multicluster check`'s.
 //!
 //! Checks without a hint anchor are ours. Their advice is in the text, because `linkerd check` prints a hint as "see
 //! <hint> for hints".

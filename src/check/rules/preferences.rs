@@ -43,7 +43,7 @@ pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
         Ok(members) => members.as_slice(),
         // Another check reports why.
         Err(_) if snapshot.mirrors.is_err() => &[],
-        Err(why) => return Verdict::warn(format!("cannot check: {why}")),
+        Err(why) => return Verdict::warn(format!("cannot list the local members: {why}")),
     };
     let ignores = snapshot
         .controller()

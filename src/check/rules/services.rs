@@ -180,7 +180,7 @@ fn has_own_endpoints(mirror: &Service) -> bool {
 pub(super) fn foreign_endpoints(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.foreign {
         _ if snapshot.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
-        Err(why) => Verdict::warn(format!("cannot check: {why}")),
+        Err(why) => Verdict::warn(format!("cannot list the endpoints of mirrors: {why}")),
         Ok(found) => Verdict::of(found.iter().map(foreign_problem).collect()),
     }
 }
@@ -287,7 +287,7 @@ pub(super) fn service_range(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.range {
         _ if links.is_empty() => Verdict::Skip,
         _ if waiting.is_empty() => Verdict::Pass,
-        Err(why) => Verdict::warn(format!("cannot check: {why}")),
+        Err(why) => Verdict::warn(format!("cannot read the Service range: {why}")),
         Ok(None) => Verdict::Skip,
         Ok(Some(range)) => Verdict::of(range_problem(range, &waiting).into_iter().collect()),
     }

@@ -53,7 +53,9 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
 pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
     let known = match &snapshot.destination {
         Ok(known) => known,
-        Err(why) => return Verdict::Warn(vec![format!("cannot check: {why}")]),
+        Err(why) => {
+            return Verdict::Warn(vec![format!("cannot read Linkerd's credentials: {why}")]);
+        }
     };
     per_link(snapshot, |link| {
         let missing = credentials::missing(link, known);

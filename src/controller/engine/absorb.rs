@@ -1,24 +1,49 @@
 //! Puts the event of a watch into the store of its objects.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{ResourceExt, core::PartialObjectMeta};
 
 use crate::{
+    api::{
+        labels as l,
+        routes::{Route, RouteKind},
+    },
     controller::watch::Event,
-    mirror::{Grouped, Inserted, Store},
+    mirror::{self, Grouped, Inserted, NamespacePhase, Namespaces, Store},
 };
+
+/// Kubeconfigs by name of their Secret. The value is `None` if the Secret has no kubeconfig.
+pub(super) type Kubeconfigs = BTreeMap<String, Option<Arc<[u8]>>>;
+
+/// Puts a change into a store that may not have been listed. Returns what [`absorb_listed`] does.
+pub(super) fn absorb<T: Grouped>(
+    store: &mut Option<Store<T>>,
+    change: Event<T>,
+    ours: bool,
+) -> Vec<Arc<T>> {
+    if let Event::List { .. } = change {
+        store.get_or_insert_default();
+    }
+    let store = store.as_mut();
+    store.map_or_else(Vec::new, |store| absorb_listed(store, change, ours))
+}
 
 /// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
 ///
 /// `ours`: the store also holds the responses to our own writes, so a single change may be outdated.
-pub(super) fn absorb<T: Grouped>(
-    store: &mut Option<Store<T>>,
+pub(super) fn absorb_listed<T: Grouped>(
+    known: &mut Store<T>,
     change: Event<T>,
     ours: bool,
 ) -> Vec<Arc<T>> {
     let mut touched = Vec::new();
     match change {
         Event::List { objects, .. } => {
-            let known = store.get_or_insert_default();
             let listed: BTreeSet<_> = objects
                 .iter()
                 .map(|object| object.metadata().id())
@@ -35,7 +60,6 @@ pub(super) fn absorb<T: Grouped>(
             touched.extend(known.retain_listed(&listed));
         }
         Event::Apply(object) => {
-            let Some(known) = store else { return touched };
             let taken = if ours {
                 known.insert(object.clone())
             } else {
@@ -46,10 +70,74 @@ pub(super) fn absorb<T: Grouped>(
                 touched.push(object);
             }
         }
-        Event::Delete(object) => {
-            let Some(known) = store else { return touched };
-            touched.extend(known.remove(&object));
-        }
+        Event::Delete(object) => touched.extend(known.remove(&object)),
     }
     touched
+}
+
+/// Puts a change into a map by name.
+pub(super) fn absorb_by_name<T: ResourceExt, V>(
+    known: &mut BTreeMap<String, V>,
+    change: Event<T>,
+    value: impl Fn(Arc<T>) -> V,
+) {
+    match change {
+        Event::List { objects, .. } => {
+            let objects = objects.into_iter();
+            *known = objects.map(|o| (o.name_any(), value(o))).collect();
+        }
+        Event::Apply(object) => drop(known.insert(object.name_any(), value(object))),
+        Event::Delete(object) => drop(known.remove(&object.name_any())),
+    }
+}
+
+/// Puts a change of routes into the store of their kind; `None` if the API server does not have the kind. Returns the
+/// routes that it concerns, and whether it was unknown until now that the API server has the kind, or does not have it.
+pub(super) fn absorb_routes(
+    routes: &mut BTreeMap<RouteKind, Option<Store<Route>>>,
+    kind: RouteKind,
+    change: Option<Event<Route>>,
+) -> (Vec<Arc<Route>>, bool) {
+    let known = routes.remove(&kind);
+    let news = known.as_ref().map(Option::is_some) != Some(change.is_some());
+    let mut store = known.flatten();
+    let touched = change.map(|change| absorb(&mut store, change, true));
+    routes.insert(kind, store);
+    (touched.unwrap_or_default(), news)
+}
+
+/// The namespaces in a change, with their new state.
+pub(super) fn namespaces(
+    known: &Namespaces,
+    change: Event<PartialObjectMeta<Namespace>>,
+) -> BTreeMap<String, Option<mirror::Namespace>> {
+    let now = |object: &PartialObjectMeta<Namespace>| {
+        let phase = match object.metadata.deletion_timestamp {
+            None => NamespacePhase::Active,
+            Some(_) => NamespacePhase::Terminating,
+        };
+        let labels = object.labels().iter();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        Some(mirror::Namespace::new(phase, labels))
+    };
+    match change {
+        Event::List { objects, .. } => {
+            let known = known.names();
+            let mut all: BTreeMap<_, _> = known.map(|name| (name.to_owned(), None)).collect();
+            all.extend(
+                objects
+                    .iter()
+                    .map(|object| (object.name_any(), now(object))),
+            );
+            all
+        }
+        Event::Apply(object) => [(object.name_any(), now(&object))].into(),
+        Event::Delete(object) => [(object.name_any(), None)].into(),
+    }
+}
+
+/// The kubeconfig in a Secret.
+pub(super) fn kubeconfig(secret: &Secret) -> Option<Arc<[u8]>> {
+    let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
+    Some(Arc::from(data.0.as_slice()))
 }

@@ -51,7 +51,7 @@ impl Engine {
 
     /// Starts or stops following the slices of a changed Service, depending on whether it still has a selector.
     pub(super) fn check_custom(&mut self, link: &str, namespace: &str, name: &str) {
-        let entry = self.state.links.as_ref().and_then(|links| links.get(link));
+        let entry = self.state.links.get(link);
         let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
             return;
         };

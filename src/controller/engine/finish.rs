@@ -64,7 +64,7 @@ impl Engine {
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
-        self.creating.remove(key);
+        self.creating.end(key);
         for written in written {
             self.absorb_written(written);
         }
@@ -116,7 +116,7 @@ impl Engine {
                 self.problems.failed(key, &message);
                 self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
-                // The API server's wish applies to all our writes.
+                // A `Retry-After` of the API server applies to all our writes.
                 if let Some(wait) = wait {
                     self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
                 }
@@ -128,15 +128,16 @@ impl Engine {
 
     /// Puts the response to a write into the same store as the watch's event, which follows a moment later.
     pub(super) fn absorb_written(&mut self, written: Written) {
-        let state = &mut self.state;
+        let Some(local) = &mut self.state.local else {
+            return;
+        };
         match written {
             Written::Service(service) => {
                 let store = match owner(&service.metadata) {
-                    Owner::Probe(_) => &mut state.probes,
-                    _ => &mut state.mirrors,
+                    Owner::Probe(_) => &mut local.probes,
+                    _ => &mut local.mirrors,
                 };
-                let taken = store.as_mut().map(|store| store.insert(service.clone()));
-                if let Some(Inserted::Taken(before)) = taken {
+                if let Inserted::Taken(before) = store.insert(service.clone()) {
                     let states = before.into_iter().chain([service]);
                     let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
                     let keys: Vec<Key> = keys.collect();
@@ -149,16 +150,14 @@ impl Engine {
                     .labels
                     .contains_key(crate::api::labels::MIRRORED_GATEWAY);
                 let store = if probe {
-                    &mut state.probe_slices
+                    &mut local.probe_slices
                 } else {
-                    &mut state.slices
+                    &mut local.slices
                 };
-                if let Some(store) = store {
-                    store.insert(slice);
-                }
+                store.insert(slice);
             }
             Written::Route(route) => {
-                let keys = match self.state.routes.get_mut(&route.kind) {
+                let keys = match local.routes.get_mut(&route.kind) {
                     Some(Some(store)) => {
                         let before = match store.insert(route.clone()) {
                             Inserted::Stale => return,
@@ -174,27 +173,27 @@ impl Engine {
                 self.enqueue_all(queue::LOCAL, keys);
             }
             Written::Namespace(name, labels) => {
-                let keys = state.created_namespace(&name, labels);
+                let keys = self.state.created_namespace(&name, labels);
                 self.enqueue_all(queue::LOCAL, keys);
             }
             Written::Gone(gone) => {
                 let gone = match gone.kind {
                     ObjectKind::EndpointSlice => {
-                        for store in [&mut state.slices, &mut state.probe_slices] {
-                            store.as_mut().and_then(|store| gone.forget(store));
+                        for store in [&mut local.slices, &mut local.probe_slices] {
+                            gone.forget(store);
                         }
                         None
                     }
                     ObjectKind::Route(kind) => {
-                        let store = state.routes.get_mut(&kind).and_then(Option::as_mut);
+                        let store = local.routes.get_mut(&kind).and_then(Option::as_mut);
                         let gone = store.and_then(|store| gone.forget(store));
                         let keys = gone.map(|gone: Arc<Route>| self.state.keys_of_route(&gone));
                         self.enqueue_all(queue::LOCAL, keys.into_iter().flatten());
                         return;
                     }
                     ObjectKind::Service | ObjectKind::Namespace => {
-                        let probe = state.probes.as_mut().and_then(|store| gone.forget(store));
-                        let mirror = state.mirrors.as_mut().and_then(|store| gone.forget(store));
+                        let probe = gone.forget(&mut local.probes);
+                        let mirror = gone.forget(&mut local.mirrors);
                         mirror.or(probe)
                     }
                 };

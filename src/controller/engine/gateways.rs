@@ -2,36 +2,24 @@
 
 mod tasks;
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-pub(super) use self::tasks::{GatewayEvent, GatewayWatch};
-use super::{state::Engine, status::StatusState};
+pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
+use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
     mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
 };
 
-/// Time between two DNS lookups.
-const RESOLVE_EVERY: Duration = gateway::PERIOD;
-
 impl Engine {
     /// Initializes the state of a Link from its status, which another replica wrote while it was the leader.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
-        let links = self.state.links.as_mut();
         let listed = self.links.get(name).and_then(|state| {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
         });
-        if let Some(links) = links
-            && let Some(mut entry) = links.remove(name)
-        {
-            (entry.gateway, entry.listed) = (gateway, listed);
-            links.insert(name.to_owned(), entry);
-        }
+        self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
             state.status.touch();
@@ -81,20 +69,11 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let links = self.state.links.as_ref();
-        let target = links
-            .and_then(|links| links.get(name))
-            .map(|entry| entry.target.clone());
-        let Some(Ok(target)) = target else { return };
         let in_charge = self.state.probe_link(name).is_some();
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
+        let Ok(target) = entry.target else { return };
         let wanted = target.gateway.as_ref().filter(|_| in_charge);
         if state.watched.as_ref().map(|watched| &watched.gateway) == wanted {
             return;
@@ -108,22 +87,11 @@ impl Engine {
             }
             return;
         };
-        self.sessions += 1;
-        let (id, stop) = (self.sessions, CancellationToken::new());
         if before.is_some_and(|before| before.gateway.hosts != wanted.hosts) {
             entry.gateway.addresses = None;
         }
         if let Some(addresses) = gateway::fixed(&wanted.hosts) {
             entry.gateway.addresses = Some(addresses); // nothing to wait for
-        } else {
-            let (hosts, stop) = (wanted.hosts.clone(), stop.clone());
-            let (signals, name) = (self.signals.clone(), name.to_owned());
-            tokio::spawn(async move {
-                let sink = |resolution| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Resolved(resolution)));
-                };
-                gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
-            });
         }
         if !matches!(wanted.probe, Ok(Some(_))) {
             entry.gateway.liveness = Liveness::Unknown; // not probed any more
@@ -143,38 +111,15 @@ impl Engine {
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
-        let (address, where_to) = watch::channel(None);
-        if let Ok(Some(settings)) = wanted.probe.clone() {
-            let namespace = &self.settings.config.namespace;
-            let to = match &self.settings.probe_address {
-                Some(_) => None,
-                None => Some(format!(
-                    "{}.{namespace}.svc:{}",
-                    probe_name(name),
-                    settings.port
-                )),
-            };
-            let to = probe::ProbeTarget {
-                address: where_to,
-                host: to,
-                path: settings.path.clone(),
-            };
-            let (signals, name, stop) = (self.signals.clone(), name.to_owned(), stop.clone());
-            let (metrics, cluster) = (self.metrics.clone(), target.cluster.clone());
-            tokio::spawn(async move {
-                let sink = |report| {
-                    let _ = signals.send((name.clone(), id, GatewayEvent::Probed(report)));
-                };
-                probe::run(&cluster, to, &settings, &metrics, sink, stop).await;
-                let _ = signals.send((name, id, GatewayEvent::Ended(cluster)));
-            });
-        }
-        state.watched = Some(GatewayWatch {
-            id,
-            gateway: wanted.clone(),
-            address,
-            stop,
-        });
+        // Requests name the probe Service as their host, unless the settings give another address.
+        let namespace = &self.settings.config.namespace;
+        let is_elsewhere = self.settings.probe_address.is_some();
+        let host = |probe: &Probe| {
+            let service = probe_name(name);
+            (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
+        };
+        let watch = self.gateways.start(name, &target.cluster, wanted, host);
+        state.watched = Some(watch);
         self.follow_probe(name);
     }
 
@@ -187,7 +132,7 @@ impl Engine {
         }
     }
 
-    fn follow_probe(&mut self, name: &str) {
+    pub(super) fn follow_probe(&mut self, name: &str) {
         let Some(state) = self.links.get_mut(name) else {
             return;
         };
@@ -222,12 +167,7 @@ impl Engine {
             self.forget_cluster(cluster);
             return;
         }
-        let entry = self
-            .state
-            .links
-            .as_mut()
-            .and_then(|links| links.get_mut(name));
-        let (Some(state), Some(entry)) = (self.links.get_mut(name), entry) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
         if state

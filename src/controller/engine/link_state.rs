@@ -21,7 +21,7 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, LeftOut, Names, RemoteState, Store,
+        Key, Known, LeftOut, Names, RemoteState, State, Store,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
@@ -51,6 +51,15 @@ pub(super) struct LinkState {
     pub(super) watched: Option<GatewayWatch>,
 }
 
+/// All that is known of a Link: its state in the engine, and what the core knows. A Link has both or neither.
+pub(super) fn record<'a>(
+    links: &'a mut BTreeMap<String, LinkState>,
+    state: &'a mut State,
+    link: &str,
+) -> Option<(&'a mut LinkState, Known<'a>)> {
+    Some((links.get_mut(link)?, state.links.get_mut(link)?))
+}
+
 /// A session whose lists are not complete.
 pub(super) struct Pending {
     pub(super) session: Session,
@@ -64,6 +73,29 @@ pub(super) struct Pending {
     pub(super) cut: Vec<LeftOut>,
     /// Its failures, by source. They become the Link's when the session is complete.
     pub(super) troubles: BTreeMap<usize, String>,
+}
+
+impl Pending {
+    /// A session that was started, and has not listed anything yet.
+    pub(super) fn new(session: Session) -> Self {
+        let Spec {
+            services, slices, ..
+        } = &session.spec;
+        let services: Vec<_> = services.iter().map(|_| None).collect();
+        // The last store is for slices that no selector finds.
+        let watched = slices.iter().map(|_| None);
+        let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
+        Self {
+            session,
+            left_out: vec![LeftOut::default(); services.len()],
+            cut: vec![LeftOut::default(); slices.len()],
+            services,
+            slices,
+            follows_custom: false,
+            unlisted: Names::new(),
+            troubles: BTreeMap::new(),
+        }
+    }
 }
 
 impl LinkState {

@@ -1,29 +1,22 @@
 //! Changes of Links: starts, replaces and ends their sessions and probes, and updates the state.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 
 use super::{
-    link_state::{LinkState, Pending},
+    link_state::{LinkState, Pending, record},
     state::Engine,
 };
 use crate::{
-    api::{
-        conditions::{credentials_valid, ready::INVALID_LINK},
-        link::LinkObject,
-        text::in_brief,
-    },
+    api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{
         events::{News, What},
         queue,
         session::{Session, Spec},
         watch::Event,
     },
-    mirror::{Key, LeftOut, LinkEntry, Queries, Store, status::Outcomes},
+    mirror::{Key, LinkEntry, Queries, status::Outcomes},
 };
 
 impl Engine {
@@ -32,7 +25,6 @@ impl Engine {
         // The change may affect which Links are duplicates: those of the clusters that it names.
         let concerned = match change {
             Event::List { objects, .. } => {
-                self.state.links.get_or_insert_default();
                 let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
                 let gone: Vec<_> = self
                     .links
@@ -84,11 +76,9 @@ impl Engine {
 
     /// Names of the Links with the same target cluster as this one, including itself.
     fn rivals(&self, link: &str) -> Vec<String> {
-        let links = self.state.links.as_ref();
-        let naming = links.and_then(|links| {
-            let named = links.get(link)?.cluster.as_deref()?;
-            Some(links.naming(named))
-        });
+        let links = &self.state.links;
+        let named = links.get(link).and_then(|entry| entry.cluster.as_deref());
+        let naming = named.map(|named| links.naming(named));
         naming.into_iter().flatten().map(str::to_owned).collect()
     }
 
@@ -109,8 +99,7 @@ impl Engine {
             self.on_link_deleted(&name); // deleted and created again between two events
         }
         let mut entry = LinkEntry::new(object, self.settings.headless);
-        let links = self.state.links.get_or_insert_default();
-        let before = links.get(&name);
+        let before = self.state.links.get(&name);
         let state = self
             .links
             .entry(name.clone())
@@ -218,7 +207,7 @@ impl Engine {
                 .state
                 .link(&cluster)
                 .map(|(target, _)| target.link.clone());
-            let Some(state) = self.links.get_mut(name) else {
+            let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
                 continue;
             };
             let duplicate = owner.filter(|owner| owner != name && state.facts.invalid.is_none());
@@ -234,9 +223,7 @@ impl Engine {
                 state.watched = None;
                 state.outcomes = Outcomes::default();
                 state.carried = false;
-                if let Some(entry) = self.state.links.as_mut().and_then(|l| l.get_mut(name)) {
-                    *entry.remote = None;
-                }
+                *entry.remote = None;
             } else {
                 self.take_gateway(name);
             }
@@ -248,40 +235,26 @@ impl Engine {
 
     /// Makes sure that each active Link of these has a session with its current spec and credentials.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
-        let Some(secrets) = self.secrets.as_ref().filter(|_| self.leading) else {
+        if !self.leading {
             return;
-        };
+        }
         let by_slices = self.state.by_slices();
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;
             };
-            let target = self
-                .state
-                .links
-                .as_ref()
-                .and_then(|l| l.get(name))
-                .map(|e| &e.target);
+            let target = self.state.links.get(name).map(|entry| &entry.target);
             let Some(Ok(target)) = target else { continue };
             if state.facts.duplicate_of.is_some() {
                 continue;
             }
             let secret = &state.link.spec.cluster_credentials_secret;
-            let missing = |reason: &'static str, what: String| Some(Err((reason, what)));
-            let kubeconfig = match secrets.get(secret) {
-                Some(Some(kubeconfig)) => kubeconfig.clone(),
-                Some(None) => {
-                    let what = format!("Secret {secret} has no key kubeconfig");
+            let kubeconfig = match self.sessions.kubeconfig(secret) {
+                None => continue,
+                Some(Ok(kubeconfig)) => kubeconfig,
+                Some(Err(missing)) => {
                     state.withdraw(&self.metrics);
-                    state.set_credentials(missing(credentials_valid::SECRET_MALFORMED, what));
-                    continue;
-                }
-                None => {
-                    let what = format!(
-                        "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
-                    );
-                    state.withdraw(&self.metrics);
-                    state.set_credentials(missing(credentials_valid::SECRET_MISSING, what));
+                    state.set_credentials(Some(Err(missing)));
                     continue;
                 }
             };
@@ -304,25 +277,12 @@ impl Engine {
                 state.set_credentials(Some(Ok(())));
                 continue;
             }
-            self.sessions += 1;
-            let services: Vec<_> = spec.services.iter().map(|_| None).collect();
-            // The last store is for slices that no selector finds.
-            let watched = spec.slices.iter().map(|_| None);
-            let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
-            let first = self.state.services_with_objects(&target.cluster);
-            let outbox = self.outbox.clone();
-            let session = Session::start(name, self.sessions, spec, first, &self.shared, outbox);
+            let local = self.state.local.as_ref();
+            let local = local.unwrap_or_else(|| self.first_lists.so_far());
+            let first = local.services_with_objects(&target.cluster);
+            let session = self.sessions.start(name, spec, first);
             state.rejected = None;
-            state.pending = Some(Pending {
-                session,
-                left_out: vec![LeftOut::default(); services.len()],
-                cut: vec![LeftOut::default(); slices.len()],
-                services,
-                slices,
-                follows_custom: false,
-                unlisted: BTreeSet::new(),
-                troubles: BTreeMap::new(),
-            });
+            state.pending = Some(Pending::new(session));
         }
     }
 }

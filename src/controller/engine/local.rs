@@ -1,7 +1,5 @@
 //! Changes of the local cluster: updates the state, and enqueues the keys that they concern.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
 use tokio::{
@@ -11,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    absorb::absorb,
+    absorb::{absorb, absorb_listed, absorb_routes, namespaces},
     link_state::LinkState,
     local_event::{LocalEvent, Start},
     routes::watch_routes,
@@ -30,7 +28,7 @@ use crate::{
         queue,
         watch::{Event, EventHandler as _, Watched, watch},
     },
-    mirror::{self, Config, Key, LeftOut, NamespacePhase, Namespaces, Store},
+    mirror::{self, Config, Key, LeftOut},
 };
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
@@ -152,173 +150,100 @@ pub(in crate::controller) fn watch_local(
 
 impl Engine {
     /// Handles a change of the local cluster.
-    pub(super) fn on_local_event(&mut self, local: LocalEvent) {
-        let (was_complete, now) = (self.state.is_complete(), Instant::now());
-        let state = &mut self.state;
+    pub(super) fn on_local_event(&mut self, event: LocalEvent) {
+        let (lists, now) = (event.lists(), Instant::now());
         let mut keys: Vec<Key> = Vec::new();
-        match local {
-            LocalEvent::Mirrors(change) => {
+        match (event, &mut self.state.local) {
+            (LocalEvent::Links(change), _) => self.on_links_event(change),
+            (LocalEvent::Secrets(change), _) => self.on_secrets_event(change),
+            (LocalEvent::Recovered, _) => self.queue.hurry(),
+            (event, None) => self.first_lists.on_event(event),
+            (LocalEvent::Mirrors(change), Some(local)) => {
                 let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
-                let touched = absorb(&mut state.mirrors, change, true);
+                let touched = absorb_listed(&mut local.mirrors, change, true);
                 for service in &touched {
                     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
                     self.lookups.changed(namespace, name, now);
+                    keys.extend(self.state.keys_of_local(service));
                 }
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|service| state.keys_of_local(service)),
-                );
                 if deletes && !touched.is_empty() {
                     // The deleted Service had a ClusterIP.
                     keys.extend(self.addresses.release());
                 }
             }
-            LocalEvent::Probes(change) => {
-                let touched = absorb(&mut state.probes, change, true);
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|service| state.keys_of_local(service)),
-                );
+            (LocalEvent::Probes(change), Some(local)) => {
+                for service in absorb_listed(&mut local.probes, change, true) {
+                    keys.extend(self.state.keys_of_local(&service));
+                }
                 self.follow_probes(&keys);
             }
-            LocalEvent::Slices(change) => {
-                let touched = absorb(&mut state.slices, change, true);
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|slice| state.keys_of_local_slice(slice)),
-                );
-            }
-            LocalEvent::ProbeSlices(change) => {
-                let touched = absorb(&mut state.probe_slices, change, true);
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|slice| state.keys_of_local_slice(slice)),
-                );
-            }
-            LocalEvent::Members(change) => {
-                let touched = absorb(&mut state.members, change, false);
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|service| state.keys_of_member(service)),
-                );
-            }
-            LocalEvent::MemberSlices(change) => {
-                let was_listed = state.member_slices.is_some();
-                let touched = absorb(&mut state.member_slices, change, false);
-                keys.extend(
-                    touched
-                        .iter()
-                        .flat_map(|slice| state.keys_of_member_slice(slice)),
-                );
-                if !was_listed {
-                    let members = state.members.iter().flat_map(Store::iter);
-                    keys.extend(members.flat_map(|member| state.keys_of_member(member)));
+            (LocalEvent::Slices(change), Some(local)) => {
+                for slice in absorb_listed(&mut local.slices, change, true) {
+                    keys.extend(self.state.keys_of_local_slice(&slice));
                 }
             }
-            LocalEvent::Routes(kind, change) => keys.extend(self.on_routes_event(kind, change)),
-            LocalEvent::Namespaces(change) => {
-                for (name, namespace) in namespaces(&mut state.namespaces, change) {
-                    let Some(concerned) = state.change_namespace(&name, namespace) else {
+            (LocalEvent::ProbeSlices(change), Some(local)) => {
+                for slice in absorb_listed(&mut local.probe_slices, change, true) {
+                    keys.extend(self.state.keys_of_local_slice(&slice));
+                }
+            }
+            (LocalEvent::Members(change), Some(local)) => {
+                for service in absorb_listed(&mut local.members, change, false) {
+                    keys.extend(self.state.keys_of_member(&service));
+                }
+            }
+            (LocalEvent::MemberSlices(change), Some(local)) => {
+                let was_listed = local.member_slices.is_some();
+                for slice in absorb(&mut local.member_slices, change, false) {
+                    keys.extend(self.state.keys_of_member_slice(&slice));
+                }
+                if !was_listed {
+                    keys.extend(self.state.keys_of_members());
+                }
+            }
+            (LocalEvent::Routes(kind, change), Some(local)) => {
+                let (touched, news) = absorb_routes(&mut local.routes, kind, change);
+                for route in touched {
+                    keys.extend(self.state.keys_of_route(&route));
+                }
+                if news {
+                    keys.extend(self.state.keys_of_all_routed());
+                }
+            }
+            (LocalEvent::Namespaces(change), Some(local)) => {
+                for (name, namespace) in namespaces(&local.namespaces, change) {
+                    let Some(concerned) = self.state.change_namespace(&name, namespace) else {
                         continue;
                     };
                     self.lookups.namespace_changed(&name, now);
                     keys.extend(concerned);
                 }
             }
-            LocalEvent::Links(change) => self.on_links_event(change),
-            LocalEvent::Recovered => self.queue.hurry(),
-            LocalEvent::Networks(networks) => {
-                keys.extend(state.change_networks(networks));
+            (LocalEvent::Networks(networks), Some(_)) => {
+                keys.extend(self.state.change_networks(networks));
                 for state in self.links.values_mut() {
                     state.status.touch();
                 }
             }
-            LocalEvent::Secrets(change) => {
-                let changed = match &change {
-                    Event::List { .. } => None,
-                    Event::Apply(secret) | Event::Delete(secret) => Some(secret.name_any()),
-                };
-                secrets(&mut self.secrets, change);
-                let uses = |state: &LinkState| {
-                    let own = &state.link.spec.cluster_credentials_secret;
-                    changed.as_ref().is_none_or(|changed| changed == own)
-                };
-                let links = self.links.iter().filter(|(_, state)| uses(state));
-                let links: Vec<String> = links.map(|(name, _)| name.clone()).collect();
-                self.check_sessions(&links);
-            }
         }
-        match (was_complete, self.state.is_complete()) {
-            (true, true) => self.enqueue_all(queue::LOCAL, keys),
-            (false, true) => {
-                self.enqueue_all(queue::LOCAL, self.state.keys());
-                // Slices of federated Services stay for streams that started with them, so the slices of members are
-                // needed too.
-                if self.state.has_federated_slices() {
-                    self.watch_members.send_replace(true);
-                }
-            }
-            _ => {}
+        self.enqueue_all(queue::LOCAL, keys);
+        if let Some(local) = lists.and_then(|kind| self.first_lists.on_listed(kind)) {
+            self.on_listed(local);
         }
     }
-}
 
-/// The namespaces in a change, with their new state.
-fn namespaces(
-    known: &mut Option<Namespaces>,
-    change: Event<PartialObjectMeta<Namespace>>,
-) -> BTreeMap<String, Option<mirror::Namespace>> {
-    let now = |object: &PartialObjectMeta<Namespace>| {
-        let phase = match object.metadata.deletion_timestamp {
-            None => NamespacePhase::Active,
-            Some(_) => NamespacePhase::Terminating,
+    fn on_secrets_event(&mut self, change: Event<Secret>) {
+        let changed = match &change {
+            Event::List { .. } => None,
+            Event::Apply(secret) | Event::Delete(secret) => Some(secret.name_any()),
         };
-        let labels = object.labels().iter();
-        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
-        Some(mirror::Namespace::new(phase, labels))
-    };
-    match change {
-        Event::List { objects, .. } => {
-            let known = known.get_or_insert_default().names();
-            let mut all: BTreeMap<_, _> = known.map(|name| (name.to_owned(), None)).collect();
-            all.extend(
-                objects
-                    .iter()
-                    .map(|object| (object.name_any(), now(object))),
-            );
-            all
-        }
-        Event::Apply(object) => [(object.name_any(), now(&object))].into(),
-        Event::Delete(object) => [(object.name_any(), None)].into(),
-    }
-}
-
-fn secrets(known: &mut Option<BTreeMap<String, Option<Arc<[u8]>>>>, change: Event<Secret>) {
-    let kubeconfig = |secret: &Secret| {
-        let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
-        Some(Arc::from(data.0.as_slice()))
-    };
-    match change {
-        Event::List { objects, .. } => {
-            *known = Some(
-                objects
-                    .iter()
-                    .map(|s| (s.name_any(), kubeconfig(s)))
-                    .collect(),
-            );
-        }
-        Event::Apply(secret) => {
-            known
-                .get_or_insert_default()
-                .insert(secret.name_any(), kubeconfig(&secret));
-        }
-        Event::Delete(secret) => {
-            known.get_or_insert_default().remove(&secret.name_any());
-        }
+        self.sessions.on_secrets_event(change);
+        let uses = |state: &LinkState| {
+            let own = &state.link.spec.cluster_credentials_secret;
+            changed.as_ref().is_none_or(|changed| changed == own)
+        };
+        let links = self.links.iter().filter(|(_, state)| uses(state));
+        let links: Vec<String> = links.map(|(name, _)| name.clone()).collect();
+        self.check_sessions(&links);
     }
 }

@@ -37,6 +37,52 @@ pub(in crate::controller) enum LocalEvent {
     Recovered,
 }
 
+/// What has to be listed before anything is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Required {
+    Namespaces,
+    Mirrors,
+    Slices,
+    Probes,
+    ProbeSlices,
+    Members,
+    Links,
+    Secrets,
+    Networks,
+}
+
+impl Required {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Namespaces,
+        Self::Mirrors,
+        Self::Slices,
+        Self::Probes,
+        Self::ProbeSlices,
+        Self::Members,
+        Self::Links,
+        Self::Secrets,
+        Self::Networks,
+    ];
+}
+
+impl LocalEvent {
+    /// The kind of which this is a list, if it is required.
+    pub(super) fn lists(&self) -> Option<Required> {
+        match self {
+            Self::Namespaces(Event::List { .. }) => Some(Required::Namespaces),
+            Self::Mirrors(Event::List { .. }) => Some(Required::Mirrors),
+            Self::Slices(Event::List { .. }) => Some(Required::Slices),
+            Self::Probes(Event::List { .. }) => Some(Required::Probes),
+            Self::ProbeSlices(Event::List { .. }) => Some(Required::ProbeSlices),
+            Self::Members(Event::List { .. }) => Some(Required::Members),
+            Self::Links(Event::List { .. }) => Some(Required::Links),
+            Self::Secrets(Event::List { .. }) => Some(Required::Secrets),
+            Self::Networks(_) => Some(Required::Networks),
+            _ => None,
+        }
+    }
+}
+
 /// What all watches of the local cluster have in common.
 pub(super) struct Start<'a> {
     pub(super) outbox: &'a mpsc::Sender<LocalEvent>,

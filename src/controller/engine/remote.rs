@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{
-    absorb::absorb,
+    absorb::{absorb, absorb_listed},
     custom::absorb_followed,
     link_state::{LinkState, Pending, complete, note},
     state::Engine,
@@ -104,7 +104,7 @@ impl Engine {
                     return;
                 };
                 let news = take_left_out(&mut remote.cut, index, &change);
-                let touched = with(store, |store| absorb(store, change, false));
+                let touched = absorb_listed(store, change, false);
                 let cluster = self.cluster(link);
                 let mut keys: Vec<_> = touched
                     .iter()
@@ -135,8 +135,7 @@ impl Engine {
                     return;
                 };
                 let touched = absorb(store, change, false);
-                let links = self.state.links.as_ref();
-                let target = links.and_then(|l| l.get(link)).map(|e| &e.target);
+                let target = self.state.links.get(link).map(|entry| &entry.target);
                 if let (Some(Ok(target)), true) =
                     (target, pending.services.iter().all(Option::is_some))
                 {
@@ -187,12 +186,6 @@ impl Engine {
         state.note_credentials(&self.metrics);
         state.set_credentials(Some(Ok(())));
         state.take_troubles(troubles.unwrap_or_default());
-        if !state.facts.settled {
-            let own =
-                |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
-            state.outstanding = keys.iter().filter(own).cloned().collect();
-            state.facts.settled = state.outstanding.is_empty();
-        }
         state.status.touch();
         tracing::info!(
             link,
@@ -200,8 +193,25 @@ impl Engine {
             keys = keys.len(),
             "listed the target cluster"
         );
-        self.enqueue_gradually(&cluster, keys);
+        if self.state.local.is_some() {
+            self.begin_sync(link, keys);
+        }
         self.measure_remote(link);
+    }
+
+    /// Enqueues the keys of a target cluster, once it and the local cluster have been listed. When the keys of the first
+    /// time are processed, the Link is synced.
+    pub(super) fn begin_sync(&mut self, link: &str, keys: Vec<Key>) {
+        let cluster = self.cluster(link);
+        if let Some(state) = self.links.get_mut(link)
+            && !state.facts.settled
+        {
+            let own =
+                |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
+            state.outstanding = keys.iter().filter(own).cloned().collect();
+            state.facts.settled = state.outstanding.is_empty();
+        }
+        self.enqueue_gradually(&cluster, keys);
     }
 
     fn on_services_event(&mut self, link: &str, index: usize, change: Event<Service>) {
@@ -212,7 +222,7 @@ impl Engine {
             return;
         };
         let news = take_left_out(&mut remote.left_out, index, &change);
-        let touched = with(store, |store| absorb(store, change, false));
+        let touched = absorb_listed(store, change, false);
         let (cluster, now) = (self.cluster(link), Instant::now());
         let mut keys = Vec::new();
         if let Some((before, now)) = news {
@@ -272,12 +282,11 @@ impl Engine {
     }
 
     pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
-        self.state.links.as_mut()?.get_mut(link)?.remote.as_mut()
+        self.state.links.get_mut(link)?.remote.as_mut()
     }
 
     pub(super) fn cluster(&self, link: &str) -> String {
-        let links = self.state.links.as_ref();
-        let entry = links.and_then(|links| links.get(link));
+        let entry = self.state.links.get(link);
         let cluster = entry.and_then(LinkEntry::known_cluster);
         cluster.unwrap_or_default().to_owned()
     }
@@ -322,14 +331,6 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
         services if services < selectors => Some(ResourceKind::Service),
         _ => Some(ResourceKind::EndpointSlice),
     }
-}
-
-/// Runs `change` on a store as an `Option` that is always `Some`.
-fn with<T, R>(store: &mut Store<T>, change: impl FnOnce(&mut Option<Store<T>>) -> R) -> R {
-    let mut some = Some(std::mem::take(store));
-    let result = change(&mut some);
-    *store = some.unwrap_or_default();
-    result
 }
 
 impl Pending {

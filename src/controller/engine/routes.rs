@@ -5,11 +5,7 @@ use std::time::Duration;
 use kube::{Api, Client};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
-use super::{
-    absorb::absorb,
-    local_event::{LocalEvent, LocalHandler, Start},
-    state::Engine,
-};
+use super::local_event::{LocalEvent, LocalHandler, Start};
 use crate::{
     api::{
         map::Map,
@@ -20,7 +16,7 @@ use crate::{
         metrics::ResourceKind,
         watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
     },
-    mirror::{FEDERATED_SUFFIX, Key, Store, is_managed},
+    mirror::{FEDERATED_SUFFIX, is_managed},
 };
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
@@ -110,31 +106,5 @@ impl EventHandler<Route> for RouteTeller {
         route.metadata.labels = Map::default();
         route.metadata.annotations = Map::default();
         route.without_rules()
-    }
-}
-
-impl Engine {
-    /// Handles a change of routes; `None` if the API server does not serve the kind. Returns the keys that it concerns.
-    pub(super) fn on_routes_event(
-        &mut self,
-        kind: RouteKind,
-        change: Option<Event<Route>>,
-    ) -> Vec<Key> {
-        let state = &mut self.state;
-        let known = state.routes.remove(&kind);
-        let (was_known, had_kind) = (known.is_some(), known.iter().any(Option::is_some));
-        let has_kind = change.is_some();
-        let mut store = known.flatten();
-        let touched = change.map(|change| absorb(&mut store, change, true));
-        state.routes.insert(kind, store);
-        let touched = touched.into_iter().flatten();
-        let mut keys: Vec<Key> = touched
-            .flat_map(|route| state.keys_of_route(&route))
-            .collect();
-        if !was_known || had_kind != has_kind {
-            let services = state.mirrors.iter().flat_map(Store::iter);
-            keys.extend(services.flat_map(|service| state.keys_of_routed(service)));
-        }
-        keys
     }
 }

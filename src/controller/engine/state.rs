@@ -1,6 +1,6 @@
 //! The state of the engine, and how keys are enqueued.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use kube::Client;
 use tokio::{
@@ -10,14 +10,12 @@ use tokio::{
 };
 
 use super::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done, foreign::Lookups,
-    gateways::GatewayEvent, link_state::LinkState, preferences::Preferences, problems::Problems,
-    settings::Settings,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done,
+    first_lists::FirstLists, foreign::Lookups, gateways::GatewayTasks, link_state::LinkState,
+    preferences::Preferences, problems::Problems, sessions::Sessions, settings::Settings,
 };
 use crate::{
-    controller::{
-        apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, session,
-    },
+    controller::{apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue},
     mirror::{Key, State},
 };
 
@@ -26,16 +24,16 @@ pub(super) struct Engine {
     pub(super) settings: Settings,
     pub(super) writer: Writer,
     pub(super) metrics: Metrics,
+    /// Whether this replica is the leader.
     pub(super) leading: bool,
     pub(super) state: State,
+    /// The first lists of the local cluster, until it is in the state.
+    pub(super) first_lists: FirstLists,
     pub(super) queue: Queue,
     pub(super) pace: Pace,
     pub(super) confirmations: Confirmations,
-    /// Namespaces that are being created, by the key whose plan creates one.
-    pub(super) creating: BTreeMap<Key, Creating>,
+    pub(super) creating: Creating,
     pub(super) links: BTreeMap<String, LinkState>,
-    /// Kubeconfigs by name of their Secret; `None` until listed. The value is `None` if the Secret has no kubeconfig.
-    pub(super) secrets: Option<BTreeMap<String, Option<Arc<[u8]>>>>,
     pub(super) tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen, for keys that have not been processed since.
     pub(super) changed: BTreeMap<Key, Instant>,
@@ -45,26 +43,19 @@ pub(super) struct Engine {
     pub(super) addresses: Addresses,
     /// The API server asked for a pause until then: nothing is written.
     pub(super) throttled_until: Instant,
-    pub(super) sessions: u64,
-    pub(super) shared: session::Shared,
+    pub(super) sessions: Sessions,
+    pub(super) gateways: GatewayTasks,
     /// Whether federated Services have slices, as the current sessions assume.
     pub(super) by_slices: bool,
     /// Set to true to start the watch of the slices of local members.
     pub(super) watch_members: latest::Sender<bool>,
-    pub(super) outbox: session::Outbox,
-    pub(super) signals: mpsc::UnboundedSender<(String, u64, GatewayEvent)>,
     pub(super) news: mpsc::Sender<News>,
 }
 
 impl Engine {
-    /// Whether all objects of the local cluster have been listed.
-    pub(super) fn is_complete(&self) -> bool {
-        self.state.is_complete() && self.secrets.is_some()
-    }
-
     /// Whether this replica processes keys: it is the leader, and has listed its cluster.
     pub(super) fn works(&self) -> bool {
-        self.leading && self.is_complete()
+        self.leading && self.state.local.is_some()
     }
 
     /// Enqueues keys that a change in this target cluster concerns, and records the time of the change.

@@ -64,7 +64,7 @@ impl Engine {
             if state.next_status().is_none_or(|due| due > now) {
                 continue;
             }
-            let entry = self.state.links.as_ref().and_then(|links| links.get(name));
+            let entry = self.state.links.get(name);
             state.facts.listed = entry.and_then(|entry| entry.listed.clone());
             if let Some(gateway) = &mut state.facts.gateway {
                 gateway.refused = self.state.refused(name);

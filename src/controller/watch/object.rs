@@ -1,4 +1,4 @@
-//! One object of a watch: its number for the limit, and the form in which it is kept.
+//! One object of a watch: the number that identifies it for the limit, and what is kept of it in memory.
 
 use std::sync::Arc;
 

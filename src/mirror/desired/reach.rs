@@ -6,7 +6,7 @@ use crate::mirror::{
     state::{State, remote::GatewayState},
     target::{
         Gateway,
-        networks::{ClusterNetworks, Refused, refusal},
+        networks::{Refused, refusal},
     },
 };
 
@@ -20,13 +20,12 @@ pub struct Reach<'a> {
 }
 
 impl State {
-    /// Checks the addresses of a gateway; `None` while none is known.
+    /// Checks the addresses of a gateway; `None` while none is known, or the networks of this cluster are not.
     pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
         let known = state.addresses.as_deref();
         let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
-        let none = ClusterNetworks::default();
-        let cluster = self.networks.as_ref().unwrap_or(&none);
-        let why = |address: &IpAddr| refusal(*address, gateway.networks.as_deref(), cluster);
+        let (own, local) = (gateway.networks.as_deref(), self.local.as_ref()?);
+        let why = |address: &IpAddr| refusal(*address, own, &local.networks);
         let refused: Vec<Refused> = known
             .iter()
             .filter_map(|address| {

@@ -129,7 +129,7 @@ pub(crate) fn local_member<'a>(
     if state.protects(namespace) {
         return None;
     }
-    let seen = state.members.as_ref()?.get(namespace, service)?;
+    let seen = state.local.as_ref()?.members.get(namespace, service)?;
     (selects(state.config.local_members.as_ref(), seen) && joinable(seen).is_ok())
         .then_some(seen.as_ref())
 }

@@ -137,7 +137,7 @@ impl Simulation {
             cluster.create_namespace(name, &Map::default());
         }
         let mut state = state();
-        state.namespaces = Some(cluster.namespaces.clone().into_iter().collect());
+        state.here().namespaces = cluster.namespaces.clone().into_iter().collect();
         state.config.max_namespaces = max_namespaces;
         state.config.protected_namespaces = [PROTECTED.to_owned()].into();
         Self {
@@ -164,7 +164,7 @@ impl Simulation {
         let mut simulation = Self::new(seed, 0);
         simulation.state.config.routes = Some(HOLD_DOWN);
         let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
-        simulation.state.routes = listed.into();
+        simulation.state.here().routes = listed.into();
         simulation
     }
 

@@ -48,11 +48,8 @@ fn wanted<'a>(state: &'a State, link: &str) -> Option<Wish<'a>> {
 
 /// The plan for the probe Service of one Link.
 pub(crate) fn plan(state: &State, link: &str) -> Plan {
-    let links = state.links.as_ref();
-    if links
-        .and_then(|links| links.get(link))
-        .is_some_and(|entry| entry.target.is_err())
-    {
+    let entry = state.links.get(link);
+    if entry.is_some_and(|entry| entry.target.is_err()) {
         return Plan::default(); // the Link cannot be read now: its objects stay
     }
     let mut plan = Plan::default();

@@ -58,9 +58,11 @@ impl LinkEntry {
     }
 }
 
-/// What is known through a Link, and changes without a change of the Link.
+/// A Link, and what is known through it, which changes without a change of the Link.
 #[derive(Debug)]
 pub struct Known<'a> {
+    /// The Link, parsed.
+    pub target: &'a Result<Target, InvalidLink>,
     /// The target cluster.
     pub remote: &'a mut Option<RemoteState>,
     /// The gateway.
@@ -96,9 +98,16 @@ impl Links {
     /// What is known through the Link of this name. To change the Link itself, use [`Self::insert`].
     pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
         let LinkEntry {
-            remote, gateway, ..
+            target,
+            remote,
+            gateway,
+            ..
         } = self.entries.get_mut(link)?;
-        Some(Known { remote, gateway })
+        Some(Known {
+            target,
+            remote,
+            gateway,
+        })
     }
 
     /// Names of Links.
@@ -131,6 +140,14 @@ impl Links {
     pub fn listed(&mut self, link: &str, remote: RemoteState) {
         if let Some(mut entry) = self.remove(link) {
             entry.remote = Some(remote);
+            self.insert(link.to_owned(), entry);
+        }
+    }
+
+    /// Sets what the status of a Link says, which another replica wrote while it was the leader.
+    pub fn take_over(&mut self, link: &str, listed: Option<String>, gateway: GatewayState) {
+        if let Some(mut entry) = self.remove(link) {
+            (entry.listed, entry.gateway) = (listed, gateway);
             self.insert(link.to_owned(), entry);
         }
     }

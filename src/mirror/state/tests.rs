@@ -3,25 +3,24 @@
 use super::*;
 use crate::{
     api::labels as l,
-    mirror::fixtures::{state, svc},
+    mirror::{
+        Key,
+        fixtures::{state, svc, target},
+        plan,
+    },
 };
 
 #[test]
-fn state_is_complete_once_every_kind_has_been_listed() {
-    assert!(state().is_complete());
-    let missing: [fn(&mut State); 7] = [
-        |state| state.namespaces = None,
-        |state| state.mirrors = None,
-        |state| state.slices = None,
-        |state| state.probes = None,
-        |state| state.probe_slices = None,
-        |state| state.members = None,
-        |state| state.links = None,
-    ];
-    for (index, miss) in missing.into_iter().enumerate() {
-        let mut state = state();
-        miss(&mut state);
-        assert!(!state.is_complete(), "{index}");
+fn nothing_is_planned_before_the_local_cluster_is_listed() {
+    let mut state = state().linked(target("east"), &[svc("web").exported()], &[]);
+    let key = Key::mirror("east", "ns", "web");
+    assert!(!plan(&state, &key).writes.is_empty());
+    state.local = None;
+    let keys = state.keys();
+    assert!(keys.contains(&key), "{keys:?}");
+    for key in keys {
+        let plan = plan(&state, &key);
+        assert!(plan.writes.is_empty() && plan.report.is_empty(), "{key:?}");
     }
 }
 

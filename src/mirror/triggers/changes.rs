@@ -32,9 +32,9 @@ impl State {
         for cluster in &clusters {
             self.extend_with_exports(cluster, &mut keys);
         }
-        let mut any = self.is_any_cluster(link);
-        change(self.links.get_or_insert_default());
-        any |= self.is_any_cluster(link);
+        let mut any = self.links.is_any_cluster(link);
+        change(&mut self.links);
+        any |= self.links.is_any_cluster(link);
         clusters.extend(self.clusters_of_link(link));
         if any {
             keys.extend(self.keys()); // it decides whether objects without a Link in charge are kept
@@ -57,7 +57,10 @@ impl State {
                 .collect()
         };
         let before = refused(self);
-        self.networks = Some(now);
+        let Some(local) = &mut self.local else {
+            return Vec::new();
+        };
+        local.networks = now;
         let changed = refused(self).into_iter();
         let keys = changed
             .filter(|(cluster, refused)| before.get(cluster) != Some(refused))
@@ -65,29 +68,24 @@ impl State {
         once_each(keys.collect())
     }
 
-    /// Whether a Link may have named any cluster.
-    fn is_any_cluster(&self, link: &str) -> bool {
-        let links = self.links.as_ref();
-        links.is_some_and(|links| links.is_any_cluster(link))
-    }
-
     /// The clusters that a change of a Link may concern: the one that it names, the one that was listed last, and those
     /// that other Links left for the one that it names.
     fn clusters_of_link(&self, link: &str) -> BTreeSet<String> {
-        let links = self.links.as_ref();
-        let Some((links, entry)) = links.and_then(|links| Some((links, links.get(link)?))) else {
+        let Some(entry) = self.links.get(link) else {
             return BTreeSet::new();
         };
         let named = entry.cluster.as_deref();
-        let left = named.into_iter().flat_map(|named| links.left_for(named));
+        let left = named
+            .into_iter()
+            .flat_map(|named| self.links.left_for(named));
         let own = [named, entry.listed.as_deref()].into_iter().flatten();
         own.chain(left).map(str::to_owned).collect()
     }
 
     /// Sets the state of a namespace; `None` if it is deleted. Returns the keys that this concerns; `None` if nothing
-    /// has changed, or namespaces have not been listed.
+    /// has changed, or the local cluster has not been listed.
     pub fn change_namespace(&mut self, name: &str, now: Option<Namespace>) -> Option<Vec<Key>> {
-        let known = self.namespaces.as_mut()?;
+        let known = &mut self.local.as_mut()?.namespaces;
         if known.get(name) == now.as_ref() {
             return None;
         }
@@ -138,18 +136,17 @@ impl State {
 
     /// When the next drain ends, or the next hold-down of a preferred cluster.
     pub fn next_turn(&self) -> Option<Timestamp> {
-        let drains = self.links.iter().flat_map(Links::drains);
-        let ends = drains.map(|(_, until)| until);
+        let ends = self.links.drains().map(|(_, until)| until);
         let ends = ends.filter(|until| *until > self.now);
-        let services = self.mirrors.iter();
-        ends.chain(services.filter_map(|services| services.next_due(self.now)))
-            .min()
+        let returns = self.local.as_ref();
+        let returns = returns.and_then(|local| local.mirrors.next_due(self.now));
+        ends.chain(returns).min()
     }
 
     /// The keys of the federated Services with a preferred cluster whose hold-down ends in this period.
     fn returned(&self, before: Timestamp, now: Timestamp) -> Vec<Key> {
-        let services = self.mirrors.iter();
-        let due = services.flat_map(|services| services.due_between(before, now));
+        let local = self.local.iter();
+        let due = local.flat_map(|local| local.mirrors.due_between(before, now));
         let names = due.map(|service| (service.metadata.namespace(), service.metadata.name()));
         let keys = names
             .filter_map(|(namespace, name)| Some(Key::federated(namespace, member_name(name)?)));
@@ -162,7 +159,7 @@ impl State {
     pub fn advance(&mut self, now: Timestamp) -> (BTreeMap<String, Vec<Key>>, Vec<Key>) {
         let before = std::mem::replace(&mut self.now, now);
         let returned = self.returned(before, now);
-        let drains = self.links.iter().flat_map(Links::drains);
+        let drains = self.links.drains();
         let turned = drains.filter(|(_, until)| (*until > before) != (*until > now));
         let drained = turned.map(|(Target { cluster, .. }, _)| {
             let mut keys = self.keys_of_cluster(cluster);

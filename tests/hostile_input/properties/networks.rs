@@ -76,7 +76,7 @@ pub fn networks(data: &[u8]) {
     let allows = target.gateway.as_ref().unwrap().networks.is_some();
 
     let mut state = states::empty();
-    state.networks = Some(cluster);
+    state.local.get_or_insert_default().networks = cluster;
     let labels = Map::from_iter([(l::EXPORTED.to_owned(), "true".into())]);
     let service = states::service(NS, "web", false, &labels, &Map::new());
     states::add(
@@ -85,7 +85,7 @@ pub fn networks(data: &[u8]) {
         vec![service],
         vec![states::slice(NS, "web", None)],
     );
-    let links = state.links.as_mut().unwrap();
+    let links = &mut state.links;
     links.get_mut("east").unwrap().gateway.addresses = Some(known.clone());
 
     let refused = state.refused("east");

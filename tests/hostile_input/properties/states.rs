@@ -115,7 +115,7 @@ pub(super) fn add(
         remote: Some(remote),
         target: Ok(target),
     };
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     links.insert(entry.target.as_ref().unwrap().link.clone(), entry);
 }
 

@@ -1,5 +1,5 @@
 //! A release of the chart on a real API server: it is installed, upgraded, rolled back and uninstalled, and it adopts
-//! the objects that `install` printed.
+//! the objects that `install` printed. Argo CD's way to apply it upgrades it too.
 
 use std::{fs, path::Path};
 
@@ -83,6 +83,34 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
     .unwrap();
     assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
     assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
+
+    // As Argo CD does it: it renders the chart, and applies the objects as their owner. Nothing differs after that, so there
+    // is nothing to ignore.
+    let manifests = folder.path().join("manifests.yaml");
+    let manifests = manifests.to_str().unwrap();
+    for (chart, expected) in [
+        (older.to_str().unwrap(), (false, OLDER)),
+        (CHART, (true, VERSION)),
+    ] {
+        let template = ["template", "mc", chart, "--namespace", NAMESPACE];
+        fs::write(manifests, helm.run(&template).unwrap()).unwrap();
+        server_side(&plane, "apply", manifests).await;
+        let (column, version) = expected;
+        assert_eq!(state(&plane).await, (column, version.to_owned()));
+    }
+    assert_eq!(server_side(&plane, "diff", manifests).await, "");
+    assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
+}
+
+/// Runs `kubectl apply` or `kubectl diff` as Argo CD's controller would.
+async fn server_side(plane: &ControlPlane, verb: &str, manifests: &str) -> String {
+    let flags = [
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=argocd-controller",
+    ];
+    let arguments = [&[verb, "--filename", manifests][..], &flags[..]].concat();
+    plane.kubectl(&arguments).await.unwrap()
 }
 
 /// The chart as an older version could have been, with a CRD that has a column less.

@@ -196,7 +196,7 @@ impl Drop for Controller {
             let log = self.log();
             let tail: Vec<&str> = log.lines().rev().take(60).collect();
             eprintln!(
-                "the controller's last words, newest first:\n{}",
+                "the last lines of the controller's log, newest first:\n{}",
                 tail.join("\n")
             );
         }

@@ -191,7 +191,7 @@ fn a_service_is_mirrored_where_its_link_allows_it() {
     assert_eq!(leaving(&cut), GONE);
     // Once the mirror is deleted, nothing is left to do, and the report is the same.
     let mut settled = moved.without_slices();
-    settled.mirrors = state().mirrors;
+    settled.here().mirrors = crate::mirror::Store::default();
     assert_eq!(leaving(&settled), [""; 0]);
     assert_eq!(as_told(&mirror_plan(&settled, NS)), [why]);
 }
@@ -330,7 +330,7 @@ fn members_that_are_no_longer_allowed_leave_at_once() {
     let mut left = three.with_news("north", |entry| {
         entry.remote = self::entry(target("north")).remote;
     });
-    left.members = Some(crate::mirror::Store::default());
+    left.here().members = crate::mirror::Store::default();
     let first = plan(&left, &key);
     assert_eq!(first.confirm, [], "east leaves without asking anybody");
     let patch = body(&first.writes, "web-federated");

@@ -42,8 +42,7 @@ impl Simulation {
 
     /// Whether a target cluster that has a Link in charge may mirror into a namespace.
     fn may_mirror(&self, cluster: &str, namespace: &str) -> bool {
-        let known = self.state.namespaces.as_ref();
-        let known = known.and_then(|known| known.get(namespace));
+        let known = self.state.namespace(namespace);
         let team = known.and_then(|known| known.labels.get(TEAM));
         let Some((target, _)) = self.state.link(cluster) else {
             return true;
@@ -58,8 +57,8 @@ impl Simulation {
     }
 
     fn has_local_member(&self, namespace: &str, service: &str) -> bool {
-        let members = self.state.members.as_ref();
-        let local = members.and_then(|members| members.get(namespace, service));
+        let here = self.state.local.as_ref().unwrap();
+        let local = here.members.get(namespace, service);
         local.is_some_and(|local| can_be_member(local))
     }
 

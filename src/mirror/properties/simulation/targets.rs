@@ -42,8 +42,7 @@ impl Simulation {
             listed: known.and_then(|known| known.listed),
         };
         let mut entry = linked.entry(link, None);
-        let before = self.state.links.as_ref().and_then(|links| links.get(link));
-        if let Some(before) = before {
+        if let Some(before) = self.state.links.get(link) {
             entry.listed.clone_from(&before.listed);
             if before.left_for(&entry).is_none() {
                 entry.remote.clone_from(&before.remote);
@@ -62,8 +61,7 @@ impl Simulation {
     pub(crate) fn unlist(&mut self) {
         for (link, linked) in self.links.clone() {
             let entry = linked.entry(&link, None);
-            let links = self.state.links.get_or_insert_default();
-            links.insert(link.clone(), entry);
+            self.state.links.insert(link.clone(), entry);
             self.push("remote", Event::Synced(link));
         }
     }
@@ -111,7 +109,7 @@ impl Simulation {
         };
         linked.gateway = state.clone();
         let cluster = CLUSTERS[linked.made.cluster];
-        if let Some(known) = self.state.links.as_mut().and_then(|l| l.get_mut(link)) {
+        if let Some(known) = self.state.links.get_mut(link) {
             *known.gateway = state;
         }
         let keys = self.state.keys_of_cluster(cluster);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
     mirror::{
-        Grouped, Inserted, Key, Links, RemoteState, State, Store,
+        Grouped, Inserted, Key, RemoteState, State, Store,
         fixtures::{LINKS, state},
     },
 };
@@ -62,7 +62,7 @@ impl Simulation {
     pub(crate) fn deliver(&mut self, event: Event) {
         match event {
             Event::Mirror(seen) => {
-                let touched = absorb(&mut self.state.mirrors, seen);
+                let touched = store(&mut self.state.here().mirrors, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -70,7 +70,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Probe(seen) => {
-                let touched = absorb(&mut self.state.probes, seen);
+                let touched = store(&mut self.state.here().probes, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -78,7 +78,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Slice(seen) => {
-                let touched = absorb(&mut self.state.slices, seen);
+                let touched = store(&mut self.state.here().slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -86,7 +86,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::ProbeSlice(seen) => {
-                let touched = absorb(&mut self.state.probe_slices, seen);
+                let touched = store(&mut self.state.here().probe_slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -94,7 +94,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Member(seen) => {
-                let touched = absorb(&mut self.state.members, seen);
+                let touched = store(&mut self.state.here().members, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member(s))
@@ -102,7 +102,10 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::MemberSlice(seen) => {
-                let touched = absorb(&mut self.state.member_slices, seen);
+                let touched = store(
+                    self.state.here().member_slices.get_or_insert_default(),
+                    seen,
+                );
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_member_slice(s))
@@ -110,18 +113,15 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Routes => {
-                self.state.routes = self.fresh_world().routes;
-                let services = self.state.mirrors.iter().flat_map(Store::iter);
-                let keys: Vec<Key> = services
-                    .flat_map(|service| self.state.keys_of_routed(service))
-                    .collect();
-                self.mark(keys);
+                let listed = self.fresh_world().local.unwrap().routes;
+                self.state.here().routes = listed;
+                self.mark(self.state.keys_of_all_routed());
             }
             // The routes are listed first, and the list has this change.
-            Event::Route(..) if self.state.routes.is_empty() => {}
+            Event::Route(..) if self.state.here().routes.is_empty() => {}
             Event::Route(kind, seen) => {
-                let store = self.state.routes.entry(kind).or_default();
-                let touched = absorb(store, seen);
+                let known = self.state.here().routes.entry(kind).or_default();
+                let touched = store(known.get_or_insert_default(), seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|route| self.state.keys_of_route(route))
@@ -181,13 +181,13 @@ impl Simulation {
     /// Forgets all routes: the controller has not listed them yet.
     pub(crate) fn unlist_routes(&mut self) {
         if self.state.config.routes.is_some() {
-            self.state.routes.clear();
+            self.state.here().routes.clear();
             self.push("routes", Event::Routes);
         }
     }
 
     pub(crate) fn remote_of(&mut self, link: &str) -> Option<(String, &mut RemoteState)> {
-        let links = self.state.links.as_mut()?;
+        let links = &mut self.state.links;
         let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
@@ -198,36 +198,38 @@ impl Simulation {
         let mut fresh = state();
         fresh.config = self.state.config.clone();
         fresh.now = self.state.now;
-        fresh.namespaces = Some(self.cluster.namespaces.clone().into_iter().collect());
-        fresh.networks.clone_from(&self.state.networks);
+        fresh.here().namespaces = self.cluster.namespaces.clone().into_iter().collect();
+        let known = self.state.local.as_ref().unwrap();
+        fresh.here().networks.clone_from(&known.networks);
         for service in self.cluster.services.values() {
             if is_mirror(service) {
-                put(&mut fresh.mirrors, service);
+                put(&mut fresh.here().mirrors, service);
             }
             if is_probe(service) {
-                put(&mut fresh.probes, service);
+                put(&mut fresh.here().probes, service);
             }
         }
         for slice in self.cluster.slices.values() {
             if is_mirror(slice) {
-                put(&mut fresh.slices, slice);
+                put(&mut fresh.here().slices, slice);
             }
             if is_probe(slice) {
-                put(&mut fresh.probe_slices, slice);
+                put(&mut fresh.here().probe_slices, slice);
             }
         }
         if fresh.config.routes.is_some() {
             let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
-            fresh.routes = listed.into();
+            fresh.here().routes = listed.into();
             for route in self.cluster.routes.values() {
-                put(fresh.routes.entry(route.kind).or_default(), route);
+                let known = fresh.here().routes.entry(route.kind).or_default();
+                put(known.get_or_insert_default(), route);
             }
         }
         for member in self.members.values() {
-            put(&mut fresh.members, member);
+            put(&mut fresh.here().members, member);
         }
         for slice in self.member_slices.values() {
-            put(&mut fresh.member_slices, slice);
+            put(fresh.here().member_slices.get_or_insert_default(), slice);
         }
         let entries = self.links.iter().map(|(link, linked)| {
             let far = self.far.get(CLUSTERS[linked.made.cluster]);
@@ -236,7 +238,7 @@ impl Simulation {
                 linked.entry(link, Some(linked.list(link, far))),
             )
         });
-        fresh.links = Some(entries.collect::<Links>());
+        fresh.links = entries.collect();
         fresh
     }
 }
@@ -273,12 +275,8 @@ fn seen<T: Kept>(
     }
 }
 
-fn put<T: Grouped + Clone>(store: &mut Option<Store<T>>, object: &T) {
-    store.get_or_insert_default().put(Arc::new(object.clone()));
-}
-
-fn absorb<T: Grouped>(known: &mut Option<Store<T>>, seen: Seen<T>) -> Vec<Arc<T>> {
-    store(known.get_or_insert_default(), seen)
+fn put<T: Grouped + Clone>(store: &mut Store<T>, object: &T) {
+    store.put(Arc::new(object.clone()));
 }
 
 fn store<T: Grouped>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {

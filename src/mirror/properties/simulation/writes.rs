@@ -181,8 +181,9 @@ impl Simulation {
             Err(Refusal::NotFound) => {}
             other => self.watched(other?),
         }
-        for store in [&mut self.state.slices, &mut self.state.probe_slices] {
-            store.as_mut().and_then(|s| s.forget(&id.0, &id.1));
+        let here = self.state.here();
+        for store in [&mut here.slices, &mut here.probe_slices] {
+            store.forget(&id.0, &id.1);
         }
         Ok(())
     }
@@ -192,7 +193,7 @@ impl Simulation {
             Err(Refusal::NotFound) => {}
             other => self.watched(other?),
         }
-        let store = self.state.routes.entry(kind).or_default().as_mut();
+        let store = self.state.here().routes.entry(kind).or_default().as_mut();
         let gone = store.and_then(|store| store.forget(&id.0, &id.1));
         let keys = gone.map(|gone| self.state.keys_of_route(&gone));
         self.mark(keys.into_iter().flatten());
@@ -201,7 +202,13 @@ impl Simulation {
 
     fn absorb_route(&mut self, route: Route) {
         let route = Arc::new(route);
-        let store = self.state.routes.entry(route.kind).or_default().as_mut();
+        let store = self
+            .state
+            .here()
+            .routes
+            .entry(route.kind)
+            .or_default()
+            .as_mut();
         let before = store.and_then(|store| match store.insert(route.clone()) {
             Inserted::Stale => None,
             Inserted::Taken(before) => before,
@@ -241,8 +248,8 @@ impl Simulation {
 
     /// Forgets the mirror and the probe Service of this name, and returns them.
     fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
-        [&mut self.state.mirrors, &mut self.state.probes]
-            .map(|store| store.as_mut()?.forget(&id.0, &id.1))
+        let here = self.state.here();
+        [&mut here.mirrors, &mut here.probes].map(|store| store.forget(&id.0, &id.1))
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
@@ -283,7 +290,7 @@ impl Simulation {
             if let Some(live) = self.cluster.routes.get(&(kind, id.clone())).cloned() {
                 self.absorb_route(live);
             } else {
-                let store = self.state.routes.entry(kind).or_default().as_mut();
+                let store = self.state.here().routes.entry(kind).or_default().as_mut();
                 store.and_then(|s| s.forget(&id.0, &id.1));
             }
         } else if kind == "EndpointSlice" {
@@ -291,8 +298,7 @@ impl Simulation {
                 Some(live) if is_managed(&live.metadata) => self.absorb_slice(live),
                 Some(_) => {}
                 None => {
-                    let store = self.state.slices.as_mut();
-                    store.and_then(|s| s.forget(&id.0, &id.1));
+                    self.state.here().slices.forget(&id.0, &id.1);
                 }
             }
         } else if kind == "Service" {
@@ -329,12 +335,11 @@ impl Simulation {
 
     fn absorb_service(&mut self, service: Service) {
         let store = match owner(&service.metadata) {
-            Owner::Probe(_) => &mut self.state.probes,
-            _ => &mut self.state.mirrors,
+            Owner::Probe(_) => &mut self.state.here().probes,
+            _ => &mut self.state.here().mirrors,
         };
         let service = Arc::new(service);
-        let taken = store.as_mut().map(|store| store.insert(service.clone()));
-        if let Some(Inserted::Taken(before)) = taken {
+        if let Inserted::Taken(before) = store.insert(service.clone()) {
             let states = before.into_iter().chain([service]);
             let keys = states.flat_map(|state| self.state.keys_of_preference(&state));
             let keys: Vec<Key> = keys.collect();
@@ -346,9 +351,8 @@ impl Simulation {
     fn look_at(&mut self, live: Service) {
         let mut keys = self.state.keys_of_local(&live);
         let (namespace, name) = id(&live.metadata);
-        let stores = [&self.state.mirrors, &self.state.probes]
-            .into_iter()
-            .flatten();
+        let here = self.state.local.as_ref().unwrap();
+        let stores = [&here.mirrors, &here.probes].into_iter();
         for known in stores.filter_map(|store| store.get(&namespace, &name)) {
             keys.extend(self.state.keys_of_local(known));
         }
@@ -359,11 +363,11 @@ impl Simulation {
     fn absorb_slice(&mut self, slice: EndpointSlice) {
         let probe = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
         let store = if probe {
-            &mut self.state.probe_slices
+            &mut self.state.here().probe_slices
         } else {
-            &mut self.state.slices
+            &mut self.state.here().slices
         };
-        store.as_mut().map(|store| store.insert(Arc::new(slice)));
+        store.insert(Arc::new(slice));
     }
 }
 

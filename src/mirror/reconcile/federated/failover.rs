@@ -136,7 +136,7 @@ impl Known<'_, '_> {
         match place {
             Place::Local => {
                 self.local?;
-                let slices = self.state.member_slices.as_ref();
+                let slices = self.state.member_slices();
                 let any_ready = slices.map(|slices| {
                     let own = slices.in_group(self.namespace, self.service);
                     any_ready(own.iter().map(AsRef::as_ref))

@@ -44,7 +44,7 @@ pub(crate) fn form(
         Part::Member(seen) => linked.target.gateway.is_none() || linked.is_backed(seen).is_some(),
         _ => true,
     };
-    let pods_are_known = !has_local_member || state.member_slices.is_some();
+    let pods_are_known = !has_local_member || state.member_slices().is_some();
     let all_are_known = || members().all(|(_, linked)| is_known(linked));
     if was == Some(Form::Discovery) && !(pods_are_known && all_are_known()) {
         return Form::Discovery;

@@ -20,8 +20,8 @@ impl State {
             until,
             ..Drain::default()
         };
-        let services = self.mirrors.iter();
-        for service in services.flat_map(|store| store.of_cluster(&target.cluster)) {
+        let local = self.local.iter();
+        for service in local.flat_map(|local| local.mirrors.of_cluster(&target.cluster)) {
             match stays(self, service, &target.cluster) {
                 None => {}
                 Some(true) => drain.last += 1,

@@ -28,7 +28,8 @@ pub(crate) fn is_ours(state: &State, namespace: &str, service: &str, actual: &Se
     }
 }
 
-/// The form, and what is known of the parts of all clusters. `tokens`: the clusters that the federated Service names.
+/// The form, and what is known of the parts of all clusters. `tokens`: the clusters that the existing federated Service
+/// names as members in its annotations.
 pub(crate) fn parts<'a>(
     state: &'a State,
     (namespace, service): (&str, &str),

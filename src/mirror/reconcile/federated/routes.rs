@@ -71,7 +71,7 @@ impl<'a> Owned<'a> {
         let mut desired = BTreeMap::new();
         for route in self.desired(preferred) {
             let kind = route.kind;
-            if !matches!(state.routes.get(&kind), Some(Some(_))) {
+            if !state.has_kind(kind) {
                 let message = format!("no cluster is preferred: {} is not installed", kind.kind());
                 problem.get_or_insert_with(|| Problem::new(Reason::NoRoutes, message));
             } else if let Some(other) = self.conflict(route.port) {
@@ -103,7 +103,7 @@ impl<'a> Owned<'a> {
 
     /// A route of somebody else that applies to a port.
     fn conflict(&self, port: i32) -> Option<&'a Route> {
-        let kinds = self.state.routes.values().flatten();
+        let kinds = self.state.routes();
         let mut routes = kinds.flat_map(|routes| routes.in_namespace(self.namespace));
         routes.find_map(|route| {
             let mut services = route.services();
@@ -244,7 +244,7 @@ fn existing<'a>(
     namespace: &'a str,
     name: &'a str,
 ) -> impl Iterator<Item = &'a Route> {
-    let kinds = state.routes.values().flatten();
+    let kinds = state.routes();
     let routes = kinds.flat_map(move |routes| routes.in_group(namespace, name));
     routes
         .map(AsRef::as_ref)
@@ -268,15 +268,22 @@ impl State {
                 .preferring(&of.cluster, &of.namespace, &of.service)
                 .is_some();
         }
-        let kinds = self.routes.values().flatten();
+        let kinds = self.routes();
         let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
         routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
+    }
+
+    /// Whether the API server has a kind of routes.
+    fn has_kind(&self, kind: RouteKind) -> bool {
+        let local = self.local.as_ref();
+        local.is_some_and(|local| matches!(local.routes.get(&kind), Some(Some(_))))
     }
 
     /// Whether the routes of all kinds are known.
     pub(crate) fn knows_routes(&self) -> bool {
         let mut kinds = RouteKind::ALL.iter();
-        kinds.all(|kind| self.routes.contains_key(kind))
+        let local = self.local.as_ref();
+        local.is_some_and(|local| kinds.all(|kind| local.routes.contains_key(kind)))
     }
 }
 

@@ -89,7 +89,7 @@ impl Owner<'_> {
             labels: self.labels.clone(),
             ..DesiredMetadata::default()
         });
-        match &self.state.member_slices {
+        match self.state.member_slices() {
             Some(known) if has_local_member => {
                 let pods = known.in_group(self.namespace, self.service);
                 let ready = !self.preferred.leaves_out(&Place::Local);

@@ -72,9 +72,9 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         "somebody".to_owned(),
     );
     let mut homeless = both(&[web()], &[]);
-    homeless.namespaces.get_or_insert_default().remove("ns");
+    homeless.here().namespaces.remove("ns");
     let mut left_home = local().worked_on(&key());
-    left_home.members = state().members;
+    left_home.here().members = crate::mirror::Store::default();
     for (situation, state, writes, told) in [
         (
             "3.5 a member joins, no Service yet",
@@ -291,7 +291,7 @@ fn change_of_members_brings_the_label_back_that_somebody_took_away() {
 #[test]
 fn members_of_a_deleted_link_leave() {
     let mut state = stands();
-    state.links.get_or_insert_default().remove("west");
+    state.links.remove("west");
     let plan = plan(&state, &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(

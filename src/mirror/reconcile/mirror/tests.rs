@@ -68,7 +68,7 @@ fn without_gateway() -> Target {
 }
 
 fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> State {
-    let known = state.namespaces.get_or_insert_default();
+    let known = &mut state.here().namespaces;
     known.remove("ns");
     if let Some(phase) = phase {
         known.insert("ns".to_owned(), phase.into());
@@ -78,7 +78,7 @@ fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> 
 }
 
 fn unlinked(mut state: State) -> State {
-    state.links = Some(crate::mirror::Links::default());
+    state.links = crate::mirror::Links::default();
     state
 }
 
@@ -108,7 +108,7 @@ fn gateway_mode_is_as_in_linkerds_service_mirror() {
         "patch Service ns/web-east",
     ];
     let mut vanished = stands();
-    vanished.mirrors = state().mirrors;
+    vanished.here().mirrors = Store::default();
     let mut not_ready = backing("web");
     not_ready.endpoints = [endpoint("192.0.2.10", None, false)].into();
     hold(vec![
@@ -232,9 +232,10 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
         made
     };
     // The mirror was in gateway mode before.
-    let switched = || State {
-        slices: stands().slices,
-        ..has(flat()).worked_on(&key())
+    let switched = || {
+        let mut state = has(flat()).worked_on(&key());
+        state.here().slices = stands().local.unwrap().slices;
+        state
     };
     hold(vec![
         ("3.3 exported", has(flat()), &service_only, MIRRORED),

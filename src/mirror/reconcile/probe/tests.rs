@@ -47,7 +47,7 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
         "patch Service mc/probe-east".to_owned(),
     ];
     let without_links = |mut state: State| {
-        state.links = Some(Links::default());
+        state.links = Links::default();
         state
     };
     let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
@@ -66,7 +66,7 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
     };
     let mut theirs = linked();
     let stranger = svc("probe-east").within(LINKS);
-    theirs.probes.get_or_insert_default().put(stranger.arc());
+    theirs.here().probes.put(stranger.arc());
     for (situation, state, writes) in vec![
         ("D17 a Link with a gateway", linked(), create),
         ("nothing changed", stands(), vec![]),
@@ -164,7 +164,7 @@ fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
 fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
     let of_user = |mut state: State| {
         let service = svc("probe-east").within(LINKS);
-        state.probes.get_or_insert_default().put(service.arc());
+        state.here().probes.put(service.arc());
         state
     };
     let stands = stands();

@@ -30,7 +30,7 @@ impl Weight {
         }
     }
 
-    /// The number that belongs to this kind of lack.
+    /// The bytes or the hosts, whichever of them is lacking.
     pub(crate) fn of_lack(self, lack: Lack) -> usize {
         match lack {
             Lack::Bytes => self.bytes,

@@ -132,12 +132,13 @@ fn services_with_local_objects_are_found_for_a_cluster() {
         svc("web-west").mirrored_by_linkerd("west", "web"),
         federated,
     ]);
+    let local = state.local.unwrap();
     let own = |service: &str| ("ns".to_owned(), service.to_owned());
     assert_eq!(
-        state.services_with_objects("east"),
+        local.services_with_objects("east"),
         [own("web"), own("all")].into()
     );
-    assert_eq!(state.services_with_objects("west"), [own("web")].into());
+    assert_eq!(local.services_with_objects("west"), [own("web")].into());
 }
 
 #[test]

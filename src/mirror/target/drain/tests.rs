@@ -60,7 +60,7 @@ fn such(tokens: &str, clusters: &[(&str, bool, Seen)]) -> State {
         let before = all.fold(state(), |state, cluster| {
             state.linked(target(cluster, false), &[web()], &[])
         });
-        made.mirrors = before.worked_on(&key()).mirrors;
+        made.here().mirrors = before.worked_on(&key()).local.unwrap().mirrors;
     }
     clusters
         .iter()

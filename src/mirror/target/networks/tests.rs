@@ -173,7 +173,7 @@ fn mirrored(allowed: &str, addresses: &[&str]) -> State {
             let addresses = addresses.iter().map(|address| ip(address)).collect();
             entry.gateway.addresses = Some(addresses);
         });
-    state.networks = Some(cluster());
+    state.here().networks = cluster();
     state
 }
 

@@ -16,7 +16,7 @@ use crate::{
 fn routed() -> State {
     let mut state = state();
     state.config.routes = Some(Duration::from_secs(30));
-    state.routes = RouteKind::ALL
+    state.here().routes = RouteKind::ALL
         .map(|kind| (kind, Some(Store::default())))
         .into();
     state
@@ -43,6 +43,7 @@ fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) ->
         .local_member(member);
     let pods: EndpointSlice = backing("web");
     state
+        .here()
         .member_slices
         .get_or_insert_default()
         .put(Arc::new(pods));
@@ -141,7 +142,7 @@ fn weights_keep_their_proportion_and_all_members_stay_as_fallback() {
 fn nothing_is_written_until_routes_are_listed() {
     let member: Svc = svc("web").member().annotation(l::PREFER, "local");
     let mut state = routed().local_member(member);
-    state.routes.remove(&RouteKind::Policy);
+    state.here().routes.remove(&RouteKind::Policy);
     let writes = plan(&state, &Key::federated("ns", "web")).writes;
     let kinds: Vec<_> = writes.iter().map(|write| write.describe().1).collect();
     assert_eq!(kinds, ["Service"]);

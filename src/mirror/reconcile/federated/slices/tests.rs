@@ -68,7 +68,7 @@ fn two(east: By, west: By) -> State {
 
 /// Replaces the Links by those with these ways to take part.
 fn turned(mut state: State, east: By, west: By) -> State {
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     for (cluster, created, by) in [("east", 1, east), ("west", 2, west)] {
         let mut entry = links.remove(cluster).unwrap();
         entry.target = Ok(target(cluster, created, by));
@@ -110,7 +110,7 @@ trait Local {
 
 impl Local for State {
     fn pods(mut self, slice: EndpointSlice) -> State {
-        let known = self.member_slices.get_or_insert_default();
+        let known = self.here().member_slices.get_or_insert_default();
         known.put(Arc::new(slice));
         self.local_member(web())
     }
@@ -200,7 +200,7 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
     assert_eq!(patch["endpoints"][1]["conditions"]["terminating"], true);
     assert_eq!(patch["endpoints"][1]["targetRef"]["uid"], "uid-1");
     let mut left = state.clone();
-    left.members = crate::mirror::fixtures::state().members;
+    left.here().members = crate::mirror::Store::default();
     let name = local[0].metadata.name();
     let gone = said(&plan(&left, &key()).writes);
     assert!(
@@ -288,7 +288,7 @@ fn unknown_parts_of_a_federated_service_are_not_changed() {
         ),
         ("nor have those of the local member", {
             let mut blind = state.clone();
-            blind.member_slices = None;
+            blind.here().member_slices = None;
             blind
         }),
     ] {
@@ -337,7 +337,7 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
     });
     assert_eq!(plan(&early, &key()).writes, []);
     let mut early = turning;
-    early.member_slices = None;
+    early.here().member_slices = None;
     assert_eq!(plan(&early, &key()).writes, []);
 
     // Back to discovery: the slices stay for streams that began with them.
@@ -396,10 +396,10 @@ fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
         .with_news("west", |entry| entry.remote = None)
         .local_member(web())
         .worked_on(&key());
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     links.remove("east");
     links.remove("west");
-    state.member_slices = None;
+    state.here().member_slices = None;
     let joins = state.linked(target("east", 1, By::Gateway), &[web()], &[backing("web")]);
     assert_eq!(plan(&joins, &key()).writes, []);
     assert_eq!(as_told(&plan(&joins, &key())), ["web@east: unknown"]);
@@ -437,7 +437,7 @@ fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
 #[test]
 fn slices_are_deleted_with_their_federated_service() {
     let mut state = two(By::Gateway, By::Gateway).worked_on(&key());
-    let links = state.links.get_or_insert_default();
+    let links = &mut state.links;
     for cluster in ["east", "west"] {
         let mut entry = links.remove(cluster).unwrap();
         entry.remote = Some(crate::mirror::RemoteState {

@@ -277,8 +277,7 @@ fn slices_of_somebody_else_are_not_touched() {
 #[test]
 fn slice_seen_before_its_endpoint_mirror_does_not_block_its_name() {
     let mut state = stands();
-    let mirrors = state.mirrors.as_mut().unwrap();
-    mirrors.forget("ns", "h-0-east").unwrap();
+    state.here().mirrors.forget("ns", "h-0-east").unwrap();
     let named_like_the_host = Key::mirror("east", "ns", "h-0");
     let clears = |state: &State| said(&plan(state, &named_like_the_host).writes);
     assert_eq!(clears(&state), Vec::<String>::new());

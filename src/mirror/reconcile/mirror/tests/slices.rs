@@ -117,11 +117,9 @@ fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
 
 #[test]
 fn slices_kept_in_remote_discovery_keep_their_endpoints() {
-    let switched = State {
-        slices: has(web()).worked_on(&key()).slices,
-        ..has(svc("web").discovered()).worked_on(&key())
-    };
-    let slices = switched.slices.iter().flat_map(Store::iter);
+    let mut switched = has(svc("web").discovered()).worked_on(&key());
+    switched.here().slices = has(web()).worked_on(&key()).local.unwrap().slices;
+    let slices = switched.here().slices.iter();
     assert_eq!(slices.flat_map(|s| &s.endpoints).count(), 1);
     assert!(
         switched

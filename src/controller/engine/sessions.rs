@@ -1,0 +1,68 @@
+//! Starts sessions with target clusters, and keeps the credentials for them. `links.rs` decides which Link has one.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::absorb::{Kubeconfigs, absorb_by_name, kubeconfig};
+use crate::{
+    api::conditions::credentials_valid,
+    controller::{
+        session::{Outbox, Session, Shared, Spec},
+        watch::Event,
+    },
+    mirror::Names,
+};
+
+/// The kubeconfig in a Secret, or a reason of the condition and a sentence that says why it has none.
+type FoundKubeconfig = Result<Arc<[u8]>, (&'static str, String)>;
+
+/// Starts sessions, and keeps the credentials for them.
+pub(super) struct Sessions {
+    /// `None` until listed.
+    secrets: Option<Kubeconfigs>,
+    shared: Shared,
+    outbox: Outbox,
+    started: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(shared: Shared, outbox: Outbox) -> Self {
+        Self {
+            secrets: None,
+            shared,
+            outbox,
+            started: 0,
+        }
+    }
+
+    pub(super) fn on_secrets_event(&mut self, change: Event<Secret>) {
+        let secrets = self.secrets.get_or_insert_default();
+        absorb_by_name(secrets, change, |secret| kubeconfig(&secret));
+    }
+
+    /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
+    pub(super) fn kubeconfig(&self, secret: &str) -> Option<FoundKubeconfig> {
+        let found = match self.secrets.as_ref()?.get(secret) {
+            Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
+            Some(None) => {
+                let what = format!("Secret {secret} has no key kubeconfig");
+                Err((credentials_valid::SECRET_MALFORMED, what))
+            }
+            None => {
+                let what = format!(
+                    "Secret {secret} of type mirror.linkerd.io/remote-kubeconfig not found"
+                );
+                Err((credentials_valid::SECRET_MISSING, what))
+            }
+        };
+        Some(found)
+    }
+
+    /// Starts a session. If there are more Services than the limit, those in `first` have priority.
+    pub(super) fn start(&mut self, link: &str, spec: Spec, first: Names) -> Session {
+        self.started += 1;
+        let outbox = self.outbox.clone();
+        Session::start(link, self.started, spec, first, &self.shared, outbox)
+    }
+}
