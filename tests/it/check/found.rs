@@ -89,7 +89,7 @@ pub(super) async fn services_that_do_not_fit_the_service_range_are_reported(plan
     if is_read {
         lack_of_addresses_is_counted(&results[fits]);
     } else {
-        assert!(results.get(fits).is_none(), "{results:?}");
+        assert!(!results.contains_key(fits), "{results:?}");
     }
     planes.set_status(true).await;
 }
