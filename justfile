@@ -16,6 +16,10 @@ lint:
 test *args:
     cargo test {{args}}
 
+# Run the tests of tests/it against the oldest Kubernetes that is tested: 10 minutes, and 7 to build it once; arguments choose tests
+compat *args:
+    tests/it/oldest {{args}}
+
 # Kill the controller at every write, and delay or lose every event, in every scenario: 15 minutes or more
 sweep:
     LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture

@@ -14,6 +14,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use crate::support::{
     controller::Controller, gateways::Gateways, installation::install, program::help,
+    versions::has_version,
 };
 
 /// Commands that the same shell runs before each example of a command. The current context is `west` unless stated
@@ -229,15 +230,29 @@ fn file(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
+/// The first minor version of kubectl that has `wait --for=create`.
+const WAIT_FOR_CREATE: u32 = 31;
+
+/// Waits for a new object in a way that every kubectl knows.
+fn without_wait_for_create(line: &str) -> String {
+    let Some((kubectl, object)) = line.split_once(" wait --for=create ") else {
+        return line.to_owned();
+    };
+    let (object, _) = object.split_once(' ').unwrap();
+    format!("until {kubectl} get {object}; do :; done")
+}
+
 /// Runs the blocks of each page in one shell, which prints each line before it runs it.
-fn run_pages(desk: &Desk) {
+fn run_pages(desk: &Desk, has_wait_for_create: bool) {
     let mut count = 0;
     for (page, before) in PAGES {
         let blocks = blocks(page);
-        let script = format!(
-            "kubectl config use-context west\n{before}\nset -v\n{}",
-            blocks.join("\n")
-        );
+        let mut commands = blocks.join("\n");
+        if !has_wait_for_create {
+            let lines: Vec<String> = commands.lines().map(without_wait_for_create).collect();
+            commands = lines.join("\n");
+        }
+        let script = format!("kubectl config use-context west\n{before}\nset -v\n{commands}");
         eprintln!("# {page}\n{script}");
         let output = desk.run(&script);
         let said = String::from_utf8_lossy(&output.stdout);
@@ -260,7 +275,8 @@ async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
     let desk = Desk::new(&[&west, &east], gateways.address());
     let probes = ["--probe-address", &gateways.address()];
     let _controllers = [&east, &west].map(|plane| Controller::start(plane, &probes));
-    run_pages(&desk);
+    let waits = "`kubectl wait --for=create` on the pages";
+    run_pages(&desk, has_version(&west, WAIT_FOR_CREATE, waits).await);
     let mut count = 0;
     for command in commands() {
         let before = BEFORE.iter().find(|(of, _)| *of == command);

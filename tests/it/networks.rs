@@ -17,6 +17,7 @@ use crate::support::{
     },
     planes::hub,
     program::run,
+    versions::{SERVICE_RANGES, has_version},
 };
 
 const REFUSED: &str = "GatewayAddressRefused";
@@ -67,7 +68,9 @@ async fn gateway_addresses_in_this_cluster_or_outside_allowed_networks_are_refus
     let mirror = cluster_ip(&mirror);
 
     addresses_that_are_not_refused_are_used(west).await;
-    addresses_of_this_cluster_are_refused(west, mirror).await;
+    let checked = "gateway addresses in the Service range are refused";
+    let is_range_read = has_version(west, SERVICE_RANGES, checked).await;
+    addresses_of_this_cluster_are_refused(west, mirror, is_range_read).await;
     addresses_outside_allowed_networks_are_refused(west).await;
     allowed_networks_may_be_in_this_cluster(west, mirror).await;
     unreadable_networks_change_nothing(west, mirror).await;
@@ -75,12 +78,16 @@ async fn gateway_addresses_in_this_cluster_or_outside_allowed_networks_are_refus
     let still = services(west, INSIDE).get("web-inside").await.unwrap();
     assert_eq!(cluster_ip(&still), mirror);
     allow(west, Value::Null).await;
-    eventually("the slices to go", SOON, async || {
-        let left = slices_of(west, INSIDE, "web-inside").await?;
-        Ok(left.is_empty().then_some(()))
-    })
-    .await
-    .unwrap();
+    if is_range_read {
+        eventually("the slices to go", SOON, async || {
+            let left = slices_of(west, INSIDE, "web-inside").await?;
+            Ok(left.is_empty().then_some(()))
+        })
+        .await
+        .unwrap();
+    } else {
+        has(west, &[mirror]).await;
+    }
     unlink(west, INSIDE).await;
     gone(west, INSIDE, "web-inside").await;
 }
@@ -100,17 +107,22 @@ async fn addresses_that_are_not_refused_are_used(west: &ControlPlane) {
 }
 
 /// A host name, the API server, and the Service range. Between them a valid address is set.
-async fn addresses_of_this_cluster_are_refused(west: &ControlPlane, mirror: &str) {
+async fn addresses_of_this_cluster_are_refused(
+    west: &ControlPlane,
+    mirror: &str,
+    is_range_read: bool,
+) {
     let kubernetes = services(west, "default").get("kubernetes").await.unwrap();
     let own = cluster_ip(&kubernetes);
-    for (address, why) in [
+    let mut refused = vec![
         ("localhost", "is a loopback address".to_owned()),
         (own, format!("{own} is this cluster's API server")),
-        (
-            mirror,
-            format!("{mirror} is in this cluster's Service range"),
-        ),
-    ] {
+    ];
+    if is_range_read {
+        let why = format!("{mirror} is in this cluster's Service range");
+        refused.push((mirror, why));
+    }
+    for (address, why) in refused {
         move_to(west, address).await;
         refuses(west, "AllRefused", &why).await;
         has(west, &[]).await;

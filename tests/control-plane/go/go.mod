@@ -1,5 +1,6 @@
-// The version of Kubernetes that tests run against. To move to another one: change the three versions here, take the
-// names of the replaced modules from the `replace` block of that release's own go.mod, and run `go mod tidy`.
+// The newest version of Kubernetes that tests run against; oldest.mod has the oldest. To move to another one: change the
+// three versions here, take the names of the replaced modules from the `replace` block of that release's own go.mod, and
+// run `go mod tidy`.
 module control-plane
 
 go 1.26.0

@@ -11,8 +11,8 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 
 use crate::go;
+use crate::release::Release;
 
-const VERSION: &str = "v1.36.3";
 const PROGRAMS: [&str; 4] = [
     "etcd",
     "kube-apiserver",
@@ -24,8 +24,6 @@ const PARTIAL: &str = "partial-";
 
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const GO_MOD: &str = include_str!("../go/go.mod");
-const GO_SUM: &str = include_str!("../go/go.sum");
 const MAIN_GO: &str = include_str!("../go/main.go");
 
 /// A folder that holds `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
@@ -35,7 +33,8 @@ pub struct Assets {
 }
 
 impl Assets {
-    /// The folder that `KUBEBUILDER_ASSETS` names; else the kept build, made now if there is none yet.
+    /// The folder that `KUBEBUILDER_ASSETS` names; else the kept build of the release that `LINKERD_MC_KUBERNETES`
+    /// names (`oldest` or `newest`, the default), made now if there is none yet.
     ///
     /// A build takes minutes, so call this where blocking is fine. It is kept in `.cache/control-plane` of the
     /// workspace, or in `$LINKERD_MC_CACHE/control-plane`; processes that need it at the same time wait for one build.
@@ -44,10 +43,12 @@ impl Assets {
         {
             return Self::given(folder.into());
         }
+        let release = Release::chosen()?;
+        let (version, flags) = (release.version()?, release.linker_flags()?);
         Self::kept(
             &cache()?.join("control-plane"),
-            &format!("{VERSION}-{:016x}", fingerprint()),
-            build,
+            &format!("{version}-{:016x}", fingerprint(release, &flags)),
+            |folder| build(folder, release, version, &flags),
         )
     }
 
@@ -110,15 +111,15 @@ pub(crate) fn cache() -> anyhow::Result<PathBuf> {
     Ok(workspace.context("the workspace has moved")?.join(".cache"))
 }
 
-fn build(folder: &Path) -> anyhow::Result<()> {
+fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow::Result<()> {
     let module = Path::new(MODULE);
-    go::require("go", module, GO_MOD)?;
+    go::require("go", module, release.modules)?;
     tell(&format!(
-        "building etcd and Kubernetes {VERSION} with Go, once; this takes about 5 minutes on 2 cores"
+        "building etcd and Kubernetes {version} with Go, once; this takes about 5 minutes on 2 cores"
     ));
     let start = Instant::now();
     let program = folder.join(MULTI_CALL);
-    go::build(module, ".", &linker_flags(), &program)?;
+    go::build(module, release.arguments, ".", flags, &program)?;
     for name in PROGRAMS {
         symlink(MULTI_CALL, folder.join(name))
             .with_context(|| format!("failed to create {name}"))?;
@@ -139,28 +140,14 @@ fn remove_partial(cache: &Path) {
     }
 }
 
-/// The packages that report a version, told apart from a development build.
-fn linker_flags() -> String {
-    let version = |package| {
-        format!(
-            "-X {package}.gitVersion={VERSION} -X {package}.gitMajor=1 -X {package}.gitMinor=36"
-        )
-    };
-    let (component, client) = (
-        version("k8s.io/component-base/version"),
-        version("k8s.io/client-go/pkg/version"),
-    );
-    format!("-s -w {component} {client}")
-}
-
 /// Changes with whatever the build is made of.
-fn fingerprint() -> u64 {
+fn fingerprint(release: &Release, linker_flags: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
-        GO_MOD,
-        GO_SUM,
+        release.modules,
+        release.sums,
         MAIN_GO,
-        linker_flags(),
+        linker_flags,
         env::consts::OS,
         env::consts::ARCH,
     )

@@ -19,8 +19,9 @@ impl ControlPlane {
     ///
     /// If the API server refuses one, or does not serve it within half a minute.
     pub async fn install_gateway_api(&self) -> anyhow::Result<()> {
-        let definitions = ROUTES.map(|kind| definition(kind).to_string());
-        self.apply(&definitions.join("\n---\n")).await?;
+        // One document: kubectl before 1.31 does not read several as JSON.
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": ROUTES.map(definition) });
+        self.apply(&list.to_string()).await?;
         let names = ROUTES.map(|kind| format!("crd/{}", name_of(kind)));
         let wait = ["wait", "--for=condition=Established", "--timeout=30s"];
         let names = names.iter().map(String::as_str);

@@ -88,16 +88,18 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
 }
 
 /// Builds `package` of the module in `folder` into `program`, as all programs of the tests are built: what several use is
-/// compiled once.
+/// compiled once. More `arguments` of `go build` may choose other versions of what it is made of.
 pub(crate) fn build(
     folder: &Path,
+    arguments: &[&str],
     package: &str,
     linker_flags: &str,
     program: &Path,
 ) -> anyhow::Result<()> {
     let output = Command::new("go")
-        .args(["build", "-buildvcs=false", "-trimpath", "-ldflags"])
-        .args([linker_flags, "-o"])
+        .args(["build", "-buildvcs=false", "-trimpath"])
+        .args(arguments)
+        .args(["-ldflags", linker_flags, "-o"])
         .arg(program)
         .arg(package)
         .current_dir(folder)

@@ -105,7 +105,7 @@ fn build(folder: &Path) -> anyhow::Result<()> {
     tell("building Helm with Go, once; this takes about a minute if Kubernetes has been built");
     let start = Instant::now();
     let program = folder.join(PROGRAM);
-    go::build(module, PACKAGE, LINKER_FLAGS, &program)?;
+    go::build(module, &[], PACKAGE, LINKER_FLAGS, &program)?;
     fs::metadata(program).context("go build has made no helm")?;
     tell(&format!("built Helm in {} s", start.elapsed().as_secs()));
     Ok(())

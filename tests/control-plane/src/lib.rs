@@ -11,7 +11,8 @@
 //! ```
 //!
 //! - [`Helm`] is built and kept in the same way.
-//! - The binaries come from the folder that `KUBEBUILDER_ASSETS` names, or are built once with Go and kept ([`Assets`]).
+//! - The binaries come from the folder that `KUBEBUILDER_ASSETS` names, or are built once with Go and kept ([`Assets`]):
+//!   the newest Kubernetes, or the oldest that Linkerd supports with `LINKERD_MC_KUBERNETES=oldest`.
 //! - Every server has a supervisor that ends it when this process is gone, however that came about; nothing relies on
 //!   [`Drop`]. See `process.rs`.
 //! - Nothing runs here: Pods stay pending, and a test writes the status or the `EndpointSlice` that it needs. A Pod gets
@@ -37,6 +38,7 @@ mod linkerd;
 mod pieces;
 mod plane;
 mod process;
+mod release;
 mod servers;
 mod wait;
 

@@ -1,6 +1,7 @@
 //! One control plane: starting it, asking it, breaking it.
 
 mod backup;
+mod version;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -27,6 +27,8 @@ pub(crate) mod other;
 pub(crate) mod planes;
 // One run of the program.
 pub(crate) mod program;
+// What depends on the version of Kubernetes.
+pub(crate) mod versions;
 
 /// Timeout for anything that should take only a moment.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
