@@ -113,7 +113,7 @@ impl Source {
     }
 }
 
-/// The paths in what a macro is given, which need not be Rust.
+/// The paths in what a macro is given, which need not be Rust. That in `pub(super)` is no use.
 fn paths_in(tokens: TokenStream, found: &mut Vec<Path>) {
     let (mut path, mut colons) = (Path::new(), 0);
     for token in tokens {
@@ -132,9 +132,12 @@ fn paths_in(tokens: TokenStream, found: &mut Vec<Path>) {
                 };
             }
             other => {
+                let is_visibility = path == ["pub"];
                 found.extend((!path.is_empty()).then(|| std::mem::take(&mut path)));
                 colons = 0;
-                if let TokenTree::Group(group) = other {
+                if let TokenTree::Group(group) = other
+                    && !is_visibility
+                {
                     paths_in(group.stream(), found);
                 }
             }
@@ -245,6 +248,7 @@ mod tests {
             spelled("fn x() { json!({ \"a\": b::c(d, &e::F), g: h }) }"),
             ["json", "b::c", "d", "e::F", "g", "h"]
         );
+        assert_eq!(spelled("a! { pub(super) b: c, }"), ["a", "pub", "b", "c"]);
     }
 
     #[test]

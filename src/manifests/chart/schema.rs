@@ -24,10 +24,10 @@ pub(super) fn text() -> String {
 fn schema() -> Value {
     let defaults = json!(Values::default());
     let mut schema = group("Values of linkerd-mc");
-    for (path, doc) in GROUPS {
+    for (path, doc) in GROUPS.iter() {
         put(&mut schema, path, group(doc), true);
     }
-    for key in KEYS {
+    for key in KEYS.iter() {
         let pointer = format!("/{}", key.path.replace('.', "/"));
         let required = !defaults.pointer(&pointer).is_none_or(Value::is_null);
         let described = describe(of_kind(key.kind), doc(key));

@@ -1,13 +1,13 @@
-//! The values of `install`, typed, with defaults. `schema.rs` documents them.
+//! The values of `install`. `types.rs` has one line for each: key, type, default, kind and description.
 //!
-//! Keys are those of Linkerd's chart where they still apply, so that its values files work. A new key needs a line in
-//! the schema; a test compares both.
+//! Keys are those of Linkerd's chart where they still apply, so that its values files work.
 
-mod defaults;
 mod deserialize;
+mod entry;
 mod kind;
 mod layers;
 mod obsolete;
+mod resources;
 mod schema;
 mod set;
 mod types;
@@ -20,8 +20,7 @@ pub(in crate::manifests) use self::{
 };
 pub use self::{
     layers::UserValues,
+    resources::Resources,
     set::Typing,
-    types::{
-        Controller, Federation, Gateway, Image, NetworkPolicy, Probe, Resources, VERSION, Values,
-    },
+    types::{Controller, Federation, Gateway, Image, NetworkPolicy, Probe, VERSION, Values},
 };

@@ -1,14 +1,12 @@
-//! The keys of `install`'s values, with descriptions and types.
-//!
-//! Defaults are in [`Values`]. A test checks that both have the same keys.
+//! Looks up the keys of `install`'s values, and prints all of them with descriptions and kinds. `types.rs` defines them.
 
-use std::num::NonZeroU16;
+use std::sync::LazyLock;
 
-use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
 use serde_json::Map;
 
 use super::{
-    kind::{Kind, fits, fits_resources},
+    entry::{Entry, Shape},
+    kind::Kind,
     types::Values,
 };
 use crate::manifests::yaml;
@@ -24,103 +22,35 @@ pub(in crate::manifests) struct Key {
     pub(in crate::manifests) doc: &'static str,
 }
 
-const fn key(path: &'static str, kind: Kind, doc: &'static str) -> Key {
-    Key { path, kind, doc }
-}
-
-/// Groups of keys.
-pub(in crate::manifests) const GROUPS: [(&str, &str); 6] = [
-    ("gateway", "The gateway that other clusters send traffic to"),
-    ("gateway.probe", "How other clusters probe it"),
-    (
-        "controller",
-        "The controller that mirrors Services from other clusters",
-    ),
-    ("controller.image", "Its image"),
-    ("controller.networkPolicy", "NetworkPolicy of its pods"),
-    (
-        "federation",
-        "Services of this cluster that join federated Services",
-    ),
-];
-
-const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<Toleration>>);
+/// Groups of keys, with their descriptions.
+pub(in crate::manifests) static GROUPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let groups = entries(Values::ENTRIES).filter(|entry| matches!(entry.shape, Shape::Group(_)));
+    groups.map(|entry| (entry.path, entry.doc)).collect()
+});
 
 /// All keys in the order of the output. Keys of a group are together.
-#[rustfmt::skip] // a table: one key a line
-pub(in crate::manifests) const KEYS: &[Key] = &[
-    key("gateway.enabled", Kind::Bool, "Whether to install it"),
-    key("gateway.replicas", Kind::Number(0), "Number of pods"),
-    key("gateway.name", Kind::Name, "Name of its Deployment, Service and ServiceAccount"),
-    key("gateway.port", Kind::Port, "Port of mirrored traffic"),
-    key("gateway.serviceType", Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"]), "Type of its Service"),
-    key("gateway.nodePort", Kind::OptionalPort, "Fixed node port of mirrored traffic"),
-    key("gateway.healthCheckNodePort", Kind::OptionalPort, "Fixed node port for the load balancer's health checks"),
-    key("gateway.probe.path", Kind::UrlPath, "Path"),
-    key("gateway.probe.port", Kind::Port, "Port"),
-    key("gateway.probe.nodePort", Kind::OptionalPort, "Fixed node port"),
-    key("gateway.probe.seconds", Kind::Number(1), "Interval of probes, in seconds"),
-    key("gateway.serviceAnnotations", Kind::Annotations, "Annotations of its Service"),
-    key("gateway.serviceExternalTrafficPolicy", Kind::OneOf(&["", "Cluster", "Local"]), "externalTrafficPolicy of its Service"),
-    key("gateway.deploymentAnnotations", Kind::Annotations, "Annotations of its pods"),
-    key("gateway.loadBalancerClass", Kind::Text, "loadBalancerClass of its Service"),
-    key("gateway.loadBalancerIP", Kind::Text, "loadBalancerIP of its Service"),
-    key("gateway.loadBalancerSourceRanges", Kind::List, "Client networks that the load balancer accepts"),
-    key("gateway.terminationGracePeriodSeconds", Kind::OptionalNumber, "Grace period of its pods, in seconds"),
-    key("gateway.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
-    key("gateway.tolerations", TOLERATIONS, "Tolerations of its pods"),
-    key("gateway.pauseImage", Kind::Word, "Image of the idle container next to its proxy"),
-    key("gateway.UID", Kind::Number(1), "User of that container"),
-    key("gateway.GID", Kind::Number(1), "Group of that container"),
-    key("controller.replicas", Kind::Number(0), "Number of pods; one is active, the others are on standby"),
-    key("controller.image.name", Kind::Word, "Registry and name"),
-    key("controller.image.version", Kind::Word, "Tag"),
-    key("controller.image.pullPolicy", Kind::OneOf(&["", "Always", "IfNotPresent", "Never"]), "Pull policy; empty for imagePullPolicy"),
-    key("controller.logLevel", Kind::OneOf(&["error", "warn", "info", "debug", "trace"]), "Log level"),
-    key("controller.logFormat", Kind::OneOf(&["plain", "json"]), "Log format"),
-    key("controller.metricsPort", Kind::Port, "Port for metrics and for the kubelet's probes"),
-    key("controller.enableHeadlessServices", Kind::Bool, "Whether headless Services are mirrored as headless, unless a Link sets this itself"),
-    key("controller.takeOverFrom", Kind::Text, "Namespace of another installation whose mirrors this one adopts, to move the extension to another namespace"),
-    key("controller.maxInFlightWrites", Kind::Range(1, 1000), "Maximum number of concurrent writes to the API server"),
-    key("controller.maxServicesPerLink", Kind::Number(1), "Maximum number of mirrored Services per target cluster, and of hosts of its headless Services"),
-    key("controller.maxMetadataKiBPerService", Kind::Range(1, 1024), "Maximum size of a Service's labels and annotations, in KiB; if they are larger, none are copied"),
-    key("controller.maxMiBPerLink", Kind::Range(1, 65_535), "Maximum memory for the Services and EndpointSlices of a target cluster, in MiB"),
-    key("controller.maxMiB", Kind::Range(1, 65_535), "Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; determines the controller's memory limit"),
-    key("controller.maxWritesPerLink", Kind::Range(1, 65_535), "Maximum sustained rate of writes per second for each target cluster; the first sync is not limited"),
-    key("controller.maxNamespacesPerLink", Kind::Number(1), "Maximum number of namespaces that are created per target cluster"),
-    key("controller.admissionPolicy", Kind::Bool, "Whether to restrict its account with a ValidatingAdmissionPolicy; left out if the cluster does not support it (before Kubernetes 1.30)"),
-    key("controller.networkPolicy.enabled", Kind::Bool, "Whether to install it"),
-    key("controller.networkPolicy.metricsNamespaces", Kind::TextOrList, "Namespaces of pods that may read its metrics"),
-    key("controller.networkPolicy.egressPorts", Kind::Kubernetes("a list of ports", fits::<Vec<NonZeroU16>>), "TCP ports of API servers and of gateways' probes"),
-    key("controller.networkPolicy.egressNetworks", Kind::TextOrList, "Networks of these API servers and gateways, such as 192.0.2.0/24; empty for any"),
-    key("controller.resources", Kind::Kubernetes("requests and limits", fits_resources), "Requests and limits; memory defaults to a value computed from controller.maxMiB"),
-    key("controller.nodeSelector", Kind::NodeLabels, "Nodes for its pods"),
-    key("controller.tolerations", TOLERATIONS, "Tolerations of its pods"),
-    key("controller.additionalEnv", Kind::Kubernetes("a list of environment variables", fits::<Vec<EnvVar>>), "Environment variables of its container"),
-    key("controller.UID", Kind::Number(1), "User of its container"),
-    key("controller.GID", Kind::Number(1), "Group of its container"),
-    key("federation.enabled", Kind::Bool, "Whether Services of this cluster join federated Services"),
-    key("federation.selector", Kind::Selector, "Label selector for these Services"),
-    key("federation.excludedLabels", Kind::TextOrList, "Labels that are not copied from them to federated Services: keys, or prefixes such as example.com/*"),
-    key("federation.excludedAnnotations", Kind::TextOrList, "Annotations that are not copied from them to federated Services"),
-    key("federation.routes", Kind::Bool, "Whether to apply the preferences of members, with Gateway API routes"),
-    key("federation.holdDown", Kind::Duration, "How long a preferred cluster must be available again before it receives requests"),
-    key("remoteMirrorServiceAccount", Kind::Bool, "Whether to create the ServiceAccounts that controllers of other clusters use"),
-    key("remoteMirrorServiceAccountName", Kind::TextOrList, "Names of these ServiceAccounts, comma-separated or as a list"),
-    key("linkerdNamespace", Kind::Name, "Namespace of Linkerd's control plane; also set by --linkerd-namespace"),
-    key("identityTrustDomain", Kind::Word, "Trust domain of workload identities; read from the cluster unless --ignore-cluster"),
-    key("cniEnabled", Kind::Bool, "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster"),
-    key("enableNamespaceCreation", Kind::Bool, "Whether the controller creates missing namespaces for mirrors"),
-    key("protectedNamespaces", Kind::Namespaces, "Namespaces in which nothing is mirrored or federated, whatever a Link allows; the extension's namespace is always protected"),
-    key("enablePodAntiAffinity", Kind::Bool, "Whether replicas prefer different nodes and zones, with a PodDisruptionBudget; also set by --ha"),
-    key("nodeAffinity", Kind::Kubernetes("a node affinity", fits::<NodeAffinity>), "Node affinity of all pods"),
-    key("revisionHistoryLimit", Kind::Number(0), "Number of old ReplicaSets to keep"),
-    key("commonLabels", Kind::Labels, "Labels of all objects except the Namespace and pods"),
-    key("podLabels", Kind::Labels, "Labels of all pods"),
-    key("podAnnotations", Kind::Annotations, "Annotations of the controller's pods"),
-    key("imagePullPolicy", Kind::OneOf(&["Always", "IfNotPresent", "Never"]), "Pull policy of images"),
-    key("imagePullSecrets", Kind::Kubernetes("a list of Secret names, each as {name: …}", fits::<Vec<LocalObjectReference>>), "Pull secrets of all ServiceAccounts"),
-];
+pub(in crate::manifests) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let key = |entry: &Entry| match entry.shape {
+        Shape::Value(kind) => Some(Key {
+            path: entry.path,
+            kind,
+            doc: entry.doc,
+        }),
+        Shape::Group(_) => None,
+    };
+    entries(Values::ENTRIES).filter_map(key).collect()
+});
+
+/// These entries, each with those of its group after it.
+fn entries(of: &'static [Entry]) -> Box<dyn Iterator<Item = &'static Entry>> {
+    Box::new(of.iter().flat_map(|entry| {
+        let inner = match entry.shape {
+            Shape::Group(inner) => inner,
+            Shape::Value(_) => &[],
+        };
+        std::iter::once(entry).chain(entries(inner))
+    }))
+}
 
 /// What is at a path.
 pub(super) enum Found {
@@ -202,7 +132,7 @@ pub(in crate::manifests) fn documented(
     let values = serde_json::to_value(values)?;
     let mut text = header.to_owned();
     let mut open: Vec<&str> = Vec::new();
-    for key in KEYS {
+    for key in KEYS.iter() {
         let segments: Vec<&str> = key.path.split('.').collect();
         let (name, groups) = segments
             .split_last()
@@ -246,40 +176,17 @@ pub(in crate::manifests) fn documented(
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::Value;
-
     use super::*;
 
-    fn leaves(path: &str, value: &Value, into: &mut BTreeSet<String>) {
-        match value.as_object() {
-            Some(map) if matches!(find(path), Found::Group) || path.is_empty() => {
-                for (key, value) in map {
-                    let path = if path.is_empty() {
-                        key.clone()
-                    } else {
-                        format!("{path}.{key}")
-                    };
-                    leaves(&path, value, into);
-                }
-            }
-            _ => {
-                into.insert(path.to_owned());
-            }
-        }
-    }
-
     #[test]
-    fn schema_and_values_name_the_same_keys_and_defaults_fit() {
+    fn each_key_is_there_once_and_its_default_fits() {
         let values = serde_json::to_value(Values::default()).unwrap();
-        let mut typed = BTreeSet::new();
-        leaves("", &values, &mut typed);
-        let named: BTreeSet<_> = KEYS.iter().map(|key| key.path.to_owned()).collect();
-        assert_eq!(named, typed);
-        assert_eq!(named.len(), KEYS.len(), "no key twice");
-        for key in KEYS {
-            let default = &values
-                .pointer(&format!("/{}", key.path.replace('.', "/")))
-                .unwrap();
+        let paths: BTreeSet<_> = KEYS.iter().map(|key| key.path).collect();
+        assert_eq!(paths.len(), KEYS.len());
+        for key in KEYS.iter() {
+            let pointer = format!("/{}", key.path.replace('.', "/"));
+            // A prefix that is not the path of its group would lead nowhere.
+            let default = values.pointer(&pointer).expect(key.path);
             if !default.is_null() {
                 assert_eq!(key.kind.check(default), Ok(()), "{}", key.path);
             }

@@ -1,249 +1,195 @@
-//! Every value of `install`, typed.
+//! Every value of `install`: its key, type, default, kind and description.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "descriptions are also comments in YAML files, which have no backticks"
+)]
 
 use std::{collections::BTreeMap, num::NonZeroU16};
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
 use serde::{Deserialize, Serialize};
 
-use super::deserialize::{number_or_empty, quantities, text_or_list, text_or_list_or_null};
+use super::{
+    deserialize::{number_or_empty, text_or_list, text_or_list_or_null},
+    entry::{
+        Entry,
+        Shape::{Group, Value},
+    },
+    kind::{Kind, fits, fits_resources},
+    resources::Resources,
+};
 use crate::api::labels;
 
 /// Version of this program, and of the image that it installs.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// All values of `install`.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a key of a values file, where it is a bool"
-)]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Values {
-    /// The gateway that other clusters send traffic to.
-    pub gateway: Gateway,
-    /// The controller that mirrors Services from other clusters.
-    pub controller: Controller,
-    /// Services of this cluster that join federated Services.
-    pub federation: Federation,
-    /// Namespace of Linkerd's control plane.
-    pub linkerd_namespace: String,
-    /// Trust domain of workload identities; read from the cluster.
-    pub identity_trust_domain: String,
-    /// Whether Linkerd's CNI plugin is in use; read from the cluster.
-    pub cni_enabled: bool,
-    /// Whether to create ServiceAccounts for controllers of other clusters.
-    pub remote_mirror_service_account: bool,
-    /// Names of those ServiceAccounts; a string, a comma-separated string or a list.
-    #[serde(deserialize_with = "text_or_list")]
-    pub remote_mirror_service_account_name: Vec<String>,
-    /// Whether the controller creates missing namespaces for mirrors.
-    pub enable_namespace_creation: bool,
-    /// Namespaces in which nothing is mirrored or federated; `None`: those of Kubernetes and Linkerd.
-    #[serde(deserialize_with = "text_or_list_or_null")]
-    pub protected_namespaces: Option<Vec<String>>,
-    /// Whether replicas prefer different nodes and zones, with a disruption budget.
-    pub enable_pod_anti_affinity: bool,
-    /// Node affinity of all pods.
-    pub node_affinity: Option<NodeAffinity>,
-    /// Number of old ReplicaSets to keep.
-    pub revision_history_limit: u32,
-    /// Labels of all objects except the Namespace and pods.
-    pub common_labels: BTreeMap<String, String>,
-    /// Labels of all pods.
-    pub pod_labels: BTreeMap<String, String>,
-    /// Annotations of the controller's pods.
-    pub pod_annotations: BTreeMap<String, String>,
-    /// Pull policy of images.
-    pub image_pull_policy: String,
-    /// Pull secrets of all ServiceAccounts.
-    pub image_pull_secrets: Vec<LocalObjectReference>,
+const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<Toleration>>);
+
+/// Defines a group of values: its type, the defaults, and its part of the schema. `prefix` begins the paths of its keys.
+///
+/// A line has the field, its key, type, default, shape, and description: a sentence without a period.
+macro_rules! group {
+    (
+        $(#[$of_type:meta])*
+        $name:ident, prefix $prefix:literal {
+            $(
+                $(#[$of_field:meta])*
+                $field:ident $key:literal: $type:ty = $default:expr, $shape:expr, $doc:literal;
+            )*
+        }
+    ) => {
+        $(#[$of_type])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $(
+                #[doc = $doc]
+                #[serde(rename = $key)]
+                $(#[$of_field])*
+                pub $field: $type,
+            )*
+        }
+
+        impl $name {
+            /// Its part of the schema, in the order of the output.
+            pub(super) const ENTRIES: &'static [Entry] = &[
+                $(Entry { path: concat!($prefix, $key), shape: $shape, doc: $doc },)*
+            ];
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
 }
 
-/// Values of the gateway.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Gateway {
-    /// Whether to install it.
-    pub enabled: bool,
-    /// Number of pods.
-    pub replicas: u32,
-    /// Name of its objects.
-    pub name: String,
-    /// Port of mirrored traffic.
-    pub port: u16,
-    /// Type of its Service.
-    pub service_type: String,
-    /// Fixed node port of mirrored traffic.
-    pub node_port: Option<u16>,
-    /// Fixed node port of the load balancer's health check.
-    pub health_check_node_port: Option<u16>,
-    /// Liveness probe from other clusters.
-    pub probe: Probe,
-    /// Annotations of its Service.
-    pub service_annotations: BTreeMap<String, String>,
-    /// `externalTrafficPolicy` of its Service; empty: the cluster's default.
-    pub service_external_traffic_policy: String,
-    /// Annotations of its pods.
-    pub deployment_annotations: BTreeMap<String, String>,
-    /// `loadBalancerClass` of its Service.
-    pub load_balancer_class: String,
-    /// `loadBalancerIP` of its Service.
-    #[serde(rename = "loadBalancerIP")]
-    pub load_balancer_ip: String,
-    /// Client networks that the load balancer accepts.
-    pub load_balancer_source_ranges: Vec<String>,
-    /// Grace period of its pods, seconds.
-    #[serde(deserialize_with = "number_or_empty")]
-    pub termination_grace_period_seconds: Option<u32>,
-    /// Node selector of its pods.
-    pub node_selector: BTreeMap<String, String>,
-    /// Tolerations of its pods.
-    pub tolerations: Vec<Toleration>,
-    /// Image of the idle container.
-    pub pause_image: String,
-    /// User of the idle container.
-    #[serde(rename = "UID")]
-    pub uid: u32,
-    /// Group of the idle container.
-    #[serde(rename = "GID")]
-    pub gid: u32,
+group! {
+    /// All values of `install`.
+    Values, prefix "" {
+        gateway "gateway": Gateway = Gateway::default(), Group(Gateway::ENTRIES), "The gateway that other clusters send traffic to";
+        controller "controller": Controller = Controller::default(), Group(Controller::ENTRIES), "The controller that mirrors Services from other clusters";
+        federation "federation": Federation = Federation::default(), Group(Federation::ENTRIES), "Services of this cluster that join federated Services";
+        remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
+        #[serde(deserialize_with = "text_or_list")]
+        remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::TextOrList), "Names of these ServiceAccounts, comma-separated or as a list";
+        linkerd_namespace "linkerdNamespace": String = labels::LINKERD_NAMESPACE.to_owned(), Value(Kind::Name), "Namespace of Linkerd's control plane; also set by --linkerd-namespace";
+        identity_trust_domain "identityTrustDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Trust domain of workload identities; read from the cluster unless --ignore-cluster";
+        cni_enabled "cniEnabled": bool = false, Value(Kind::Bool), "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster";
+        enable_namespace_creation "enableNamespaceCreation": bool = false, Value(Kind::Bool), "Whether the controller creates missing namespaces for mirrors";
+        #[serde(deserialize_with = "text_or_list_or_null")]
+        protected_namespaces "protectedNamespaces": Option<Vec<String>> = None, Value(Kind::Namespaces), "Namespaces in which nothing is mirrored or federated, whatever a Link allows; the extension's namespace is always protected";
+        enable_pod_anti_affinity "enablePodAntiAffinity": bool = false, Value(Kind::Bool), "Whether replicas prefer different nodes and zones, with a PodDisruptionBudget; also set by --ha";
+        node_affinity "nodeAffinity": Option<NodeAffinity> = None, Value(Kind::Kubernetes("a node affinity", fits::<NodeAffinity>)), "Node affinity of all pods";
+        revision_history_limit "revisionHistoryLimit": u32 = 10, Value(Kind::Number(0)), "Number of old ReplicaSets to keep";
+        common_labels "commonLabels": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Labels), "Labels of all objects except the Namespace and pods";
+        pod_labels "podLabels": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Labels), "Labels of all pods";
+        pod_annotations "podAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of the controller's pods";
+        image_pull_policy "imagePullPolicy": String = "IfNotPresent".to_owned(), Value(Kind::OneOf(&["Always", "IfNotPresent", "Never"])), "Pull policy of images";
+        image_pull_secrets "imagePullSecrets": Vec<LocalObjectReference> = Vec::new(), Value(Kind::Kubernetes("a list of Secret names, each as {name: …}", fits::<Vec<LocalObjectReference>>)), "Pull secrets of all ServiceAccounts";
+    }
 }
 
-/// How other clusters probe the gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Probe {
-    /// Path.
-    pub path: String,
-    /// Port of the gateway's Service.
-    pub port: u16,
-    /// Fixed node port of it.
-    pub node_port: Option<u16>,
-    /// Interval of probes, seconds.
-    pub seconds: u32,
+group! {
+    /// Values of the gateway.
+    Gateway, prefix "gateway." {
+        enabled "enabled": bool = true, Value(Kind::Bool), "Whether to install it";
+        replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods";
+        name "name": String = labels::GATEWAY_NAME.to_owned(), Value(Kind::Name), "Name of its Deployment, Service and ServiceAccount";
+        port "port": u16 = 4143, Value(Kind::Port), "Port of mirrored traffic";
+        service_type "serviceType": String = "LoadBalancer".to_owned(), Value(Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"])), "Type of its Service";
+        node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port of mirrored traffic";
+        health_check_node_port "healthCheckNodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port for the load balancer's health checks";
+        probe "probe": Probe = Probe::default(), Group(Probe::ENTRIES), "How other clusters probe it";
+        service_annotations "serviceAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of its Service";
+        service_external_traffic_policy "serviceExternalTrafficPolicy": String = String::new(), Value(Kind::OneOf(&["", "Cluster", "Local"])), "externalTrafficPolicy of its Service";
+        deployment_annotations "deploymentAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of its pods";
+        load_balancer_class "loadBalancerClass": String = String::new(), Value(Kind::Text), "loadBalancerClass of its Service";
+        load_balancer_ip "loadBalancerIP": String = String::new(), Value(Kind::Text), "loadBalancerIP of its Service";
+        load_balancer_source_ranges "loadBalancerSourceRanges": Vec<String> = Vec::new(), Value(Kind::List), "Client networks that the load balancer accepts";
+        #[serde(deserialize_with = "number_or_empty")]
+        termination_grace_period_seconds "terminationGracePeriodSeconds": Option<u32> = None, Value(Kind::OptionalNumber), "Grace period of its pods, in seconds";
+        node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
+        tolerations "tolerations": Vec<Toleration> = Vec::new(), Value(TOLERATIONS), "Tolerations of its pods";
+        pause_image "pauseImage": String = "registry.k8s.io/pause:3.2".to_owned(), Value(Kind::Word), "Image of the idle container next to its proxy";
+        uid "UID": u32 = 2103, Value(Kind::Number(1)), "User of that container";
+        gid "GID": u32 = 2103, Value(Kind::Number(1)), "Group of that container";
+    }
 }
 
-/// Values of the controller.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Controller {
-    /// Number of pods; one is active, the others are on standby.
-    pub replicas: u32,
-    /// Its image.
-    pub image: Image,
-    /// Log level.
-    pub log_level: String,
-    /// `plain` or `json`.
-    pub log_format: String,
-    /// Port of metrics and probes.
-    pub metrics_port: u16,
-    /// Whether headless Services are mirrored as headless, unless a Link sets this itself.
-    pub enable_headless_services: bool,
-    /// Namespace of the installation whose mirrors this one adopts; empty for none.
-    pub take_over_from: String,
-    /// Maximum number of concurrent writes to the API server.
-    pub max_in_flight_writes: u32,
-    /// Maximum number of mirrored Services per target cluster.
-    pub max_services_per_link: u32,
-    /// Maximum size of a Service's labels and annotations, in KiB.
-    #[serde(rename = "maxMetadataKiBPerService")]
-    pub max_metadata_kib_per_service: u32,
-    /// Maximum memory for the objects of a target cluster, in MiB.
-    #[serde(rename = "maxMiBPerLink")]
-    pub max_mib_per_link: u32,
-    /// Maximum memory for the objects of all target clusters, in MiB.
-    #[serde(rename = "maxMiB")]
-    pub max_mib: u32,
-    /// Maximum sustained rate of writes per second for each target cluster.
-    pub max_writes_per_link: u32,
-    /// Maximum number of namespaces that are created per target cluster.
-    pub max_namespaces_per_link: u32,
-    /// Whether admission policies restrict its account.
-    pub admission_policy: bool,
-    /// Network policy of its pods.
-    pub network_policy: NetworkPolicy,
-    /// Resource requests and limits.
-    pub resources: Resources,
-    /// Node selector of its pods.
-    pub node_selector: BTreeMap<String, String>,
-    /// Tolerations of its pods.
-    pub tolerations: Vec<Toleration>,
-    /// Environment variables.
-    pub additional_env: Vec<EnvVar>,
-    /// User of its container.
-    #[serde(rename = "UID")]
-    pub uid: u32,
-    /// Group of its container.
-    #[serde(rename = "GID")]
-    pub gid: u32,
+group! {
+    /// How other clusters probe the gateway.
+    Probe, prefix "gateway.probe." {
+        path "path": String = "/ready".to_owned(), Value(Kind::UrlPath), "Path";
+        port "port": u16 = 4191, Value(Kind::Port), "Port";
+        node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port";
+        seconds "seconds": u32 = 3, Value(Kind::Number(1)), "Interval of probes, in seconds";
+    }
 }
 
-/// Network policy of the controller's pods.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NetworkPolicy {
-    /// Whether to install it.
-    pub enabled: bool,
-    /// Namespaces whose pods may read metrics.
-    #[serde(deserialize_with = "text_or_list")]
-    pub metrics_namespaces: Vec<String>,
-    /// Ports of API servers and of gateways' probes.
-    pub egress_ports: Vec<NonZeroU16>,
-    /// Networks of API servers and gateways; empty for any.
-    #[serde(deserialize_with = "text_or_list")]
-    pub egress_networks: Vec<String>,
+group! {
+    /// Values of the controller.
+    Controller, prefix "controller." {
+        replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods; one is active, the others are on standby";
+        image "image": Image = Image::default(), Group(Image::ENTRIES), "Its image";
+        log_level "logLevel": String = "info".to_owned(), Value(Kind::OneOf(&["error", "warn", "info", "debug", "trace"])), "Log level";
+        log_format "logFormat": String = "plain".to_owned(), Value(Kind::OneOf(&["plain", "json"])), "Log format";
+        metrics_port "metricsPort": u16 = 9999, Value(Kind::Port), "Port for metrics and for the kubelet's probes";
+        enable_headless_services "enableHeadlessServices": bool = false, Value(Kind::Bool), "Whether headless Services are mirrored as headless, unless a Link sets this itself";
+        take_over_from "takeOverFrom": String = String::new(), Value(Kind::Text), "Namespace of another installation whose mirrors this one adopts, to move the extension to another namespace";
+        max_in_flight_writes "maxInFlightWrites": u32 = 32, Value(Kind::Range(1, 1000)), "Maximum number of concurrent writes to the API server";
+        max_services_per_link "maxServicesPerLink": u32 = 10_000, Value(Kind::Number(1)), "Maximum number of mirrored Services per target cluster, and of hosts of its headless Services";
+        max_metadata_kib_per_service "maxMetadataKiBPerService": u32 = 16, Value(Kind::Range(1, 1024)), "Maximum size of a Service's labels and annotations, in KiB; if they are larger, none are copied";
+        max_mib_per_link "maxMiBPerLink": u32 = 32, Value(Kind::Range(1, 65_535)), "Maximum memory for the Services and EndpointSlices of a target cluster, in MiB";
+        max_mib "maxMiB": u32 = 128, Value(Kind::Range(1, 65_535)), "Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; determines the controller's memory limit";
+        max_writes_per_link "maxWritesPerLink": u32 = 50, Value(Kind::Range(1, 65_535)), "Maximum sustained rate of writes per second for each target cluster; the first sync is not limited";
+        max_namespaces_per_link "maxNamespacesPerLink": u32 = 100, Value(Kind::Number(1)), "Maximum number of namespaces that are created per target cluster";
+        admission_policy "admissionPolicy": bool = true, Value(Kind::Bool), "Whether to restrict its account with a ValidatingAdmissionPolicy; left out if the cluster does not support it (before Kubernetes 1.30)";
+        network_policy "networkPolicy": NetworkPolicy = NetworkPolicy::default(), Group(NetworkPolicy::ENTRIES), "NetworkPolicy of its pods";
+        resources "resources": Resources = Resources::default(), Value(Kind::Kubernetes("requests and limits", fits_resources)), "Requests and limits; memory defaults to a value computed from controller.maxMiB";
+        node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
+        tolerations "tolerations": Vec<Toleration> = Vec::new(), Value(TOLERATIONS), "Tolerations of its pods";
+        additional_env "additionalEnv": Vec<EnvVar> = Vec::new(), Value(Kind::Kubernetes("a list of environment variables", fits::<Vec<EnvVar>>)), "Environment variables of its container";
+        uid "UID": u32 = 2103, Value(Kind::Number(1)), "User of its container";
+        gid "GID": u32 = 2103, Value(Kind::Number(1)), "Group of its container";
+    }
 }
 
-/// A container image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Image {
-    /// Registry and name.
-    pub name: String,
-    /// Tag.
-    pub version: String,
-    /// Pull policy; empty: that of all images.
-    pub pull_policy: String,
+group! {
+    /// The controller's image.
+    Image, prefix "controller.image." {
+        name "name": String = "linkerd-mc".to_owned(), Value(Kind::Word), "Registry and name";
+        version "version": String = VERSION.to_owned(), Value(Kind::Word), "Tag";
+        pull_policy "pullPolicy": String = String::new(), Value(Kind::OneOf(&["", "Always", "IfNotPresent", "Never"])), "Pull policy; empty for imagePullPolicy";
+    }
 }
 
-/// Values of local federated members.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Federation {
-    /// Whether Services of this cluster join federated Services.
-    pub enabled: bool,
-    /// Label selector of those Services.
-    pub selector: String,
-    /// Labels that are not copied from them.
-    #[serde(deserialize_with = "text_or_list")]
-    pub excluded_labels: Vec<String>,
-    /// Annotations that are not copied from them.
-    #[serde(deserialize_with = "text_or_list")]
-    pub excluded_annotations: Vec<String>,
-    /// Whether to apply the preferences of members, with routes.
-    pub routes: bool,
-    /// How long a preferred cluster must be available again before it receives requests.
-    pub hold_down: String,
+group! {
+    /// NetworkPolicy of the controller's pods.
+    NetworkPolicy, prefix "controller.networkPolicy." {
+        enabled "enabled": bool = false, Value(Kind::Bool), "Whether to install it";
+        #[serde(deserialize_with = "text_or_list")]
+        metrics_namespaces "metricsNamespaces": Vec<String> = vec!["linkerd-viz".to_owned()], Value(Kind::TextOrList), "Namespaces of pods that may read its metrics";
+        egress_ports "egressPorts": Vec<NonZeroU16> = [443, 6443, 4191].into_iter().filter_map(NonZeroU16::new).collect(), Value(Kind::Kubernetes("a list of ports", fits::<Vec<NonZeroU16>>)), "TCP ports of API servers and of gateways' probes";
+        #[serde(deserialize_with = "text_or_list")]
+        egress_networks "egressNetworks": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Networks of these API servers and gateways, such as 192.0.2.0/24; empty for any";
+    }
 }
 
-/// Resource requests and limits of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Resources {
-    /// Limits.
-    #[serde(
-        default,
-        deserialize_with = "quantities",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
-    pub limits: BTreeMap<String, String>,
-    /// Requests.
-    #[serde(
-        default,
-        deserialize_with = "quantities",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
-    pub requests: BTreeMap<String, String>,
+group! {
+    /// Values of Services of this cluster that join federated Services.
+    Federation, prefix "federation." {
+        enabled "enabled": bool = true, Value(Kind::Bool), "Whether Services of this cluster join federated Services";
+        selector "selector": String = format!("{}=member", labels::FEDERATED), Value(Kind::Selector), "Label selector for these Services";
+        #[serde(deserialize_with = "text_or_list")]
+        excluded_labels "excludedLabels": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Labels that are not copied from them to federated Services: keys, or prefixes such as example.com/*";
+        #[serde(deserialize_with = "text_or_list")]
+        excluded_annotations "excludedAnnotations": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Annotations that are not copied from them to federated Services";
+        routes "routes": bool = false, Value(Kind::Bool), "Whether to apply the preferences of members, with Gateway API routes";
+        hold_down "holdDown": String = "30s".to_owned(), Value(Kind::Duration), "How long a preferred cluster must be available again before it receives requests";
+    }
 }
 
 impl Values {
