@@ -1,3 +1,5 @@
+//! Events: how many there are, and whom they wait for.
+
 use std::{
     convert::Infallible,
     future::pending,
