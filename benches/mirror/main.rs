@@ -1,6 +1,6 @@
 //! The whole controller against real control planes, compared with the machine's limit in the same run.
 //!
-//! `cargo bench --bench mirror -- --help` tells what can be asked for. The limit is what this machine does
+//! `cargo bench --all-features --bench mirror -- --help` tells what can be asked for. The limit is what this machine does
 //! when the same objects are written by bare parallel requests; ratios to it mean something on any machine,
 //! times only on this one.
 
@@ -29,7 +29,44 @@ mod scenarios;
 #[allow(dead_code, clippy::large_futures)]
 mod support;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser, ValueEnum, error::ErrorKind};
+
+/// What can be measured. Each scenario leaves the clusters as the next one in the default order expects them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    Cold,
+    Restart,
+    Idle,
+    Churn,
+    Unexport,
+    Delete,
+    Noise,
+    Links,
+    Federated,
+    Gatewayed,
+}
+
+impl Scenario {
+    /// Whether it measures the mirrors that `cold` has made.
+    fn needs_mirrors(self) -> bool {
+        use Scenario::{Churn, Delete, Idle, Restart, Unexport};
+        matches!(self, Restart | Idle | Churn | Unexport | Delete)
+    }
+
+    /// The first of `scenarios` that would find no mirrors to measure.
+    fn without_mirrors(scenarios: &[Self]) -> Option<Self> {
+        let mut mirrored = false;
+        scenarios.iter().copied().find(|scenario| {
+            let fails = scenario.needs_mirrors() && !mirrored;
+            match scenario {
+                Self::Cold => mirrored = true,
+                Self::Unexport | Self::Delete => mirrored = false,
+                _ => {}
+            }
+            fails
+        })
+    }
+}
 
 /// Measures the controller
 #[derive(Clone, Debug, Parser)]
@@ -44,14 +81,14 @@ pub struct Args {
     /// Services of the scenario `noise` that are not exported
     #[arg(long, default_value_t = 20_000)]
     noise: usize,
-    /// Scenarios to run, in this order [cold, restart, idle, churn, unexport, delete, noise, links, federated,
-    /// gatewayed]
+    /// Scenarios to run, in this order
     #[arg(
         long,
+        value_enum,
         value_delimiter = ',',
         default_value = "cold,restart,idle,churn,delete"
     )]
-    scenarios: Vec<String>,
+    scenarios: Vec<Scenario>,
     /// Seconds that `idle` and `churn` last
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -65,6 +102,12 @@ pub struct Args {
 
 fn main() {
     let args = Args::parse();
+    if let Some(scenario) = Scenario::without_mirrors(&args.scenarios) {
+        let words = format!("{scenario:?} needs mirrors: run `cold` before it").to_lowercase();
+        Args::command()
+            .error(ErrorKind::ValueValidation, words)
+            .exit();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! The scenarios. Each leaves the clusters as the next one in the default order expects them.
+//! The scenarios, and what they have in common.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use linkerd_mc::api::{
 use serde_json::json;
 
 use crate::{
-    Args,
+    Args, Scenario,
     churn::{Subject, churn},
     limit::{self, Work},
     objects::{all, client, count, create, namespace, namespaces, service},
@@ -82,18 +82,17 @@ pub async fn all_of(args: &Args) -> Outcome {
         gateways: Gateways::start(),
     };
     for scenario in &args.scenarios {
-        match scenario.as_str() {
-            "cold" => bench.cold().await,
-            "restart" => bench.restart().await,
-            "idle" => bench.idle().await,
-            "churn" => bench.churn().await,
-            "unexport" => bench.unexport().await,
-            "delete" => bench.delete().await,
-            "noise" => bench.noise().await,
-            "links" => bench.links().await,
-            "federated" => bench.federated().await,
-            "gatewayed" => bench.gatewayed().await,
-            other => eprintln!("no scenario {other}"),
+        match scenario {
+            Scenario::Cold => bench.cold().await,
+            Scenario::Restart => bench.restart().await,
+            Scenario::Idle => bench.idle().await,
+            Scenario::Churn => bench.churn().await,
+            Scenario::Unexport => bench.unexport().await,
+            Scenario::Delete => bench.delete().await,
+            Scenario::Noise => bench.noise().await,
+            Scenario::Links => bench.links().await,
+            Scenario::Federated => bench.federated().await,
+            Scenario::Gatewayed => bench.gatewayed().await,
         }
     }
     // Once more, as the machine is now. Beside mirrors it would not be the same work: the more ClusterIPs there are, the

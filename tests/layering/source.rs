@@ -113,7 +113,7 @@ impl Source {
     }
 }
 
-/// The paths in what a macro is given, which need not be Rust. That in `pub(super)` is no use.
+/// The paths in what a macro is given, which need not be Rust. The path in `pub(super)` is not a use.
 fn paths_in(tokens: TokenStream, found: &mut Vec<Path>) {
     let (mut path, mut colons) = (Path::new(), 0);
     for token in tokens {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use http_body_util::Empty;
+use http_body_util::{BodyExt as _, Empty};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::oneshot};
@@ -87,17 +87,24 @@ impl Client {
     }
 }
 
-/// Status of the answer to a request that is sent without a proxy.
-pub(crate) async fn status(address: &str, path: &str) -> anyhow::Result<u16> {
+/// Status and text of the answer to a request that is sent without a proxy.
+pub(crate) async fn get(address: &str, path: &str) -> anyhow::Result<(u16, String)> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let request = Request::get(path)
         .header(hyper::header::HOST, address)
         .body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await;
+    let answer = sender.send_request(request).await?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await?.to_bytes();
     connection.abort();
-    Ok(answer?.status().as_u16())
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// Status of the answer to a request that is sent without a proxy.
+pub(crate) async fn status(address: &str, path: &str) -> anyhow::Result<u16> {
+    get(address, path).await.map(|(status, _)| status)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod controller;
 pub(crate) mod deployments;
 mod dns;
+pub(crate) mod federation;
 mod identity;
 mod linkerd;
 pub(crate) mod mirrors;
@@ -27,6 +28,7 @@ use self::{
     cluster::{Cluster, EXTENSION, port_of},
     controller::Controller,
     dns::Dns,
+    federation::Form,
     identity::Root,
     pod::{Pod, PodTemplate},
     wait::SOON,
@@ -51,8 +53,10 @@ pub(crate) struct Rig {
     pub(crate) client: Client,
     /// The endpoints that the client's proxy has for a Service.
     pub(crate) oracle: Oracle,
-    _client_pod: Pod,
+    client_pod: Pod,
     pub(crate) controller: Controller,
+    /// Number of the next Pod of a controller. Names are never used twice.
+    next_replica: u8,
     /// Ports on loopback that a controller needs: that of the API server of `west`, that of [`Self::east_api`], and
     /// those of clusters that were added later.
     ways: Vec<u16>,
@@ -109,8 +113,9 @@ impl Rig {
         let rig = Self {
             oracle: Oracle::new(client_pod.proxy.log()),
             client,
-            _client_pod: client_pod,
+            client_pod,
             controller,
+            next_replica: 1,
             ways,
             west_pods,
             next_pod: 2,
@@ -136,7 +141,9 @@ impl Rig {
         self.gateway.proxy_ready().await?;
         self.west.install().await?;
         self.controller.restart().await?;
+        self.prefer(None).await?;
         self.link().await?;
+        self.federate_through(Form::Discovery).await?;
         let undrain = ["undrain", "--cluster-name=east", "--wait=0s"];
         self.west.linkerd_mc(&undrain).map(|_| ())
     }
@@ -167,13 +174,13 @@ impl Rig {
     }
 
     /// Starts another replica of our controller.
-    pub(crate) async fn start_replica(&mut self, number: u8) -> anyhow::Result<Controller> {
-        self.start_controller(controller::OURS, number).await
+    pub(crate) async fn start_replica(&mut self) -> anyhow::Result<Controller> {
+        self.start_controller(controller::OURS).await
     }
 
     /// Replaces the running controller by another replica.
-    pub(crate) async fn replace_controller(&mut self, number: u8) -> anyhow::Result<()> {
-        let next = self.start_replica(number).await?;
+    pub(crate) async fn replace_controller(&mut self) -> anyhow::Result<()> {
+        let next = self.start_replica().await?;
         self.controller.terminate()?;
         self.leads(next.name(), SOON).await?;
         self.controller.delete().await?;
@@ -182,11 +189,9 @@ impl Rig {
     }
 
     /// Starts a replica of a Deployment of the extension.
-    async fn start_controller(
-        &mut self,
-        deployment: &str,
-        number: u8,
-    ) -> anyhow::Result<Controller> {
+    async fn start_controller(&mut self, deployment: &str) -> anyhow::Result<Controller> {
+        let number = self.next_replica;
+        self.next_replica += 1;
         Controller::start(&mut self.west, deployment, number, &self.ways).await
     }
 

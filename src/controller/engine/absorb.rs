@@ -5,20 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{ResourceExt, core::PartialObjectMeta};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{ResourceExt as _, core::PartialObjectMeta};
 
 use crate::{
-    api::{
-        labels as l,
-        routes::{Route, RouteKind},
-    },
+    api::routes::{Route, RouteKind},
     controller::watch::Event,
     mirror::{self, Grouped, Inserted, NamespacePhase, Namespaces, Store},
 };
-
-/// Kubeconfigs by name of their Secret. The value is `None` if the Secret has no kubeconfig.
-pub(super) type Kubeconfigs = BTreeMap<String, Option<Arc<[u8]>>>;
 
 /// Puts a change into a store that may not have been listed. Returns what [`absorb_listed`] does.
 pub(super) fn absorb<T: Grouped>(
@@ -75,22 +69,6 @@ pub(super) fn absorb_listed<T: Grouped>(
     touched
 }
 
-/// Puts a change into a map by name.
-pub(super) fn absorb_by_name<T: ResourceExt, V>(
-    known: &mut BTreeMap<String, V>,
-    change: Event<T>,
-    value: impl Fn(Arc<T>) -> V,
-) {
-    match change {
-        Event::List { objects, .. } => {
-            let objects = objects.into_iter();
-            *known = objects.map(|o| (o.name_any(), value(o))).collect();
-        }
-        Event::Apply(object) => drop(known.insert(object.name_any(), value(object))),
-        Event::Delete(object) => drop(known.remove(&object.name_any())),
-    }
-}
-
 /// Puts a change of routes into the store of their kind; `None` if the API server does not have the kind. Returns the
 /// routes that it concerns, and whether it was unknown until now that the API server has the kind, or does not have it.
 pub(super) fn absorb_routes(
@@ -134,10 +112,4 @@ pub(super) fn namespaces(
         Event::Apply(object) => [(object.name_any(), now(&object))].into(),
         Event::Delete(object) => [(object.name_any(), None)].into(),
     }
-}
-
-/// The kubeconfig in a Secret.
-pub(super) fn kubeconfig(secret: &Secret) -> Option<Arc<[u8]>> {
-    let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
-    Some(Arc::from(data.0.as_slice()))
 }

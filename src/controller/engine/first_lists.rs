@@ -31,10 +31,7 @@ impl FirstLists {
         match event {
             LocalEvent::Namespaces(change) => {
                 for (name, now) in namespaces(&local.namespaces, change) {
-                    match now {
-                        Some(now) => local.namespaces.insert(name, now),
-                        None => local.namespaces.remove(&name),
-                    };
+                    local.namespaces.set(&name, now);
                 }
             }
             LocalEvent::Mirrors(change) => drop(absorb_listed(&mut local.mirrors, change, true)),

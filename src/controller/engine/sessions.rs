@@ -1,12 +1,12 @@
 //! Starts sessions with target clusters, and keeps the credentials for them. `links.rs` decides which Link has one.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 
-use super::absorb::{Kubeconfigs, absorb_by_name, kubeconfig};
 use crate::{
-    api::conditions::credentials_valid,
+    api::{conditions::credentials_valid, labels as l},
     controller::{
         session::{Outbox, Session, Shared, Spec},
         watch::Event,
@@ -19,8 +19,8 @@ type FoundKubeconfig = Result<Arc<[u8]>, (&'static str, String)>;
 
 /// Starts sessions, and keeps the credentials for them.
 pub(super) struct Sessions {
-    /// `None` until listed.
-    secrets: Option<Kubeconfigs>,
+    /// Kubeconfigs by name of their Secret, with `None` for a Secret without one. `None` until listed.
+    secrets: Option<BTreeMap<String, Option<Arc<[u8]>>>>,
     shared: Shared,
     outbox: Outbox,
     started: u64,
@@ -38,7 +38,14 @@ impl Sessions {
 
     pub(super) fn on_secrets_event(&mut self, change: Event<Secret>) {
         let secrets = self.secrets.get_or_insert_default();
-        absorb_by_name(secrets, change, |secret| kubeconfig(&secret));
+        match change {
+            Event::List { objects, .. } => {
+                let objects = objects.iter();
+                *secrets = objects.map(|s| (s.name_any(), kubeconfig(s))).collect();
+            }
+            Event::Apply(secret) => drop(secrets.insert(secret.name_any(), kubeconfig(&secret))),
+            Event::Delete(secret) => drop(secrets.remove(&secret.name_any())),
+        }
     }
 
     /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
@@ -65,4 +72,9 @@ impl Sessions {
         let outbox = self.outbox.clone();
         Session::start(link, self.started, spec, first, &self.shared, outbox)
     }
+}
+
+fn kubeconfig(secret: &Secret) -> Option<Arc<[u8]>> {
+    let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
+    Some(Arc::from(data.0.as_slice()))
 }

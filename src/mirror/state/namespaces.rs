@@ -81,6 +81,14 @@ impl Namespaces {
         before
     }
 
+    /// Sets what is known of a namespace; `None` if there is none of this name. Returns what was known before.
+    pub fn set(&mut self, name: &str, now: Option<Namespace>) -> Option<Namespace> {
+        match now {
+            Some(now) => self.insert(name.to_owned(), now),
+            None => self.remove(name),
+        }
+    }
+
     /// Names of the namespaces.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.known.keys().map(String::as_str)

@@ -91,10 +91,7 @@ impl State {
         }
         let cluster = |namespace: Option<&Namespace>| namespace?.created_for().map(str::to_owned);
         let counted = cluster(now.as_ref());
-        let before = match now {
-            Some(now) => known.insert(name.to_owned(), now),
-            None => known.remove(name),
-        };
+        let before = known.set(name, now);
         let mut keys = self.keys_of_namespace(name);
         // A created namespace no longer counts, so another one may be created.
         let freed = cluster(before.as_ref()).filter(|freed| Some(freed) != counted.as_ref());

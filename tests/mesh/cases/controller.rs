@@ -37,7 +37,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// The leader of two replicas is killed, and then replaced as in a rolling update.
 pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
-    let mut second = rig.start_replica(1).await?;
+    let mut second = rig.start_replica().await?;
     let load = rig.load().await?;
 
     rig.controller.kill();

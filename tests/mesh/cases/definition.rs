@@ -40,18 +40,23 @@ pub(super) async fn replace_by_linkerds(rig: &Rig) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
-/// The JSON patch that removes from our CRD the status fields that Linkerd's own does not have, in all versions.
+/// The JSON patch that removes from our CRD what Linkerd's own does not have in a Link's status: some fields and the
+/// default, in all versions.
 fn downgrade(definition: &Value) -> anyhow::Result<String> {
     let versions = definition["spec"]["versions"].as_array();
     let mut changes = Vec::new();
     for (number, version) in versions.context("no versions")?.iter().enumerate() {
-        let status = "/schema/openAPIV3Schema/properties/status/properties";
-        let known = version.pointer(status).and_then(Value::as_object);
-        for field in known.into_iter().flat_map(|known| known.keys()) {
-            if !LINKERDS_FIELDS.contains(&field.as_str()) {
-                let path = format!("/spec/versions/{number}{status}/{field}");
-                changes.push(json!({ "op": "remove", "path": path }));
-            }
+        let pointer = "/schema/openAPIV3Schema/properties/status";
+        let Some(status) = version.pointer(pointer) else {
+            continue;
+        };
+        let known = status["properties"].as_object().into_iter().flatten();
+        let ours = known.filter(|(field, _)| !LINKERDS_FIELDS.contains(&field.as_str()));
+        let fields = ours.map(|(field, _)| format!("properties/{field}"));
+        let default = status.get("default").map(|_| "default".to_owned());
+        for part in default.into_iter().chain(fields) {
+            let path = format!("/spec/versions/{number}{pointer}/{part}");
+            changes.push(json!({ "op": "remove", "path": path }));
         }
     }
     ensure!(

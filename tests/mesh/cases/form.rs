@@ -11,7 +11,7 @@ use crate::{
     load::Tally,
     rig::{
         NAMESPACE, Rig,
-        cluster::EXTENSION,
+        federation::Form,
         identity_of,
         mirrors::{FEDERATED, FOLLOWS, GATED},
         pod::Pod,
@@ -27,14 +27,14 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 /// Local Pods and the gateway get requests, and see the identity of the client.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
-    turn(rig, true).await?;
+    rig.federate_through(Form::Gateway).await?;
     let expected = &rig.expected_unlinked() | &rig.expected(GATED);
     let service = format!("{NAMESPACE}/{FEDERATED}");
     rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
     without_failures(&load.so_far())?;
     load.count_anew();
     sleep(HOLD).await;
-    turn(rig, false).await?;
+    rig.federate_through(Form::Discovery).await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
     all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods])?;
@@ -48,8 +48,8 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     let address = rig.target(FEDERATED).await?.address;
     for time in 0..TIMES {
-        let by_gateway = time % 2 == 0;
-        turn(rig, by_gateway).await?;
+        let form = [Form::Gateway, Form::Discovery][time % 2];
+        rig.federate_through(form).await?;
         sleep(HOLD).await;
         let now = rig.target(FEDERATED).await?.address;
         ensure!(now == address, "the ClusterIP was {address} and is {now}");
@@ -60,18 +60,9 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// Open streams continue with the slices. After they have ended, new streams discover all members.
-async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
+pub(super) async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
     sleep(FORGOTTEN).await;
     without_failures(&rig.load().await?.finish().await?).map(|_| ())
-}
-
-/// Makes the other cluster take part through its gateway, or through discovery.
-pub(super) async fn turn(rig: &Rig, by_gateway: bool) -> anyhow::Result<()> {
-    let through = if by_gateway { "gateway" } else { "discovery" };
-    let annotation = format!("multicluster.linkerd.io/federated-through={through}");
-    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
-    let annotate = [&["annotate", "--overwrite"], &link[..], &[&annotation]].concat();
-    rig.west.plane.kubectl(&annotate).await.map(|_| ())
 }
 
 /// Checks that Pods of other clusters get requests from their gateways, local ones from the client, and that all

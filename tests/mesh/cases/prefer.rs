@@ -9,11 +9,12 @@ use anyhow::ensure;
 use control_plane::{Fault, eventually};
 use tokio::time::{Instant, sleep};
 
-use super::{form::turn, gateway::probing, of, without_failures};
+use super::{form::is_flat_again, gateway::probing, of, without_failures};
 use crate::{
     load::{Load, Tally},
     rig::{
-        NAMESPACE, Rig, condition_of,
+        Rig, condition_of,
+        federation::Form,
         mirrors::{FEDERATED, FOLLOWS},
         pod::Pod,
     },
@@ -130,7 +131,7 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.west.plane.kubectl(&link).await?;
     asked(&load, &west, FOLLOWS).await?;
     rig.link().await?;
-    turn(rig, true).await?;
+    rig.federate_through(Form::Gateway).await?;
     asked(&load, &east, FOLLOWS).await?;
     let row = without_failures(&load.so_far())?;
 
@@ -178,36 +179,20 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// Makes members take part through gateways, sets the preference, and starts a load on the federated Service.
 async fn begin(rig: &Rig, preference: &str) -> anyhow::Result<Load> {
-    turn(rig, true).await?;
-    prefer(rig, Some(preference)).await?;
+    rig.federate_through(Form::Gateway).await?;
+    rig.prefer(Some(preference)).await?;
     let target = rig.target(FEDERATED).await?;
-    Ok(Load::start(&rig.client, std::slice::from_ref(&target)))
+    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    rig.follows_route().await?;
+    Ok(load)
 }
 
 /// Removes the preference, and makes Linkerd discover the members again.
 async fn end(rig: &Rig) -> anyhow::Result<()> {
-    prefer(rig, None).await?;
-    turn(rig, false).await?;
-    rig.link_is_ready().await
-}
-
-/// Sets or removes the preference of the local member.
-pub(super) async fn prefer(rig: &Rig, preference: Option<&str>) -> anyhow::Result<()> {
-    let annotation = "multicluster.linkerd.io/prefer";
-    let annotation = match preference {
-        Some(preference) => format!("{annotation}={preference}"),
-        None => format!("{annotation}-"),
-    };
-    let annotate = [
-        "annotate",
-        "--overwrite",
-        "service",
-        "web",
-        "-n",
-        NAMESPACE,
-        &annotation,
-    ];
-    rig.west.plane.kubectl(&annotate).await.map(|_| ())
+    rig.prefer(None).await?;
+    rig.federate_through(Form::Discovery).await?;
+    rig.link_is_ready().await?;
+    is_flat_again(rig).await
 }
 
 pub(super) fn names(pods: &[Pod]) -> BTreeSet<String> {

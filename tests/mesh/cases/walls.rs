@@ -6,8 +6,8 @@ use anyhow::ensure;
 use tokio::time::sleep;
 
 use super::{
-    form::{all_members_see_their_clients, turn},
-    prefer::{asked, names, prefer},
+    form::{all_members_see_their_clients, is_flat_again},
+    prefer::{asked, names},
     without_failures,
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     load::Load,
     rig::{
         NAMESPACE, Rig,
+        federation::Form,
         mirrors::{FEDERATED, FOLLOWS, GATED, GATEWAY_PORT},
         network::Walls,
         pod::Pod,
@@ -25,12 +26,10 @@ use crate::{
 
 /// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(20);
-/// Number of the controller's replica that can reach the third cluster.
-const REPLICA: u8 = 3;
 
 /// All members answer. Requests follow the order of preferred clusters as these are drained.
 pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
-    let north = Third::start(rig, REPLICA).await?;
+    let north = Third::start(rig).await?;
     let (near, east, far) = (
         names(&rig.west_pods),
         names(&rig.east_pods),
@@ -39,7 +38,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     for pods in [&rig.east_pods, &north.pods] {
         ensure!(reaches(rig, &pods[0]).await?, "there is a wall already");
     }
-    turn(rig, true).await?;
+    rig.federate_through(Form::Gateway).await?;
     let walls = Walls::around(&[rig.gateway.address, north.gateway.address])?;
     for pods in [&rig.east_pods, &north.pods] {
         ensure!(!reaches(rig, &pods[0]).await?, "there is no wall");
@@ -56,7 +55,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     sleep(HOLD).await;
 
     // A balancer may prefer one endpoint for minutes, so each member is tested alone.
-    prefer(rig, Some("north,east")).await?;
+    rig.prefer(Some("north,east")).await?;
     for (drained, next) in [(None, &far), (Some(NORTH), &east), (Some("east"), &near)] {
         if let Some(drained) = drained {
             rig.west.linkerd_mc(&["drain", "--cluster-name", drained])?;
@@ -68,7 +67,7 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
             .linkerd_mc(&["undrain", "--cluster-name", drained])?;
     }
     asked(&load, &far, FOLLOWS).await?;
-    prefer(rig, None).await?;
+    rig.prefer(None).await?;
     rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
 
     let unlink = ["unlink", "--cluster-name", NORTH, "--apply", "--yes"];
@@ -78,8 +77,9 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods, &north.pods])?;
     let row = without_failures(&tallies)?;
     drop(walls);
-    turn(rig, false).await?;
+    rig.federate_through(Form::Discovery).await?;
     rig.link_is_ready().await?;
+    is_flat_again(rig).await?;
     Ok(row.with(
         "Pods do not reach those of other clusters; all members answer and see the identities that they should; requests \
          follow an order of three clusters as these are drained, and return"

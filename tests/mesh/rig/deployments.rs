@@ -33,8 +33,6 @@ pub(crate) struct Deployments {
     running: BTreeMap<String, Value>,
     /// Linkerd's own controllers that are running.
     service_mirrors: BTreeMap<&'static str, Controller>,
-    /// How many Pods were started.
-    started: u8,
 }
 
 impl Deployments {
@@ -48,7 +46,6 @@ impl Deployments {
         Ok(Self {
             running,
             service_mirrors: BTreeMap::new(),
-            started: 0,
         })
     }
 
@@ -99,17 +96,16 @@ impl Deployments {
     }
 
     async fn start(&mut self, rig: &mut Rig, name: &str, template: Value) -> anyhow::Result<()> {
-        self.started += 1;
         let service_mirror = SERVICE_MIRRORS
             .into_iter()
             .find(|service_mirror| *service_mirror == name);
         if name == DESTINATION {
             rig.west.linkerd.restart_destination().await?;
         } else if let Some(name) = service_mirror {
-            let controller = rig.start_controller(name, self.started).await?;
+            let controller = rig.start_controller(name).await?;
             self.service_mirrors.insert(name, controller);
         } else {
-            rig.controller = rig.start_replica(self.started).await?;
+            rig.controller = rig.start_replica().await?;
         }
         self.running.insert(name.to_owned(), template);
         Ok(())

@@ -22,8 +22,8 @@ pub(crate) struct Third {
 }
 
 impl Third {
-    /// Starts it. `controller` is the number of the replica of `west`'s controller that can reach its API server.
-    pub(crate) async fn start(rig: &mut Rig, controller: u8) -> anyhow::Result<Self> {
+    /// Starts it, and replaces the controller of `west` by one that can reach its API server.
+    pub(crate) async fn start(rig: &mut Rig) -> anyhow::Result<Self> {
         let plane = ControlPlane::start(NORTH).await?;
         let mut cluster = Cluster::start(&rig.west.place, plane, 3, &rig.root).await?;
         cluster.install().await?;
@@ -37,7 +37,7 @@ impl Third {
         let port = port_of(cluster.plane.url())?;
         rig.west.open(port).await?;
         rig.ways.push(port);
-        rig.replace_controller(controller).await?;
+        rig.replace_controller().await?;
         Ok(Self {
             pods,
             gateway,
