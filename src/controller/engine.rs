@@ -65,7 +65,7 @@ use super::{
     queue::{self, Queue, Share},
     session,
 };
-use crate::mirror::{self, Budget, Key, Local, State};
+use crate::mirror::{self, Budget, Confirmed, Key, Local, RemoteRef, State};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
@@ -288,26 +288,42 @@ impl Engine {
 
     fn work(&mut self, key: Key) {
         let started = Instant::now();
-        let plan = mirror::plan(&self.state, &key);
+        let confirmed = self.confirmed(&key);
+        let plan = mirror::plan(&self.state, &key, Confirmed::By(&confirmed));
         self.metrics.planned(started.elapsed());
         let plan = self.affordable(&key, plan);
-        if plan.writes.is_empty() {
-            self.confirmations.forget(&key);
-            self.problems.recovered(&key);
+        self.confirmations.keep(&key, &plan.confirm);
+        let lacking = plan
+            .confirm
+            .iter()
+            .filter(|remote| !confirmed.contains(&remote.cluster));
+        let lacking: Vec<RemoteRef> = lacking.cloned().collect();
+        let is_done = plan.writes.is_empty();
+        if is_done {
             self.record_outcomes(&plan.report);
             self.note_preference(&key);
-            self.settle(&key);
+            self.settle_beside(&key, &lacking);
+        }
+        if is_done && lacking.is_empty() {
+            self.confirmations.forget(&key);
+            self.problems.recovered(&key);
             self.changed.remove(&key);
             self.queue.done(&key);
             return;
         }
-        let change = Change::of(&plan);
+        let change = if is_done {
+            Change::Traffic
+        } else {
+            Change::of(&plan)
+        };
         if let Some(at) = self.pace.not_before(&key, change, started) {
             self.metrics.postponed();
             self.queue.postponed(&key, at);
             return;
         }
-        if !self.is_confirmed(&key, &plan.confirm) {
+        self.request(&key, &lacking);
+        if is_done {
+            // It is enqueued again when a confirmation has arrived.
             self.queue.release(&key);
             return;
         }
@@ -317,11 +333,12 @@ impl Engine {
             self.queue.failed(&key, started, None);
             return;
         }
+        self.confirmations.use_up(&key);
         let by = self.queue.lane_of(&key);
         self.pace.wrote(&key, change, plan.cost(), &by, started);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            let done = done::execute(&writer, key, plan).await;
+            let done = done::execute(&writer, key, plan, lacking).await;
             metrics.applied(started.elapsed());
             done
         });

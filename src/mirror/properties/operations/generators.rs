@@ -342,6 +342,53 @@ pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
     })
 }
 
+/// Three clusters whose members join and leave one federated Service, and changes of their endpoints.
+pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
+    let service = (prop::bool::weighted(0.7), 0usize..3, 0usize..3);
+    let service = service.prop_map(|(member, ports, label)| ServiceMade {
+        export: 0,
+        member,
+        form: 0,
+        ports,
+        label,
+        prefers: 0,
+    });
+    let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.8)), 0..2);
+    let act = prop_oneof![
+        2 => (0..CLUSTERS.len()).prop_flat_map(federating),
+        1 => (0..CLUSTERS.len()).prop_map(|link| Operation::Link(link, None)),
+        8 => (0..CLUSTERS.len(), prop::option::weighted(0.7, service.clone()))
+            .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
+        3 => (0..CLUSTERS.len(), prop::option::weighted(0.8, hosts.clone()))
+            .prop_map(|(cluster, hosts)| Operation::Slice(cluster, 0, 0, 0, hosts)),
+        3 => prop::option::weighted(0.7, service.clone()).prop_map(|made| Operation::Member(0, 0, made)),
+        3 => prop::option::weighted(0.8, hosts)
+            .prop_map(|hosts| Operation::MemberSlice(0, 0, 0, hosts)),
+        3 => (0..LINK_NAMES.len(), addresses(), liveness())
+            .prop_map(|(link, addresses, liveness)| Operation::Gateway(link, addresses, liveness)),
+        1 => any::<bool>().prop_map(Operation::Clock),
+        1 => Just(Operation::Restart),
+    ];
+    let joins = move |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
+    };
+    let first = (
+        federating(0),
+        federating(1),
+        federating(2),
+        joins(0),
+        joins(1),
+    );
+    (first, prop::collection::vec(act, 1..length)).prop_map(
+        |((one, two, three, here, there), more)| {
+            let mut acts = vec![one, two, three, here, there];
+            acts.extend(more);
+            History(acts)
+        },
+    )
+}
+
 /// Two clusters with members of one federated Service that have preferences, and changes of their endpoints.
 pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
     let service = (
