@@ -26,11 +26,11 @@ sweep:
 
 # Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":
-    LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --test it soak:: -- --ignored --nocapture
+    LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --all-features --test it soak:: -- --ignored --nocapture
 
 # Run without and then with hostile target clusters, for some minutes each, and compare the effect on other clusters
 hostile minutes="5":
-    LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --test it hostile_target:: -- --ignored --nocapture
+    LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
 
 # Draw docs/modules.md: the modules of src, and which module uses which
 modules:
@@ -69,7 +69,7 @@ image-binary target:
     packaging/musl {{target}}
     PATH="$(packaging/auditable):$PATH" \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source" \
-        cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --bin linkerd-mc
+        cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --all-features --bin linkerd-mc
 
 # Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
 mutants files="src/mirror/**" *args:
@@ -88,20 +88,20 @@ mesh-soak operations="100":
 
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
-    cargo run --release --example playground {{args}}
+    cargo run --example playground {{args}}
 
 # Record the pictures of the README again; they show real runs, so look at them before you commit them
 picture:
-    cargo build --release --example playground
-    cargo run --release --example picture
+    cargo build --example playground
+    cargo run --example picture
 
 # Measure the controller against real control planes; `-- --help` shows the options
 bench *args:
-    cargo bench --bench mirror {{args}}
+    cargo bench --all-features --bench mirror {{args}}
 
 # Measure how long commands take, against real control planes
 bench-cli *args:
-    cargo bench --bench cli {{args}}
+    cargo bench --all-features --bench cli {{args}}
 
 # Fuzz a target (kubeconfig, link, exclusions, names, networks, selector, values) for some seconds
 fuzz target seconds="60" *args:
@@ -132,7 +132,7 @@ packages := "target/packages"
 
 # Build the program as it is shipped, for this machine, with the names of its crates in it: minutes
 dist:
-    PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --bin linkerd-mc
+    PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --all-features --bin linkerd-mc
     packaging/audited target/dist/linkerd-mc
 
 # Write the software bill of materials (CycloneDX)

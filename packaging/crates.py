@@ -36,7 +36,7 @@ def platforms() -> list[str]:
 
 def crates() -> tuple[Crate, list[Crate]]:
     """The program, and the crates that it needs, sorted; tests and benchmarks need more."""
-    command = ["cargo", "metadata", "--format-version=1", "--locked"]
+    command = ["cargo", "metadata", "--format-version=1", "--locked", "--all-features"]
     for platform in platforms():
         command.append(f"--filter-platform={platform}")
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)

@@ -24,7 +24,7 @@ use control_plane::Assets;
 
 use crate::{pane::Surroundings, recording::Recording};
 
-const PLAYGROUND: &str = "cargo run --release --example playground";
+const PLAYGROUND: &str = "cargo run --example playground";
 /// The end of the last line of the playground that is shown.
 const LAST: &str = " s in all.";
 /// The last line of the guide after it.

@@ -1,8 +1,8 @@
 //! Starts three real Kubernetes control planes on this machine, links them, and mirrors Services, with one command:
 //!
 //! ```text
-//!   cargo run --release --example playground            stays up, to be explored, until Ctrl-C
-//!   cargo run --release --example playground -- --once  ends after the table; fails if anything is missing
+//!   cargo run --example playground            stays up, to be explored, until Ctrl-C
+//!   cargo run --example playground -- --once  ends after the table; fails if anything is missing
 //! ```
 //!
 //! `east` and `north` are linked to `west`, which mirrors their exported Services. All actions of linkerd-mc use its

@@ -14,7 +14,7 @@ pub(crate) use self::args::StatusArgs;
 use self::{
     args::Goal,
     ask::ask,
-    render::{NO_LINKS, render},
+    render::{absent, render},
     view::Status,
 };
 use super::{
@@ -56,8 +56,8 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
             .clusters
             .iter()
             .any(|c| c.reachable == Some(false));
-        if args.is_table() && status.topology.links.is_empty() && !silent {
-            output::note(NO_LINKS);
+        if let Some(note) = absent(args, &status).filter(|_| !silent) {
+            output::note(note);
         }
         Ok(if silent {
             ExitCode::FAILURE

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Container, Pod, Secret},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Container, Pod, Secret},
+    },
+    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
 
 use super::snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
@@ -123,7 +126,8 @@ pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCre
     let cluster = label(&secret.metadata, labels::CREDENTIALS_CLUSTER);
     let kubeconfig = secret.data.as_ref()?.get(labels::KUBECONFIG_KEY)?;
     let fields = secret.metadata.managed_fields.iter().flatten();
-    let written = fields.filter_map(|entry| entry.time.as_ref().map(|time| time.0));
+    let written = fields.filter(|entry| wrote_data(entry));
+    let written = written.filter_map(|entry| entry.time.as_ref().map(|time| time.0));
     let created = secret
         .metadata
         .creation_timestamp
@@ -135,6 +139,13 @@ pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCre
         changed: written.max().filter(|written| Some(*written) > created),
     };
     (!cluster.is_empty()).then(|| (cluster.to_owned(), credentials))
+}
+
+/// Whether a writer of a Secret has written its data, and not only labels or annotations, as `kubectl apply` and tools for
+/// GitOps do.
+fn wrote_data(entry: &ManagedFieldsEntry) -> bool {
+    let fields = entry.fields_v1.as_ref();
+    fields.is_none_or(|fields| fields.0.get("f:data").is_some())
 }
 
 fn trust_anchors_of(container: &Container) -> Option<String> {
@@ -279,23 +290,24 @@ mod tests {
         let kubeconfig = "apiVersion: v1\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
                           clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\nusers: [{name: u, user: {token: t}}]\n";
         let (made, later) = ("2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z");
-        let of = |written: &str, labels: serde_json::Value| {
+        let of = |written: &str, fields: &str, labels: serde_json::Value| {
             let secret = json!({
                 "metadata": {
                     "name": "a", "labels": labels, "creationTimestamp": made,
-                    "managedFields": [{"time": made}, {"time": written}],
+                    "managedFields": [{"time": made}, {"time": written, "fieldsV1": {fields: {}}}],
                 },
                 "data": {labels::KUBECONFIG_KEY: k8s_openapi::ByteString(kubeconfig.into())},
             });
             linkerd_credentials(&serde_json::from_value(secret).unwrap())
         };
         let east = || json!({labels::CREDENTIALS_CLUSTER: "east"});
-        let (cluster, credentials) = of(later, east()).unwrap();
+        let (cluster, credentials) = of(later, "f:data", east()).unwrap();
         assert_eq!(cluster, "east");
         assert_eq!(credentials.changed, Some(later.parse().unwrap()));
         assert!(credentials.token.is_some());
-        assert_eq!(of(made, east()).unwrap().1.changed, None);
-        assert_eq!(of(later, json!({})), None);
+        assert_eq!(of(made, "f:data", east()).unwrap().1.changed, None);
+        assert_eq!(of(later, "f:metadata", east()).unwrap().1.changed, None);
+        assert_eq!(of(later, "f:data", json!({})), None);
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Kubernetes Events about invalid Links, and about Services that are not mirrored: on the Link, and on the Service
-//! itself if its cluster permits that. Deduplicated and rate-limited. The complete record is the Link's status.
+//! itself if its cluster permits that. Deduplicated and rate-limited for each Link, so that one cannot silence the others.
+//! The complete record is the Link's status.
+
+#[cfg(test)]
+mod tests;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 
 use super::clock;
 use crate::{
@@ -46,10 +50,12 @@ pub(super) enum What {
 
 /// Minimum time between two Events about the same problem.
 const REPEAT_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum burst of Events. After that, one per second.
-const BURST: u32 = 50;
-/// Maximum number of problems that are remembered for deduplication. Beyond that, all are forgotten.
-const REMEMBERED: usize = 10_000;
+/// Maximum burst of Events about a Link. After that, one per [`PAUSE`].
+const BURST: u32 = 20;
+const PAUSE: Duration = Duration::from_secs(5);
+/// Maximum number of problems of a Link that are remembered for deduplication, and of Links. Beyond that, all are
+/// forgotten.
+const REMEMBERED: usize = 1_000;
 /// Linkerd's reason for Services that are not mirrored.
 const SKIPPED: &str = "ServiceMirroringSkipped";
 
@@ -68,39 +74,68 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
     })
 }
 
+/// What was said about a Link.
+struct Said {
+    /// When each problem was reported, by its message.
+    problems: HashMap<String, Instant>,
+    /// How many Events may follow at once.
+    tokens: u32,
+    /// When there were so many.
+    filled: Instant,
+    /// The last Event in the target cluster.
+    on_service: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn nothing(now: Instant) -> Self {
+        Self {
+            problems: HashMap::new(),
+            tokens: BURST,
+            filled: now,
+            on_service: None,
+        }
+    }
+
+    /// Whether a problem may be reported now. It then counts as reported.
+    fn permits(&mut self, message: &str, now: Instant) -> bool {
+        let pauses = now.duration_since(self.filled).as_secs() / PAUSE.as_secs();
+        if pauses > 0 {
+            let gained = u32::try_from(pauses).unwrap_or(BURST);
+            (self.tokens, self.filled) = (self.tokens.saturating_add(gained).min(BURST), now);
+        }
+        let at = self.problems.get(message);
+        let is_new = at.is_none_or(|at| now.duration_since(*at) > REPEAT_AFTER);
+        if !is_new || self.tokens == 0 {
+            return false;
+        }
+        self.tokens -= 1;
+        if self.problems.len() >= REMEMBERED {
+            self.problems.clear();
+        }
+        self.problems.insert(message.to_owned(), now);
+        true
+    }
+
+    /// Creates an Event in the target cluster without waiting for it, unless the last one is still under way: a cluster
+    /// that does not answer must not delay Events about others.
+    fn on_service(&mut self, client: Client, event: Event) {
+        if self.on_service.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.on_service = Some(tokio::spawn(async move { create(&client, event).await }));
+        }
+    }
+}
+
 /// Creates Events until the sender is dropped.
 pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
-    let mut told: HashMap<((String, String), String), Instant> = HashMap::new();
-    let (mut tokens, mut filled) = (BURST, Instant::now());
+    let mut said: HashMap<(String, String), Said> = HashMap::new();
     while let Some(news) = news.recv().await {
         let now = Instant::now();
-        let gained = u32::try_from(now.duration_since(filled).as_secs()).unwrap_or(BURST);
-        if gained > 0 {
-            (tokens, filled) = (tokens.saturating_add(gained).min(BURST), now);
+        if said.len() >= REMEMBERED && !said.contains_key(&news.link) {
+            said.clear();
         }
-        let message = match &news.what {
-            What::InvalidLink(message) => message.clone(),
-            What::Skipped {
-                remote, problem, ..
-            } => {
-                let RemoteRef {
-                    namespace, service, ..
-                } = remote;
-                format!("{namespace}/{service}: {}", message(problem))
-            }
-        };
-        let key = (news.link.clone(), message.clone());
-        let fresh = told
-            .get(&key)
-            .is_none_or(|at| now.duration_since(*at) > REPEAT_AFTER);
-        if !fresh || tokens == 0 {
-            continue;
-        }
-        tokens -= 1;
-        if told.len() >= REMEMBERED {
-            told.clear();
-        }
-        told.insert(key, now);
+        let said = said
+            .entry(news.link.clone())
+            .or_insert_with(|| Said::nothing(now));
         let on_link = ObjectReference {
             api_version: Some("multicluster.linkerd.io/v1alpha3".to_owned()),
             kind: Some("Link".to_owned()),
@@ -110,13 +145,16 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
             ..ObjectReference::default()
         };
         match news.what {
-            What::InvalidLink(_) => {
+            What::InvalidLink(message) => {
+                if !said.permits(&message, now) {
+                    continue;
+                }
                 let told = Told {
                     source: &news.link.1,
                     type_: "Warning",
                     reason: INVALID_LINK,
                 };
-                tell(&local, on_link, told, message).await;
+                create(&local, event(on_link, told, &message)).await;
             }
             What::Skipped {
                 remote,
@@ -124,12 +162,17 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                 client,
                 problem,
             } => {
+                let why = message(&problem);
+                let on_links = format!("{}/{}: {why}", remote.namespace, remote.service);
+                if !said.permits(&on_links, now) {
+                    continue;
+                }
                 let told = Told {
                     source: &remote.cluster,
                     type_: "Normal",
                     reason: SKIPPED,
                 };
-                tell(&local, on_link, told, message).await;
+                create(&local, event(on_link, told, &on_links)).await;
                 let Some(client) = client else { continue };
                 let on_service = ObjectReference {
                     api_version: Some("v1".to_owned()),
@@ -139,7 +182,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                     uid,
                     ..ObjectReference::default()
                 };
-                tell(&client, on_service, told, self::message(&problem)).await;
+                said.on_service(client, event(on_service, told, &why));
             }
         }
     }
@@ -164,19 +207,18 @@ fn message(problem: &Problem) -> String {
     format!("Skipped mirroring service: {why}")
 }
 
-async fn tell(client: &Client, about: ObjectReference, told: Told<'_>, message: String) {
-    let namespace = about.namespace.clone().unwrap_or_default();
+fn event(about: ObjectReference, told: Told<'_>, message: &str) -> Event {
     let now = clock::now();
-    let event = Event {
+    Event {
         metadata: ObjectMeta {
             generate_name: about.name.as_ref().map(|name| format!("{name}.")),
-            namespace: Some(namespace.clone()),
+            namespace: about.namespace.clone(),
             ..ObjectMeta::default()
         },
         count: Some(1),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
-        message: Some(in_brief(&message)),
+        message: Some(in_brief(message)),
         reason: Some(told.reason.to_owned()),
         source: Some(EventSource {
             component: Some(format!("{}-{}", l::EVENT_SOURCE_PREFIX, told.source)),
@@ -185,8 +227,12 @@ async fn tell(client: &Client, about: ObjectReference, told: Told<'_>, message: 
         type_: Some(told.type_.to_owned()),
         involved_object: about,
         ..Event::default()
-    };
-    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    }
+}
+
+async fn create(client: &Client, event: Event) {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     if request(api.create(&PostParams::default(), &event))
         .await
         .is_err()

@@ -2,8 +2,8 @@
 //! names only tests that exist, that the README lists all commands, and that pictures are small and private. It reads files
 //! and the help of the binary; it needs no cluster.
 //!
-//! [`book`] holds the documents together, [`spelling`] reads their words, [`reference`] writes and compares the reference,
-//! [`gitops`] and [`gitops_chart`] hold what is said of GitOps tools, and [`dashboard`] the page on metrics and alerts.
+//! [`book`] holds the documents together, [`reference`] writes and compares the reference, [`gitops`] and [`gitops_chart`]
+//! hold what is said of GitOps tools, and [`dashboard`] the page on metrics and alerts.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -13,7 +13,6 @@ mod gitops;
 mod gitops_chart;
 mod markdown;
 mod reference;
-mod spelling;
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 

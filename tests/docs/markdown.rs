@@ -15,8 +15,6 @@ pub(crate) struct Document {
     pub(crate) blocks: Vec<Block>,
     /// Code inside of text.
     pub(crate) code: Vec<String>,
-    /// Text outside of code.
-    pub(crate) prose: String,
 }
 
 /// A fenced block.
@@ -50,7 +48,6 @@ impl Document {
             match event {
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => {
-                    document.prose.push('\n');
                     let anchor = anchor(&heading.take().unwrap_or_default());
                     document.add_anchor(&anchor);
                 }
@@ -68,21 +65,16 @@ impl Document {
                 Event::Text(text) => {
                     if let Some(block) = &mut block {
                         block.text.push_str(&text);
-                    } else {
-                        if let Some(heading) = &mut heading {
-                            heading.push_str(&text);
-                        }
-                        document.prose.push_str(&text);
+                    } else if let Some(heading) = &mut heading {
+                        heading.push_str(&text);
                     }
                 }
                 Event::Code(code) => {
                     if let Some(heading) = &mut heading {
                         heading.push_str(&code);
                     }
-                    document.prose.push('.');
                     document.code.push(code.into_string());
                 }
-                Event::End(_) | Event::SoftBreak | Event::HardBreak => document.prose.push('\n'),
                 _ => {}
             }
         }

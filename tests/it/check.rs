@@ -24,6 +24,8 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     assert_eq!(planes.run(&["status"]).stderr, "no Links found\n");
 
     planes.link().await;
+    let nothing = planes.run(&["status", "--services"]);
+    assert_eq!(nothing.stderr, "no Services are mirrored or federated\n");
     let early = planes.run(&["status", "--wait", "--timeout=1s"]).failure();
     assert!(early.contains("not Ready after 1s: east"), "{early}");
 

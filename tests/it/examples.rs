@@ -63,7 +63,7 @@ const PAGES: [(&str, &str); 14] = [
     ("docs/headless.md", ""),
     ("docs/high-availability.md", ""),
     ("docs/upgrade.md", ""),
-    ("docs/failover.md", "kubectl --context west create service clusterip web --tcp=80"),
+    ("docs/failover.md", ""),
     ("docs/drain.md", ""),
     ("docs/rotate.md", "kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("docs/metrics.md", ""),

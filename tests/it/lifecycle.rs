@@ -1,12 +1,15 @@
 //! Links and namespaces, local and remote, that are created, edited and deleted.
 
+use control_plane::Verdict;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::support::{
+    faults::{refusal, through},
     installation::NAMESPACE,
     links::{
-        apply, condition_is, edit, in_step, mirror_is, objects, own_link, said, status_that, unlink,
+        apply, condition_is, condition_says, connected, edit, in_step, is_well, mirror_is, objects,
+        own_link, said, status_that, unlink,
     },
     objects::{
         addresses, annotation, cluster_ip, create, endpoints, export, gone, hosts, join, label,
@@ -261,4 +264,36 @@ async fn mirrors_follow_a_remote_namespace_that_is_deleted_and_created_again() {
     .await;
     in_step(west, "there", &[]).await;
     unlink(west, "there").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_link_that_cannot_be_listed_is_reported() {
+    let (east, west) = hub().await.pair();
+    namespace("held-up", &[east, west]).await;
+    let server = east.intercept(None).unwrap();
+    own_link(west, east, "held", &[&through(&server.url())]).await;
+    export(east, "held-up", &web("before", "held")).await;
+    export(east, "held-up", &web("after", "held-more")).await;
+    service(west, "held-up", "before-held", |_| true).await;
+    is_well(west, "held").await;
+
+    server.judge(|asked| {
+        let refused = asked.is_list("services") && asked.collection().contains("held-more");
+        if refused {
+            return refusal(403, "Forbidden");
+        }
+        Verdict::Forward
+    });
+    let selector = json!({ "selector": { "matchLabels": { l::EXPORTED: "held-more" } } });
+    edit(west, "held", selector).await;
+    let reason = ("False", "ChangeNotInEffect");
+    condition_says(west, "held", "Ready", reason, "made up: Forbidden").await;
+    assert_eq!(connected(west, "held").await.0, "True");
+
+    server.forward();
+    is_well(west, "held").await;
+    service(west, "held-up", "after-held", |_| true).await;
+    gone(west, "held-up", "before-held").await;
+    unlink(west, "held").await;
+    gone(west, "held-up", "after-held").await;
 }

@@ -8,8 +8,18 @@ use super::{
 };
 use crate::{api::text::one_line, clusters::cluster_client::KubeContext, manifests::yaml};
 
-/// Printed instead of an empty table.
-pub(super) const NO_LINKS: &str = "no Links found";
+/// What is printed in place of an empty table.
+pub(super) fn absent(args: &StatusArgs, status: &Status) -> Option<&'static str> {
+    if !args.is_table() {
+        None
+    } else if status.topology.links.is_empty() {
+        Some("no Links found")
+    } else if status.services.as_ref().is_some_and(Vec::is_empty) {
+        Some("no Services are mirrored or federated")
+    } else {
+        None
+    }
+}
 
 /// The output for a status.
 pub(super) fn render(

@@ -12,7 +12,7 @@ use kube::{
 use super::{
     args::{Format, StatusArgs},
     ask::ask,
-    render::{NO_LINKS, render},
+    render::{absent, render},
     view,
 };
 use crate::{
@@ -74,7 +74,7 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
             Ok(status) if in_place => {
                 let mut text = render(args, contexts, &status, clock::now(), terminal_width())?;
                 if text.is_empty() {
-                    text.push_str(NO_LINKS);
+                    text.push_str(absent(args, &status).unwrap_or_default());
                 }
                 output::screen(&text)?;
             }

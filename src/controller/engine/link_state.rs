@@ -143,6 +143,7 @@ impl LinkState {
         self.facts.credentials_in_use = None;
         self.facts.expiry = None;
         self.facts.insecure = None;
+        self.facts.held_up = None;
         self.facts.settled = false;
     }
 
@@ -150,6 +151,7 @@ impl LinkState {
     pub(super) fn withdraw(&mut self, metrics: &Metrics) {
         self.pending = None;
         self.rejected = None;
+        self.set_held_up(None);
         self.note_credentials(metrics);
     }
 
@@ -171,16 +173,37 @@ impl LinkState {
         }
     }
 
-    /// Handles a failure of the pending session. If it has other credentials than the current one, they may be the
-    /// cause.
-    pub(super) fn not_taken(&mut self, message: &str) {
-        let kubeconfig = |session: &Session| session.spec.kubeconfig.clone();
-        let new = self.pending.as_ref().map(|p| kubeconfig(&p.session));
-        if new != self.current.as_ref().map(kubeconfig) {
+    /// Reports what fails in the pending session, beside a current one. If it has other credentials than the current one,
+    /// they may be the cause; otherwise it is what the Link selects now.
+    pub(super) fn judge_pending(&mut self) {
+        let (Some(current), Some(pending)) = (&self.current, &self.pending) else {
+            return;
+        };
+        let trouble = pending.troubles.values().next().cloned();
+        if pending.session.spec.kubeconfig == current.spec.kubeconfig {
+            self.set_held_up(trouble);
+        } else if let Some(message) = trouble {
             let what =
                 format!("the new credentials do not work, still using the old ones: {message}");
             self.set_credentials(Some(Err((credentials_valid::CREDENTIALS_FAIL, what))));
         }
+    }
+
+    /// Updates why a change of the Link is not in effect.
+    pub(super) fn set_held_up(&mut self, now: Option<String>) {
+        if self.facts.held_up == now {
+            return;
+        }
+        match (&self.facts.held_up, &now) {
+            (Some(_), Some(_)) => self.status.reword(),
+            (None, Some(why)) => {
+                let link = self.link.name_any();
+                tracing::warn!(link, "the change of the Link is not in effect yet: {why}");
+                self.status.touch();
+            }
+            (_, None) => self.status.touch(),
+        }
+        self.facts.held_up = now;
     }
 
     /// Updates the state of the credentials.

@@ -275,6 +275,7 @@ impl Engine {
                 state.pending = None;
                 state.rejected = None;
                 state.set_credentials(Some(Ok(())));
+                state.set_held_up(None);
                 continue;
             }
             let local = self.state.local.as_ref();

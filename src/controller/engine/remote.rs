@@ -83,8 +83,8 @@ impl Engine {
                         let keys = self.state.keys_of_cluster(&cluster);
                         self.enqueue_all(&cluster, keys);
                     }
-                } else if let ConnectionStatus::Lost(message) = connection {
-                    state.not_taken(&message);
+                } else {
+                    state.judge_pending();
                 }
             }
             SessionEvent::Services(..)
@@ -187,6 +187,7 @@ impl Engine {
         state.facts.credentials_in_use = in_use.map(|spec| fingerprint(&spec.kubeconfig));
         state.note_credentials(&self.metrics);
         state.set_credentials(Some(Ok(())));
+        state.set_held_up(None);
         state.take_troubles(troubles.unwrap_or_default());
         state.status.touch();
         tracing::info!(

@@ -185,10 +185,14 @@ pub(crate) fn ready(facts: &StatusInputs) -> (&'static str, &'static str, &'stat
             &format!("Link {older} is older and has the same target cluster"),
         );
     }
-    match (&facts.credentials, &facts.connected) {
-        (Some(Err((_, message))), _) => not(c::ready::CREDENTIALS_INVALID, message),
-        (_, Some(Err(message))) => not(c::ready::DISCONNECTED, message),
-        (_, Some(Ok(()))) if facts.settled => {
+    match (&facts.credentials, &facts.connected, &facts.held_up) {
+        (Some(Err((_, message))), _, _) => not(c::ready::CREDENTIALS_INVALID, message),
+        (_, Some(Err(message)), _) => not(c::ready::DISCONNECTED, message),
+        (_, _, Some(why)) => not(
+            c::ready::CHANGE_NOT_IN_EFFECT,
+            &format!("the change of the Link is not in effect yet: {why}"),
+        ),
+        (_, Some(Ok(())), None) if facts.settled => {
             (c::READY, "True", c::ready::MIRRORING, String::new())
         }
         _ => not(c::ready::SYNCING, ""),

@@ -22,6 +22,8 @@ pub struct StatusInputs {
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before the first answer or failure. `Err`: the error.
     pub connected: Option<Result<(), String>>,
+    /// Why a change of the Link is not in effect yet: what it selects now cannot be listed. The error.
+    pub held_up: Option<String>,
     /// Which credentials are in use; `None` if none are yet.
     pub credentials_in_use: Option<String>,
     /// When the token of the Link expires, if ever.

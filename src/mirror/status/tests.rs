@@ -456,6 +456,13 @@ fn readiness_names_the_first_problem() {
         ),
         (
             StatusInputs {
+                held_up: Some("x".into()),
+                ..good.clone()
+            },
+            "ChangeNotInEffect",
+        ),
+        (
+            StatusInputs {
                 duplicate_of: Some("x".into()),
                 ..good.clone()
             },

@@ -88,7 +88,8 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
 }
 
 /// Builds `package` of the module in `folder` into `program`, as all programs of the tests are built: what several use is
-/// compiled once. More `arguments` of `go build` may choose other versions of what it is made of.
+/// compiled once, without debug information, which nobody looks at. More `arguments` of `go build` may choose other
+/// versions of what it is made of.
 pub(crate) fn build(
     folder: &Path,
     arguments: &[&str],
@@ -98,6 +99,7 @@ pub(crate) fn build(
 ) -> anyhow::Result<()> {
     let output = Command::new("go")
         .args(["build", "-buildvcs=false", "-trimpath"])
+        .arg("-gcflags=all=-dwarf=false")
         .args(arguments)
         .args(["-ldflags", linker_flags, "-o"])
         .arg(program)

@@ -47,7 +47,9 @@ fn downgrade(definition: &Value) -> anyhow::Result<String> {
     let mut changes = Vec::new();
     for (number, version) in versions.context("no versions")?.iter().enumerate() {
         let pointer = "/schema/openAPIV3Schema/properties/status";
-        let status = version.pointer(pointer).context("no status")?;
+        let Some(status) = version.pointer(pointer) else {
+            continue;
+        };
         let known = status["properties"].as_object().into_iter().flatten();
         let ours = known.filter(|(field, _)| !LINKERDS_FIELDS.contains(&field.as_str()));
         let fields = ours.map(|(field, _)| format!("properties/{field}"));

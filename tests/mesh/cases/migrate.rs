@@ -79,6 +79,9 @@ pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     ensure!(left.is_empty(), "Endpoints of mirrors are left: {left:?}");
     let over = without_failures(&tallies.into_iter().flatten().collect())
         .context("on the way over again")?;
+    // The guide installs with the defaults, and other cases need the values of the rig.
+    rig.west.install().await?;
+    rig.replace_controller().await?;
     rig.link().await?;
     let measured = format!("{} of them on the way back", back.requests);
     Ok(over.and(&back).with(measured))

@@ -1,0 +1,114 @@
+//! Events: how many there are, and whom they wait for.
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use tower::service_fn;
+
+use super::*;
+
+/// A client whose API server counts requests and grants them.
+fn granting(asked: Arc<AtomicUsize>) -> Client {
+    let server = service_fn(move |request: Request<Body>| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let event = request.into_body().collect_bytes().await;
+            Ok::<_, Infallible>(Response::new(Body::from(event.unwrap().to_vec())))
+        }
+    });
+    Client::new(server, "default")
+}
+
+/// A client whose API server counts requests and never answers.
+fn silent(asked: Arc<AtomicUsize>) -> Client {
+    let server = service_fn(move |_: Request<Body>| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        pending::<Result<Response<Body>, Infallible>>()
+    });
+    Client::new(server, "default")
+}
+
+fn skipped(link: &str, service: &str, client: Option<Client>) -> News {
+    News {
+        link: ("extension".into(), link.into()),
+        link_uid: None,
+        what: What::Skipped {
+            remote: RemoteRef {
+                cluster: link.into(),
+                namespace: "shop".into(),
+                service: service.into(),
+            },
+            uid: None,
+            client,
+            problem: Problem {
+                reason: Reason::MissingNamespace,
+                message: String::new(),
+            },
+        },
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_does_not_answer_delays_no_events() {
+    let (here, there) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (sender, receiver) = mpsc::channel(16);
+    for service in ["a", "b", "c"] {
+        let news = skipped("silent", service, Some(silent(there.clone())));
+        sender.send(news).await.ok().unwrap();
+    }
+    let news = skipped("other", "a", Some(granting(there.clone())));
+    sender.send(news).await.ok().unwrap();
+    drop(sender);
+
+    let started = Instant::now();
+    run(granting(here.clone()), receiver).await;
+    assert!(started.elapsed() < Duration::from_secs(1));
+    assert_eq!(here.load(Ordering::Relaxed), 4);
+    // One to the silent cluster, which is still under way, and one to the other.
+    tokio::task::yield_now().await;
+    assert_eq!(there.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_with_many_problems_does_not_silence_another() {
+    let here = Arc::<AtomicUsize>::default();
+    let (sender, receiver) = mpsc::channel(200);
+    for number in 0..100 {
+        let news = skipped("noisy", &format!("web-{number}"), None);
+        sender.send(news).await.ok().unwrap();
+    }
+    let news = skipped("other", "web", None);
+    sender.send(news).await.ok().unwrap();
+    drop(sender);
+    run(granting(here.clone()), receiver).await;
+    assert_eq!(here.load(Ordering::Relaxed), BURST as usize + 1);
+}
+
+#[test]
+fn a_problem_is_reported_once_an_hour_and_problems_at_a_limited_rate() {
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    let mut said = Said::nothing(start);
+    assert!(said.permits("first", start));
+    assert!(!said.permits("first", after(3600)));
+    assert!(said.permits("first", after(3601)));
+
+    let mut said = Said::nothing(start);
+    let at = |said: &mut Said, seconds: u64| {
+        let all = 0..100;
+        let permitted = all.filter(|n| said.permits(&format!("{seconds} {n}"), after(seconds)));
+        permitted.count()
+    };
+    assert_eq!(at(&mut said, 0), 20);
+    assert_eq!(at(&mut said, 4), 0);
+    assert_eq!(at(&mut said, 10), 2);
+    assert_eq!(at(&mut said, 1000), 20);
+}
