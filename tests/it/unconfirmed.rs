@@ -132,7 +132,7 @@ async fn cluster_that_does_not_confirm_its_leave_delays_no_other_member() {
             let log = controller.log();
             let mut lines = log.lines();
             let synced = |line: &str| {
-                line.contains("synced with the target cluster") && line.contains("link=other")
+                line.contains("synced with the target cluster") && line.contains(r#"link="other""#)
             };
             Ok(lines.any(synced).then_some(()))
         });

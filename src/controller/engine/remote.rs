@@ -19,10 +19,7 @@ use crate::{
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
         watch::{ConnectionStatus, Event},
     },
-    mirror::{
-        self, Key, LeftOut, LinkEntry, Names, RemoteRef, RemoteState, Store, Target,
-        status::Exceeded,
-    },
+    mirror::{self, Key, LeftOut, LinkEntry, Names, RemoteState, Store, Target, status::Exceeded},
 };
 
 impl Engine {
@@ -259,47 +256,6 @@ impl Engine {
             state.facts.exceeded = now;
             state.status.touch();
         }
-    }
-
-    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
-    pub(super) fn settle(&mut self, key: &Key) {
-        self.settle_beside(key, &[]);
-    }
-
-    /// As [`Self::settle`], except for the Links of clusters that have to confirm something for this key.
-    pub(super) fn settle_beside(&mut self, key: &Key, lacking: &[RemoteRef]) {
-        let lacking = lacking.iter().map(|remote| &*remote.cluster);
-        let waiting: Vec<String> = lacking.filter_map(|of| self.link_of(of)).collect();
-        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
-        let only = match key {
-            Key::Mirror { cluster, .. } => self.link_of(cluster),
-            Key::Federated { .. } | Key::Probe { .. } => None,
-        };
-        let links: &mut dyn Iterator<Item = (&String, &mut LinkState)> = match &only {
-            Some(link) => &mut self
-                .links
-                .get_mut(link)
-                .map(|state| (link, state))
-                .into_iter(),
-            None => &mut self.links.iter_mut(),
-        };
-        for (_, state) in links.filter(|(link, _)| !waiting.contains(link)) {
-            state.settle(key);
-        }
-    }
-
-    /// Records that a key was processed as far as this cluster is concerned.
-    pub(super) fn settle_for(&mut self, key: &Key, cluster: &str) {
-        let link = self.link_of(cluster);
-        if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
-            state.settle(key);
-        }
-    }
-
-    /// The name of the Link in charge of a cluster.
-    fn link_of(&self, cluster: &str) -> Option<String> {
-        let (target, _) = self.state.link(cluster)?;
-        Some(target.link.clone())
     }
 
     pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
