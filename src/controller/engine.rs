@@ -66,7 +66,7 @@ use super::{
     queue::{self, Queue, Share},
     session,
 };
-use crate::mirror::{Budget, Key, Local, State};
+use crate::mirror::{Budget, Local, State};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
