@@ -9,7 +9,7 @@ use std::{
 
 use linkerd_mc::{
     api::{k8s::Service, labels as l},
-    mirror::{Key, Object, State, Store, Write, plan},
+    mirror::{Confirmed, Key, Object, State, Store, Write, plan},
 };
 
 use crate::{RUNS, entry, name, namespace, service, slice, state, uid};
@@ -120,7 +120,7 @@ fn relabelled(services: usize) -> Duration {
         keys.sort();
         keys.dedup();
         for key in &keys {
-            black_box(plan(&state, black_box(key)));
+            black_box(plan(&state, black_box(key), Confirmed::All));
         }
     }
     begin.elapsed()
@@ -129,7 +129,7 @@ fn relabelled(services: usize) -> Duration {
 /// Plans keys for which there is nothing to do, but for probe Services, which do not stand.
 fn at_rest(state: &State, keys: Vec<Key>) {
     for key in keys {
-        let planned = black_box(plan(state, &key));
+        let planned = black_box(plan(state, &key, Confirmed::All));
         let probes = matches!(key, Key::Probe { .. });
         assert!(probes || planned.writes.is_empty(), "{key}");
     }
@@ -146,7 +146,7 @@ fn stand(state: &mut State, cluster: &str, indexes: std::ops::Range<usize>) {
     known.insert(cluster.to_owned(), entry(cluster, services, slices));
     for index in indexes {
         let key = Key::mirror(cluster, &namespace(index), &name(index));
-        for write in plan(state, &key).writes {
+        for write in plan(state, &key, Confirmed::All).writes {
             match write {
                 Write::Create(Object::Service(mut made)) => {
                     made.metadata.uid = Some(uid(index).into());

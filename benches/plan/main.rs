@@ -30,8 +30,8 @@ use comfy_table::Table;
 use linkerd_mc::{
     api::k8s::{EndpointSlice, Service},
     mirror::{
-        Config, GatewayState, Key, LinkEntry, Liveness, NamespacePhase, Object, RemoteState, State,
-        Store, Target, Write, plan,
+        Config, Confirmed, GatewayState, Key, LinkEntry, Liveness, NamespacePhase, Object,
+        RemoteState, State, Store, Target, Write, plan,
     },
 };
 use serde_json::{Value, json};
@@ -95,7 +95,11 @@ fn rate(state: &State, keys: &[Key]) -> f64 {
     let mut plans = 0_u32;
     loop {
         for key in keys {
-            assert!(black_box(plan(state, black_box(key))).writes.is_empty());
+            assert!(
+                black_box(plan(state, black_box(key), Confirmed::All))
+                    .writes
+                    .is_empty()
+            );
         }
         plans += u32::try_from(keys.len()).unwrap();
         let took = begin.elapsed();
@@ -132,7 +136,7 @@ fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
     let mut mirrors = Vec::new();
     let mut mirror_slices = Vec::new();
     for (index, key) in keys.iter().enumerate() {
-        for write in plan(&state, key).writes {
+        for write in plan(&state, key, Confirmed::All).writes {
             // As if read from the API server: without the room that building leaves in strings and lists.
             match write {
                 Write::Create(Object::Service(mut made)) => {

@@ -23,7 +23,7 @@ use crate::{
     controller::preview::{self, Proposed, Settings},
     hint::fail,
     manifests::yaml,
-    mirror::{self, Local, Object, ObjectKind, Outcome, State, Write},
+    mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
 };
 
 /// Examples for the end of the help text.
@@ -168,7 +168,7 @@ fn preview(state: &mut State, link: &str) -> Preview {
     let cluster = state.links.get(link).and_then(|e| e.cluster.as_deref());
     let keys = cluster.map(|cluster| state.keys_of_cluster(cluster));
     for key in keys.unwrap_or_default() {
-        let plan = mirror::plan(state, &key);
+        let plan = mirror::plan(state, &key, Confirmed::All);
         preview
             .changes
             .extend(plan.writes.iter().map(|write| change(state, write)));

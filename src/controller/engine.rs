@@ -29,6 +29,7 @@ mod settings;
 mod state;
 mod status;
 mod wake;
+mod work;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -61,11 +62,11 @@ use super::{
     clock, events,
     lease::Fence,
     metrics::{Cache, LOCAL},
-    pace::{Allowed, Change, Pace},
+    pace::{Allowed, Pace},
     queue::{self, Queue, Share},
     session,
 };
-use crate::mirror::{self, Budget, Key, Local, State};
+use crate::mirror::{Budget, Local, State};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
@@ -284,47 +285,6 @@ impl Engine {
             self.work(key);
         }
         self.ask_clusters();
-    }
-
-    fn work(&mut self, key: Key) {
-        let started = Instant::now();
-        let plan = mirror::plan(&self.state, &key);
-        self.metrics.planned(started.elapsed());
-        let plan = self.affordable(&key, plan);
-        if plan.writes.is_empty() {
-            self.confirmations.forget(&key);
-            self.problems.recovered(&key);
-            self.record_outcomes(&plan.report);
-            self.note_preference(&key);
-            self.settle(&key);
-            self.changed.remove(&key);
-            self.queue.done(&key);
-            return;
-        }
-        let change = Change::of(&plan);
-        if let Some(at) = self.pace.not_before(&key, change, started) {
-            self.metrics.postponed();
-            self.queue.postponed(&key, at);
-            return;
-        }
-        if !self.is_confirmed(&key, &plan.confirm) {
-            self.queue.release(&key);
-            return;
-        }
-        if !self.creating.begin(&key, &plan, &self.state) {
-            // The key is planned again when the creations in progress have ended. That plan says whether one more is
-            // allowed.
-            self.queue.failed(&key, started, None);
-            return;
-        }
-        let by = self.queue.lane_of(&key);
-        self.pace.wrote(&key, change, plan.cost(), &by, started);
-        let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-        self.tasks.spawn(async move {
-            let done = done::execute(&writer, key, plan).await;
-            metrics.applied(started.elapsed());
-            done
-        });
     }
 
     fn next_wake(&self) -> Instant {

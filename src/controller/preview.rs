@@ -35,9 +35,9 @@ use crate::{
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
-        self, Budget, Config, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, Room, State, Store,
-        Target, Weight, Write, slices_of,
+        self, Budget, Config, Confirmed, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry,
+        Links, Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, Room, State,
+        Store, Target, Weight, Write, slices_of,
     },
 };
 
@@ -229,7 +229,7 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
         let plans = state.keys_of_cluster(cluster);
         let created: Vec<Service> = plans
             .iter()
-            .flat_map(|key| mirror::plan(state, key).writes)
+            .flat_map(|key| mirror::plan(state, key, Confirmed::All).writes)
             .filter_map(|write| match write {
                 Write::Create(Object::Service(service)) => Some(*service),
                 _ => None,

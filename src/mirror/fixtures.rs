@@ -6,7 +6,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
-pub(crate) use self::states::{as_told, body, said};
+pub(crate) use self::states::{as_told, body, plan, plan_unconfirmed, said};
 use super::{
     Config, GatewayState, LeftOut, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
     Target,

@@ -35,7 +35,7 @@ pub(crate) use metadata::{Owner, is_managed, owner};
 pub(crate) use names::{FEDERATED_SUFFIX, probe_name};
 pub use names::{endpoint_mirror_name, federated_name, mirror_name};
 pub(crate) use outcome::Plan;
-pub use outcome::{Outcome, Problem, Reason, RemoteRef, ServiceOutcome};
+pub use outcome::{Confirmed, Outcome, Problem, Reason, RemoteRef, ServiceOutcome};
 pub use plan::plan;
 pub(crate) use state::{
     Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,

@@ -1,5 +1,7 @@
 //! The result of planning a key: the writes, and the report.
 
+use std::collections::BTreeSet;
+
 use super::write::{Object, Write};
 use crate::api::{map::Map, metadata::Metadata};
 
@@ -8,9 +10,10 @@ use crate::api::{map::Map, metadata::Metadata};
 pub struct Plan {
     /// Writes, in this order. Empty if everything is as desired.
     pub writes: Vec<Write>,
-    /// Remote Services whose absence is the reason for the plan. Before anything is written, the controller asks each
-    /// cluster to confirm that the Service is deleted or not exported: a watch may lag, and nothing may be deleted
-    /// because of old data.
+    /// Remote Services that seem to be gone, and whose local objects or memberships are to be removed for this reason.
+    /// The controller asks each cluster to confirm that the Service is deleted or not exported: a watch may lag, and
+    /// nothing may be deleted because of old data. The writes include only the removals that are confirmed, and do not
+    /// depend on the others.
     pub confirm: Vec<RemoteRef>,
     /// What to report about the remote Services of this key once the writes are done.
     pub report: Vec<ServiceOutcome>,
@@ -25,6 +28,25 @@ pub struct RemoteRef {
     pub namespace: String,
     /// Name.
     pub service: String,
+}
+
+/// The target clusters that have confirmed that they do not export the Service of a key any more.
+#[derive(Clone, Copy, Debug)]
+pub enum Confirmed<'a> {
+    /// All that would be asked.
+    All,
+    /// These.
+    By(&'a BTreeSet<String>),
+}
+
+impl Confirmed<'_> {
+    /// Whether this cluster has confirmed it.
+    pub(crate) fn covers(self, cluster: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::By(clusters) => clusters.contains(cluster),
+        }
+    }
 }
 
 /// The outcome for one remote Service.

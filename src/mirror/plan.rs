@@ -2,15 +2,16 @@
 
 use super::{
     key::Key,
-    outcome::Plan,
+    outcome::{Confirmed, Plan},
     reconcile::{federated, mirror, probe},
     state::State,
 };
 
 /// What to do for a key, given all that is known. There is a plan for every state and key.
 ///
-/// Once the plan has been applied, planning again returns a plan without writes.
-pub fn plan(state: &State, key: &Key) -> Plan {
+/// Once the plan has been applied, planning again returns a plan without writes. `confirmed`: the clusters that have
+/// confirmed removals. What they have not confirmed stays as it is, and everything else is planned nevertheless.
+pub fn plan(state: &State, key: &Key, confirmed: Confirmed<'_>) -> Plan {
     if state.local.is_none() {
         return Plan::default();
     }
@@ -19,8 +20,10 @@ pub fn plan(state: &State, key: &Key) -> Plan {
             cluster,
             namespace,
             service,
-        } => mirror::plan(state, cluster, namespace, service),
-        Key::Federated { namespace, service } => federated::plan(state, namespace, service),
+        } => mirror::plan(state, (cluster, namespace, service), confirmed),
+        Key::Federated { namespace, service } => {
+            federated::plan(state, namespace, service, confirmed)
+        }
         Key::Probe { link } => probe::plan(state, link),
     }
 }

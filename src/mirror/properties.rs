@@ -20,8 +20,8 @@ use crate::mirror::{FederatedThrough, Federation};
 
 use self::{
     operations::{
-        Allowed, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade, crowd,
-        drains, history, limited, plain_history, preferences,
+        Allowed, CLUSTERS, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade,
+        crowd, drains, history, limited, memberships, plain_history, preferences,
     },
     simulation::{Rng, Simulation},
 };
@@ -221,6 +221,29 @@ proptest! {
         simulation.drain();
         prop_assert_eq!(&simulation.cluster.canonical(), &before);
         simulation.is_settled();
+    }
+
+    #[test]
+    fn a_cluster_that_confirms_nothing_delays_only_its_own_leave(
+        acts in memberships(14),
+        seed: u64,
+        silent in 0..CLUSTERS.len(),
+    ) {
+        let silent = CLUSTERS[silent];
+        let mut simulation = lived(Simulation::with_silent(silent, seed), &acts);
+        simulation.drain();
+        simulation.is_settled();
+        let before = simulation.shares_beside(silent);
+        simulation.answers_again();
+        simulation.drain();
+        simulation.is_settled();
+        let after = simulation.shares_beside(silent);
+        for (id, (form, shares)) in &before {
+            // If the cluster was the last one behind a gateway, the Service changes its form now.
+            if let Some((now, others)) = after.get(id) && now == form {
+                prop_assert_eq!(shares, others, "of {:?}", id);
+            }
+        }
     }
 
     #[test]

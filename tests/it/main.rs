@@ -77,6 +77,8 @@ mod restart;
 mod soak;
 // Work that cannot make progress uses no CPU, and delays nothing else.
 mod stalls;
+// A cluster that drops a member of a federated Service, and does not confirm this.
+mod unconfirmed;
 // Watches that are refused or stop responding, and those of Services without a selector.
 mod watches;
 

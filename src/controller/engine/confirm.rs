@@ -1,14 +1,17 @@
 //! Confirmations: before the engine removes objects of a Service of a target cluster, it asks that cluster whether the
 //! Service is really not exported any more.
 //!
-//! These requests do not use write slots, and have a limit and a deadline for each cluster. So a cluster that does not
-//! respond delays only its own removals. A key that needs confirmations is released to the queue without being
-//! executed. When all confirmations have arrived, it is planned again, and its plan is executed if they cover what the
-//! plan needs then. A confirmation is used once, and only while it is recent and its Link and session are the same.
+//! These requests do not use write slots, and have a limit and a deadline for each cluster. A plan leaves out the
+//! removals that are not confirmed, and has everything else. So a cluster that does not respond delays only its own
+//! removals, also in a Service that it shares with others. When a confirmation has arrived, the key is planned again. A
+//! confirmation is used once, and only while it is recent and its Link and session are the same.
 
 mod confirmations;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::{Api, Client};
 use tokio::time::Instant;
@@ -24,29 +27,25 @@ use crate::{
 /// Timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 impl Engine {
-    /// Whether a plan that needs these confirmations may be executed. If not, the key is enqueued again when it may be,
-    /// or when an unreachable target cluster is connected again.
-    pub(super) fn is_confirmed(&mut self, key: &Key, needed: &[RemoteRef]) -> bool {
-        if needed.is_empty() {
-            self.confirmations.forget(key);
-            return true;
-        }
-        let bases: BTreeMap<&str, Basis> = needed
-            .iter()
-            .filter_map(|RemoteRef { cluster, .. }| Some((&**cluster, self.basis(cluster)?.0)))
-            .collect();
+    /// The clusters that have confirmed what a key asks of them, if this is still valid.
+    pub(super) fn confirmed(&mut self, key: &Key) -> BTreeSet<String> {
+        let asked = self.confirmations.clusters_of(key);
+        let basis = |cluster: String| self.basis(&cluster).map(|(basis, _)| (cluster, basis));
+        let bases: BTreeMap<String, Basis> = asked.into_iter().filter_map(basis).collect();
         let basis = |cluster: &str| bases.get(cluster);
-        if self.confirmations.take(key, needed, basis, Instant::now()) {
-            return true;
-        }
-        if needed.iter().any(|remote| self.is_away(&remote.cluster)) {
+        self.confirmations.confirmed(key, basis, Instant::now())
+    }
+
+    /// Requests the confirmations that a plan lacks.
+    pub(super) fn request(&mut self, key: &Key, lacking: &[RemoteRef]) {
+        for remote in lacking {
             // All keys of a cluster are enqueued when it is connected again.
-            self.confirmations.forget(key);
-            self.settle(key);
-        } else {
-            self.confirmations.need(key, needed);
+            if self.is_away(&remote.cluster) {
+                self.settle_for(key, &remote.cluster);
+            } else {
+                self.confirmations.need(key, remote);
+            }
         }
-        false
     }
 
     /// Asks target clusters for the confirmations that keys need, up to the limit for each cluster.
@@ -54,8 +53,7 @@ impl Engine {
         while let Some(question) = self.confirmations.next() {
             if self.is_away(&question.remote.cluster) {
                 self.confirmations.answered(&question, None);
-                self.confirmations.forget(&question.key);
-                self.settle(&question.key);
+                self.settle_for(&question.key, &question.remote.cluster);
                 continue;
             }
             let Some((basis, client)) = self.basis(&question.remote.cluster) else {
@@ -101,6 +99,7 @@ impl Engine {
             }
             Said::Exported => {
                 self.confirmations.answered(question, None);
+                self.changed.remove(key);
                 self.delay(question);
             }
             Said::Nothing(why) => {
@@ -110,7 +109,9 @@ impl Engine {
                     "failed to confirm with cluster {cluster} that a Service is not exported"
                 );
                 self.problems.failed(key, &format!("{what}: {why}"));
-                self.settle(key);
+                self.settle_for(key, cluster);
+                // The time that a cluster does not answer is not the controller's.
+                self.changed.remove(key);
                 self.delay(question);
             }
         }

@@ -6,7 +6,7 @@ use super::confirm::{Basis, Question, Said};
 use crate::{
     api::{k8s::Service, link::LinkStatus},
     controller::apply::{Failure, Writer, Written},
-    mirror::{Key, Plan, ServiceOutcome},
+    mirror::{Key, Plan, RemoteRef, ServiceOutcome},
 };
 
 /// The result of a task.
@@ -17,6 +17,8 @@ pub(super) enum Done {
         /// Whether it creates a Service with a `ClusterIP`.
         creates: bool,
         report: Vec<ServiceOutcome>,
+        /// The removals that it left out, because they are not confirmed.
+        lacking: Vec<RemoteRef>,
         written: Vec<Written>,
         ended: Result<(), Failure>,
     },
@@ -41,14 +43,20 @@ pub(super) enum Done {
     },
 }
 
-/// Executes a plan.
-pub(super) async fn execute(writer: &Writer, key: Key, plan: Plan) -> Done {
+/// Executes a plan. `lacking`: the removals that it left out, because they are not confirmed.
+pub(super) async fn execute(
+    writer: &Writer,
+    key: Key,
+    plan: Plan,
+    lacking: Vec<RemoteRef>,
+) -> Done {
     let creates = plan.needs_cluster_ip();
     let (written, ended) = writer.apply(plan.writes).await;
     Done::Plan {
         key,
         creates,
         report: plan.report,
+        lacking,
         written,
         ended,
     }

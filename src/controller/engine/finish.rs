@@ -15,8 +15,8 @@ use crate::{
         trouble::and_untold,
     },
     mirror::{
-        Inserted, Key, ObjectKind, Outcome, Owner, Problem, Reason, ServiceOutcome, owner,
-        status::StatusChange,
+        Inserted, Key, ObjectKind, Outcome, Owner, Problem, Reason, RemoteRef, ServiceOutcome,
+        owner, status::StatusChange,
     },
 };
 
@@ -31,13 +31,14 @@ impl Engine {
                 key,
                 creates,
                 report,
+                lacking,
                 written,
                 ended,
             } => {
                 if creates && ended.is_ok() {
                     self.pace.created(&key, Instant::now());
                 }
-                return self.on_plan_done(&key, &report, written, ended);
+                return self.on_plan_done(&key, &report, &lacking, written, ended);
             }
             Done::Status {
                 link,
@@ -60,6 +61,7 @@ impl Engine {
         &mut self,
         key: &Key,
         report: &[ServiceOutcome],
+        lacking: &[RemoteRef],
         written: Vec<Written>,
         ended: Result<(), Failure>,
     ) -> bool {
@@ -71,17 +73,23 @@ impl Engine {
         self.follow_probes(std::slice::from_ref(key));
         match ended {
             Ok(()) => {
-                self.problems.recovered(key);
+                if lacking.is_empty() {
+                    self.problems.recovered(key);
+                }
                 let next = self.addresses.created(key, now);
                 self.try_for_address(next);
                 self.record_outcomes(report);
-                self.settle(key);
+                self.settle_beside(key, lacking);
                 if let Some(since) = self.changed.remove(key) {
                     self.metrics.propagated(since.elapsed());
                 }
                 // Planning again costs microseconds, and confirms that the desired state is reached.
                 self.queue.enqueue_again(key);
-                self.queue.done(key);
+                if lacking.is_empty() {
+                    self.queue.done(key);
+                } else {
+                    self.queue.release(key);
+                }
             }
             Err(Failure::Fenced) => return true,
             Err(Failure::Outdated(live)) => {

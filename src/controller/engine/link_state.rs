@@ -122,6 +122,18 @@ impl LinkState {
         self.current.as_ref()?.client.clone()
     }
 
+    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
+    pub(super) fn settle(&mut self, key: &Key) {
+        if !self.facts.settled && self.outstanding.remove(key) && self.outstanding.is_empty() {
+            self.facts.settled = true;
+            self.status.touch();
+            tracing::info!(
+                link = self.link.name_any(),
+                "synced with the target cluster"
+            );
+        }
+    }
+
     pub(super) fn end_sessions(&mut self) {
         self.current = None;
         self.pending = None;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::{
@@ -256,29 +255,6 @@ impl Engine {
         {
             state.facts.exceeded = now;
             state.status.touch();
-        }
-    }
-
-    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
-    pub(super) fn settle(&mut self, key: &Key) {
-        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
-        let only = match key {
-            Key::Mirror { cluster, .. } => self.state.link(cluster).map(|(t, _)| t.link.clone()),
-            Key::Federated { .. } | Key::Probe { .. } => None,
-        };
-        let links: &mut dyn Iterator<Item = &mut LinkState> = match &only {
-            Some(link) => &mut self.links.get_mut(link).into_iter(),
-            None => &mut self.links.values_mut(),
-        };
-        for state in links.filter(|state| !state.facts.settled) {
-            if state.outstanding.remove(key) && state.outstanding.is_empty() {
-                state.facts.settled = true;
-                state.status.touch();
-                tracing::info!(
-                    link = state.link.name_any(),
-                    "synced with the target cluster"
-                );
-            }
         }
     }
 

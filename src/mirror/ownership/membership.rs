@@ -25,6 +25,8 @@ pub(crate) enum Part<'a> {
     Drained(&'a Service),
     /// It may not have a member. Contains the outcome to report for its Service.
     Refused(Outcome),
+    /// It seems to have no member any more, and has not confirmed this: it stays a member until it does.
+    Leaving,
     /// It has no member.
     None,
 }
@@ -56,6 +58,7 @@ impl Linked<'_> {
                 Outcome::Failed(Problem::new(Reason::NoGateway, message))
             }
             Part::Unseen => Outcome::Unknown,
+            Part::Leaving => Outcome::Absent,
             Part::Drained(_) | Part::Refused(_) | Part::None => return,
         };
         self.part = Part::Refused(report);
@@ -85,7 +88,7 @@ pub(crate) fn part<'a>(
     };
     Part::Refused(match seen {
         Part::Unseen => Outcome::Unknown,
-        Part::None => Outcome::Absent,
+        Part::Leaving | Part::None => Outcome::Absent,
         Part::Member(_) | Part::Drained(_) | Part::Refused(_) => {
             Outcome::Failed(forbidden.problem(namespace, service))
         }

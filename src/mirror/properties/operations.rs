@@ -7,7 +7,9 @@ mod generators;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub(crate) use self::generators::{crowd, drains, history, limited, plain_history, preferences};
+pub(crate) use self::generators::{
+    crowd, drains, history, limited, memberships, plain_history, preferences,
+};
 use crate::{
     api::{
         k8s::{EndpointPort, EndpointSlice, Service, ServicePort},

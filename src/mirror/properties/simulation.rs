@@ -127,6 +127,8 @@ pub(crate) struct Simulation {
     pub(crate) writes: usize,
     /// The controller crashes after this many writes.
     pub(crate) ends_after: Option<usize>,
+    /// This cluster answers no question whether it exports a Service.
+    silent: Option<&'static str>,
 }
 
 impl Simulation {
@@ -156,7 +158,22 @@ impl Simulation {
             linkerd: linkerd::Known::new(),
             writes: 0,
             ends_after: None,
+            silent: None,
         }
+    }
+
+    /// As [`Self::new`], with a cluster that confirms nothing.
+    pub(crate) fn with_silent(cluster: &'static str, seed: u64) -> Self {
+        Self {
+            silent: Some(cluster),
+            ..Self::new(seed, 0)
+        }
+    }
+
+    /// The silent cluster answers again, as after a new connection.
+    pub(crate) fn answers_again(&mut self) {
+        self.silent = None;
+        self.queued.extend(self.state.keys());
     }
 
     /// As [`Self::new`], with preferences enabled.

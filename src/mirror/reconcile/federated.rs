@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use self::{
     members::{Members, Written},
-    parts::{is_ours, parts, tokens},
+    parts::{Existing, is_ours, parts, tokens},
     removal::remove,
 };
 use super::service::ensure_namespace;
@@ -25,7 +25,7 @@ use crate::mirror::{
     desired::service,
     name_owner::Purpose,
     names::{federated_name, fits},
-    outcome::{Outcome, Plan, Problem, Reason, RemoteRef},
+    outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
     ownership::{
         claims::name_conflict,
         membership::{Part, Parts, local_member},
@@ -33,30 +33,47 @@ use crate::mirror::{
     state::State,
 };
 
-/// The plan for one federated Service.
-pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
+/// The plan for one federated Service. Each cluster whose member seems to be gone leaves when it has confirmed this. A
+/// cluster that does not confirm it delays no other change.
+pub(crate) fn plan(
+    state: &State,
+    namespace: &str,
+    service: &str,
+    confirmed: Confirmed<'_>,
+) -> Plan {
+    // What is asked for is what the plan needs that is executed in the end.
+    let last = plan_with(state, namespace, service, Confirmed::All);
+    let is_confirmed = |remote: &RemoteRef| confirmed.covers(&remote.cluster);
+    if last.confirm.iter().all(is_confirmed) {
+        return last;
+    }
+    Plan {
+        confirm: last.confirm,
+        ..plan_with(state, namespace, service, confirmed)
+    }
+}
+
+/// The plan if just these clusters have confirmed that they have no member any more.
+fn plan_with(state: &State, namespace: &str, service: &str, confirmed: Confirmed<'_>) -> Plan {
     let name = federated_name(service);
     let actual = state.existing(namespace, &name);
     let own = Purpose::Federated(service);
     let ours = actual.filter(|actual| is_ours(state, namespace, service, actual));
     let tokens = tokens(ours, service);
     let local = local_member(state, namespace, service);
-    let (form, parts) = parts(state, (namespace, service), ours, &tokens, local.is_some());
+    let existing = Existing {
+        actual: ours,
+        tokens: &tokens,
+        confirmed,
+    };
+    let (form, parts) = parts(state, (namespace, service), existing, local.is_some());
 
     let mut plan = Plan::default();
     let outcome = (|| {
-        // Clusters that may not be members leave at once. Those that have to confirm that they left leave in a later
-        // plan.
-        let refused = |cluster: &String| {
-            let part = parts.get(cluster.as_str());
-            part.is_some_and(|linked| matches!(linked.part, Part::Refused(_) | Part::Drained(_)))
-        };
-        let others_first = tokens.iter().any(refused);
         let stays = |cluster: &str, part: &Part<'_>| match part {
-            Part::Member(_) => true,
+            Part::Member(_) | Part::Leaving => true,
             Part::Unseen => tokens.contains(cluster),
-            Part::None => others_first && tokens.contains(cluster),
-            Part::Refused(_) | Part::Drained(_) => false,
+            Part::None | Part::Refused(_) | Part::Drained(_) => false,
         };
         let mut clusters: BTreeSet<&str> = parts
             .iter()
@@ -73,7 +90,7 @@ pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
         );
         if clusters.is_empty() && local.is_none() {
             remove(state, ours, &parts, &tokens, &mut plan);
-            confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+            confirm_leaving(namespace, service, &parts, &tokens, &mut plan);
             return Ok(None);
         }
         let name = fits(name.clone())?;
@@ -90,7 +107,7 @@ pub(crate) fn plan(state: &State, namespace: &str, service: &str) -> Plan {
             form,
         };
         let written = members.write(state, &parts, ours, &mut plan.writes);
-        confirm_leaving(namespace, service, &parts, &tokens, &clusters, &mut plan);
+        confirm_leaving(namespace, service, &parts, &tokens, &mut plan);
         Ok(Some((name, written)))
     })();
     report(state, (namespace, service), &parts, &outcome, &mut plan);
@@ -103,15 +120,14 @@ fn confirm_leaving(
     service: &str,
     parts: &Parts<'_>,
     tokens: &BTreeSet<String>,
-    clusters: &BTreeSet<&str>,
     plan: &mut Plan,
 ) {
     if plan.writes.is_empty() {
         return;
     }
     let leaving = tokens.iter().filter(|cluster| {
-        !clusters.contains(cluster.as_str())
-            && matches!(parts.get(cluster.as_str()), Some(linked) if matches!(linked.part, Part::None))
+        let linked = parts.get(cluster.as_str());
+        linked.is_some_and(|linked| matches!(linked.part, Part::None))
     });
     plan.confirm.extend(leaving.map(|cluster| RemoteRef {
         cluster: cluster.clone(),
@@ -133,7 +149,7 @@ fn report(
         let target = linked.target;
         let report = match (&linked.part, outcome) {
             (Part::Drained(_), _) => Outcome::Failed(drained::left(target)),
-            (Part::Unseen, _) => Outcome::Unknown,
+            (Part::Unseen | Part::Leaving, _) => Outcome::Unknown,
             (Part::None, _) | (Part::Member(_), Ok(None)) => Outcome::Absent,
             (Part::Refused(report), _) => report.clone(),
             (Part::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),

@@ -17,7 +17,7 @@ use crate::{
         desired::service,
         name_owner::Purpose,
         names::{fits, mirror_name},
-        outcome::{Outcome, Plan, Problem, Reason, RemoteRef},
+        outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
         ownership::claims::name_conflict,
         state::{State, links::LinkEntry, remote::RemoteState},
         target::{Target, export::Mode},
@@ -25,7 +25,11 @@ use crate::{
 };
 
 /// The plan for one Service of one target cluster.
-pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str) -> Plan {
+pub(crate) fn plan(
+    state: &State,
+    (cluster, namespace, service): (&str, &str, &str),
+    confirmed: Confirmed<'_>,
+) -> Plan {
     let this = RemoteRef {
         cluster: cluster.to_owned(),
         namespace: namespace.to_owned(),
@@ -57,17 +61,20 @@ pub(crate) fn plan(state: &State, cluster: &str, namespace: &str, service: &str)
         Ok(exported) => exported,
         Err(Outcome::Absent) => {
             let writes = removal(state, &this, Scope::All);
-            let confirm = if writes.is_empty() {
-                Vec::new()
+            if writes.is_empty() {
+                return Plan::only(this, false, Outcome::Absent);
+            }
+            let (writes, report) = if confirmed.covers(cluster) {
+                (writes, Outcome::Absent)
             } else {
-                vec![this.clone()]
+                (Vec::new(), Outcome::Unknown)
             };
             return Plan {
                 writes,
-                confirm,
+                confirm: vec![this.clone()],
                 ..Plan::default()
             }
-            .with_outcome(this, false, Outcome::Absent);
+            .with_outcome(this, false, report);
         }
         Err(report) => return Plan::only(this, false, report),
     };

@@ -5,8 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         Key,
-        fixtures::{state, svc, target},
-        plan,
+        fixtures::{plan, state, svc, target},
     },
 };
 

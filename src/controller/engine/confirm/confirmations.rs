@@ -80,62 +80,86 @@ impl<B> Default for Confirmations<B> {
 }
 
 impl<B: PartialEq> Confirmations<B> {
-    /// Whether all that a key needs is confirmed, on the current basis. If so, the confirmations are used up.
-    /// Confirmations that are too old, have another basis, or are not needed any more are removed.
-    pub(in crate::controller::engine) fn take<'b>(
+    /// The clusters that a key asks, or has asked.
+    pub(in crate::controller::engine) fn clusters_of(&self, key: &Key) -> Vec<String> {
+        let stages = self.keys.get(key).into_iter().flatten();
+        stages.map(|(cluster, _)| cluster.clone()).collect()
+    }
+
+    /// The clusters that have confirmed what a key asks of them, on the current basis. Confirmations that are too old,
+    /// or have another basis, are removed.
+    pub(in crate::controller::engine) fn confirmed<'b>(
         &mut self,
         key: &Key,
-        needed: &[RemoteRef],
         basis: impl for<'a> Fn(&'a str) -> Option<&'b B>,
         now: Instant,
-    ) -> bool
+    ) -> BTreeSet<String>
     where
         B: 'b,
     {
-        let states = self.keys.remove(key).unwrap_or_default();
-        let (mut kept, mut confirmed) = (BTreeMap::new(), 0);
-        for (cluster, state) in states {
-            if !needed.iter().any(|remote| remote.cluster == cluster) {
-                self.drop_turn(&cluster, &state);
-                continue;
+        let Some(stages) = self.keys.get_mut(key) else {
+            return BTreeSet::new();
+        };
+        let mut confirmed = BTreeSet::new();
+        stages.retain(|cluster, stage| {
+            let Stage::Confirmed(at, on) = stage else {
+                return true;
+            };
+            let valid = now.duration_since(*at) <= RECENT && basis(cluster) == Some(on);
+            if valid {
+                confirmed.insert(cluster.clone());
             }
-            if let Stage::Confirmed(at, on) = &state {
-                if now.duration_since(*at) > RECENT || basis(&cluster) != Some(on) {
-                    continue;
-                }
-                confirmed += 1;
-            }
-            kept.insert(cluster, state);
+            valid
+        });
+        if stages.is_empty() {
+            self.keys.remove(key);
         }
-        let all = confirmed == needed.len();
-        if !all && !kept.is_empty() {
-            self.keys.insert(key.clone(), kept);
-        }
-        all
+        confirmed
     }
 
-    /// Requests the confirmations that a key needs, unless they are requested already.
-    pub(in crate::controller::engine) fn need(&mut self, key: &Key, needed: &[RemoteRef]) {
-        let states = self.keys.entry(key.clone()).or_default();
-        for remote in needed {
-            if states.contains_key(&remote.cluster) {
-                continue;
-            }
-            self.number += 1;
-            let state = Stage::Waiting(self.number, remote.clone());
-            states.insert(remote.cluster.clone(), state);
-            let turns = self.clusters.entry(remote.cluster.clone()).or_default();
-            turns.waiting.insert(self.number, key.clone());
-            if turns.asked < AT_ONCE {
-                self.ready.insert(remote.cluster.clone());
-            }
-        }
+    /// Forgets what a key does not need any more: confirmations, and questions that are not answered yet.
+    pub(in crate::controller::engine) fn keep(&mut self, key: &Key, needed: &[RemoteRef]) {
+        let is_needed = |cluster: &str| needed.iter().any(|remote| remote.cluster == cluster);
+        self.forget_if(key, |cluster, _| !is_needed(cluster));
+    }
+
+    /// Uses up the confirmations of a key: its plan is executed now.
+    pub(in crate::controller::engine) fn use_up(&mut self, key: &Key) {
+        self.forget_if(key, |_, stage| matches!(stage, Stage::Confirmed(..)));
     }
 
     /// Forgets a key that needs no confirmation any more.
     pub(in crate::controller::engine) fn forget(&mut self, key: &Key) {
-        for (cluster, state) in self.keys.remove(key).unwrap_or_default() {
-            self.drop_turn(&cluster, &state);
+        self.forget_if(key, |_, _| true);
+    }
+
+    fn forget_if(&mut self, key: &Key, goes: impl Fn(&str, &Stage<B>) -> bool) {
+        let Some(stages) = self.keys.remove(key) else {
+            return;
+        };
+        let goes = |(cluster, stage): &(String, Stage<B>)| goes(cluster, stage);
+        let (gone, kept): (Vec<_>, Vec<_>) = stages.into_iter().partition(goes);
+        if !kept.is_empty() {
+            self.keys.insert(key.clone(), kept.into_iter().collect());
+        }
+        for (cluster, stage) in gone {
+            self.drop_turn(&cluster, &stage);
+        }
+    }
+
+    /// Requests a confirmation that a key needs, unless it is requested or received already.
+    pub(in crate::controller::engine) fn need(&mut self, key: &Key, remote: &RemoteRef) {
+        let stages = self.keys.entry(key.clone()).or_default();
+        if stages.contains_key(&remote.cluster) {
+            return;
+        }
+        self.number += 1;
+        let stage = Stage::Waiting(self.number, remote.clone());
+        stages.insert(remote.cluster.clone(), stage);
+        let turns = self.clusters.entry(remote.cluster.clone()).or_default();
+        turns.waiting.insert(self.number, key.clone());
+        if turns.asked < AT_ONCE {
+            self.ready.insert(remote.cluster.clone());
         }
     }
 
@@ -145,8 +169,8 @@ impl<B: PartialEq> Confirmations<B> {
         let turns = self.clusters.get_mut(&cluster)?;
         let (_, key) = turns.waiting.pop_first()?;
         turns.asked += 1;
-        let state = self.keys.get_mut(&key)?.get_mut(&cluster)?;
-        let Stage::Waiting(_, remote) = std::mem::replace(state, Stage::Asked) else {
+        let stage = self.keys.get_mut(&key)?.get_mut(&cluster)?;
+        let Stage::Waiting(_, remote) = std::mem::replace(stage, Stage::Asked) else {
             return None;
         };
         self.sort(&cluster);
@@ -154,7 +178,7 @@ impl<B: PartialEq> Confirmations<B> {
     }
 
     /// Ends a question. `confirmed`: when it was asked, and the basis of the confirmation, if it was confirmed. Returns
-    /// whether the key now has all confirmations that it needs.
+    /// whether the key still needs this confirmation, and now has it.
     pub(in crate::controller::engine) fn answered(
         &mut self,
         question: &Question,
@@ -166,23 +190,22 @@ impl<B: PartialEq> Confirmations<B> {
         }
         self.sort(&remote.cluster);
         // Nothing to do if the key was forgotten meanwhile, or has a new question.
-        let Some(states) = self.keys.get_mut(key) else {
+        let Some(stages) = self.keys.get_mut(key) else {
             return false;
         };
-        if !matches!(states.get(&remote.cluster), Some(Stage::Asked)) {
+        if !matches!(stages.get(&remote.cluster), Some(Stage::Asked)) {
             return false;
         }
         let Some((at, basis)) = confirmed else {
-            states.remove(&remote.cluster);
-            if states.is_empty() {
+            stages.remove(&remote.cluster);
+            if stages.is_empty() {
                 self.keys.remove(key);
             }
             return false;
         };
-        let state = Stage::Confirmed(at, basis);
-        states.insert(remote.cluster.clone(), state);
-        let is_confirmed = |state: &Stage<B>| matches!(state, Stage::Confirmed(..));
-        states.values().all(is_confirmed)
+        let stage = Stage::Confirmed(at, basis);
+        stages.insert(remote.cluster.clone(), stage);
+        true
     }
 
     /// Keys that wait for a confirmation, or have one.
@@ -190,8 +213,8 @@ impl<B: PartialEq> Confirmations<B> {
         self.keys.len()
     }
 
-    fn drop_turn(&mut self, cluster: &str, state: &Stage<B>) {
-        if let (Stage::Waiting(number, _), Some(turns)) = (state, self.clusters.get_mut(cluster)) {
+    fn drop_turn(&mut self, cluster: &str, stage: &Stage<B>) {
+        if let (Stage::Waiting(number, _), Some(turns)) = (stage, self.clusters.get_mut(cluster)) {
             turns.waiting.remove(number);
             self.sort(cluster);
         }

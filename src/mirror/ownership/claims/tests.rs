@@ -5,8 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Target,
-        fixtures::{LINKS, Svc, as_told, at, endpoint, hosts, link, said, state, svc},
-        plan,
+        fixtures::{LINKS, Svc, as_told, at, endpoint, hosts, link, plan, said, state, svc},
     },
 };
 

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::{cluster::Cluster, operations::Form},
+    super::{
+        cluster::{Cluster, Id},
+        operations::{self, CLUSTERS},
+    },
     LOOPBACK, Simulation, linkerd,
     policy::is_protected,
     watches::{is_mirror, is_probe},
@@ -11,7 +14,7 @@ use super::{
 use crate::{
     api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
     mirror::{
-        FederatedThrough, Grouped as _, Key, Outcome, Owner, ServiceOutcome, Write,
+        Confirmed, FederatedThrough, Grouped as _, Key, Outcome, Owner, ServiceOutcome, Write,
         desired::service::mirrorable,
         federated_name,
         fixtures::LINKS,
@@ -19,9 +22,15 @@ use crate::{
         metadata::{installation, is_managed, is_our_slice, remote_members},
         name_owner::NameOwner,
         names::without_suffix,
-        owner, plan,
+        owner,
+        ownership::membership::Form,
+        plan,
     },
 };
+
+/// Clusters with their endpoints in a federated Service, and `None` for each as a member; local Pods are of the cluster
+/// without a name.
+pub(crate) type Shares = BTreeSet<(String, Option<String>)>;
 
 impl Simulation {
     /// Checks that a federated Service loses no cluster that cannot be seen, and none that has a member.
@@ -81,6 +90,40 @@ impl Simulation {
         }
     }
 
+    /// What other clusters have in the federated Services: the form of each Service, and its members and endpoints
+    /// that are not of this cluster.
+    pub(crate) fn shares_beside(&self, cluster: &str) -> BTreeMap<Id, (Form, Shares)> {
+        let services = self.cluster.services.iter();
+        let federated = services.filter(|(_, s)| owner(&s.metadata) == Owner::Federated);
+        let shares = federated.map(|(id, service)| {
+            let mut shares = Shares::new();
+            let members = remote_members(&service.metadata).map(|(_, of)| of);
+            shares.extend(members.map(|of| (of.to_owned(), None)));
+            let slices = self.cluster.slices.values();
+            let own = slices.filter(|slice| {
+                let of = (
+                    slice.metadata.namespace(),
+                    slice.group().unwrap_or_default(),
+                );
+                of == (&*id.0, &*id.1) && is_our_slice(slice)
+            });
+            for slice in own {
+                let of = slice
+                    .metadata
+                    .labels
+                    .get(l::CLUSTER_NAME)
+                    .unwrap_or_default();
+                shares.extend(slice.endpoints.iter().map(|endpoint| {
+                    let at = format!("{:?} ready={}", endpoint.addresses, endpoint.is_ready());
+                    (of.to_owned(), Some(at))
+                }));
+            }
+            shares.retain(|(of, _)| of != cluster);
+            (id.clone(), (Form::of(service), shares))
+        });
+        shares.collect()
+    }
+
     /// Checks that objects of a cluster without a Link in charge are removed only if no other Link may have created
     /// them.
     pub(crate) fn may_be_collected(&self, cluster: &str, what: &Metadata) {
@@ -95,7 +138,9 @@ impl Simulation {
                 in_charge.is_none_or(|(_, entry)| entry.remote.is_none())
             };
             let kept = match (linked.made.form, named) {
-                (Form::Valid, Some(to)) => listed == Some(cluster) && to != cluster && waits(to),
+                (operations::Form::Valid, Some(to)) => {
+                    listed == Some(cluster) && to != cluster && waits(to)
+                }
                 (_, None) if listed.is_none() => true,
                 _ => named == Some(cluster) || listed == Some(cluster),
             };
@@ -216,10 +261,13 @@ impl Simulation {
         fresh.foreign.clone_from(&self.state.foreign);
         keys.extend(fresh.keys());
         let mut said = BTreeMap::new();
+        let answering = CLUSTERS.into_iter().filter(|of| Some(*of) != self.silent);
+        let answering = answering.map(str::to_owned).collect();
+        let confirmed = Confirmed::By(&answering);
         for key in &keys {
-            let again = plan(&self.state, key);
+            let again = plan(&self.state, key, confirmed);
             assert_eq!(again.writes, [], "{key} was not worked on");
-            let anew = plan(&fresh, key);
+            let anew = plan(&fresh, key, confirmed);
             let stripped = |write: &Write| {
                 // An object that lost the label that we watch is invisible until a write uses its name.
                 let (verb, _, namespace, name) = write.describe();

@@ -1,6 +1,9 @@
 //! Reconciles a key as `controller::apply` does: its plan, the writes, and the handling of rejected writes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     super::cluster::{Id, Refusal, id},
@@ -14,8 +17,8 @@ use crate::{
         routes::{Route, RouteKind},
     },
     mirror::{
-        Inserted, Key, Object, ObjectKind, Outcome, Owner, Patch, Plan, RemoteRef, ServiceOutcome,
-        Write, member, metadata::is_managed, owner, plan,
+        Confirmed, Inserted, Key, Object, ObjectKind, Outcome, Owner, Patch, Plan, RemoteRef,
+        ServiceOutcome, Write, member, metadata::is_managed, owner, plan,
     },
 };
 
@@ -42,17 +45,14 @@ impl Simulation {
     }
 
     pub(crate) fn work(&mut self, key: &Key) {
-        let Plan {
-            writes,
-            confirm,
-            report,
-        } = plan(&self.state, key);
+        let mut planned = plan(&self.state, key, Confirmed::By(&BTreeSet::new()));
+        if planned.writes.is_empty() && !planned.confirm.is_empty() {
+            let confirmed = self.ask(key, &planned.confirm);
+            planned = plan(&self.state, key, Confirmed::By(&confirmed));
+        }
+        let Plan { writes, report, .. } = planned;
         if writes.is_empty() {
             self.told(&report);
-            return;
-        }
-        if confirm.iter().any(|remote| self.is_exported(remote, key)) {
-            self.failed.insert(key.clone());
             return;
         }
         let mut uids = BTreeMap::new();
@@ -85,6 +85,24 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// Asks target clusters whether they export a Service. Returns those that confirm that they do not. If one does, the
+    /// key is planned again later.
+    fn ask(&mut self, key: &Key, asked: &[RemoteRef]) -> BTreeSet<String> {
+        let silent = self.silent;
+        let answering = asked
+            .iter()
+            .filter(|remote| silent != Some(&*remote.cluster));
+        let (exported, confirmed): (Vec<_>, Vec<_>) =
+            answering.partition(|remote| self.is_exported(remote, key));
+        if !exported.is_empty() {
+            self.failed.insert(key.clone());
+        }
+        confirmed
+            .into_iter()
+            .map(|remote| remote.cluster.clone())
+            .collect()
     }
 
     /// Asks a target cluster whether it exports a Service.

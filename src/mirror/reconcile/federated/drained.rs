@@ -48,7 +48,9 @@ pub(crate) fn take_out(
             Part::Unseen if others_take_part && has_place => {
                 *part = Part::Refused(Outcome::Failed(left(target)));
             }
-            Part::None if others_take_part => *part = Part::Refused(Outcome::Absent),
+            Part::Leaving | Part::None if others_take_part => {
+                *part = Part::Refused(Outcome::Absent)
+            }
             _ => {}
         }
     }

@@ -153,7 +153,7 @@ impl Known<'_, '_> {
     fn is_linked_able(&self, linked: &Linked<'_>) -> Option<Able> {
         let backed = match linked.part {
             Part::Member(seen) => linked.is_backed(seen),
-            Part::Unseen => None,
+            Part::Unseen | Part::Leaving => None,
             Part::Drained(_) | Part::Refused(_) | Part::None => return None,
         };
         // With discovery, endpoints of target clusters are not watched here. Only Linkerd knows their readiness.

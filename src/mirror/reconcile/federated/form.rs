@@ -23,6 +23,8 @@ pub(crate) fn form(
     let takes_part = |(cluster, linked): &(&&str, &Linked<'_>)| match linked.part {
         Part::Member(_) | Part::Drained(_) => true,
         Part::Unseen => tokens.contains(**cluster),
+        // Its endpoints stay as they are, and with them the form.
+        Part::Leaving => true,
         Part::Refused(_) | Part::None => false,
     };
     let members = || parts.iter().filter(takes_part);

@@ -1,10 +1,11 @@
 //! The federated Services that a drained cluster has to leave, and those that it stays in.
 
-use super::parts::{is_ours, parts, tokens};
+use super::parts::{Existing, is_ours, parts, tokens};
 use crate::{
     api::k8s::Service,
     mirror::{
         names::member_name,
+        outcome::Confirmed,
         ownership::membership::{Part, local_member},
         state::State,
         target::drain::Drain,
@@ -41,8 +42,12 @@ fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
         return None;
     }
     let local = local_member(state, namespace, service);
-    let of = (namespace, service);
-    let (_, parts) = parts(state, of, Some(actual), &tokens, local.is_some());
+    let existing = Existing {
+        actual: Some(actual),
+        tokens: &tokens,
+        confirmed: Confirmed::All,
+    };
+    let (_, parts) = parts(state, (namespace, service), existing, local.is_some());
     let linked = parts.get(cluster)?;
     Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
 }

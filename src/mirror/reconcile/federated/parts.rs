@@ -9,6 +9,7 @@ use crate::{
     mirror::{
         metadata::{is_federated, remote_members},
         name_owner::{NameOwner, Purpose},
+        outcome::Confirmed,
         ownership::membership::{Form, Linked, Part, Parts, part},
         state::State,
         target::policy::FederatedThrough,
@@ -28,23 +29,40 @@ pub(crate) fn is_ours(state: &State, namespace: &str, service: &str, actual: &Se
     }
 }
 
-/// The form, and what is known of the parts of all clusters. `tokens`: the clusters that the existing federated Service
-/// names as members in its annotations.
+/// The existing federated Service, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct Existing<'e> {
+    pub(crate) actual: Option<&'e Service>,
+    /// The clusters that it names as members in its annotations.
+    pub(crate) tokens: &'e BTreeSet<String>,
+    /// The clusters that have confirmed that they have no member any more.
+    pub(crate) confirmed: Confirmed<'e>,
+}
+
+/// The form, and what is known of the parts of all clusters.
 pub(crate) fn parts<'a>(
     state: &'a State,
     (namespace, service): (&str, &str),
-    actual: Option<&Service>,
-    tokens: &BTreeSet<String>,
+    existing: Existing<'_>,
     has_local_member: bool,
 ) -> (Form, Parts<'a>) {
+    let Existing {
+        actual,
+        tokens,
+        confirmed,
+    } = existing;
     let parts = state.active().map(|(target, entry)| {
-        let part = part(state, (target, entry), namespace, service, has_local_member);
+        let cluster = target.cluster.as_str();
+        let part = match part(state, (target, entry), namespace, service, has_local_member) {
+            Part::None if tokens.contains(cluster) && !confirmed.covers(cluster) => Part::Leaving,
+            part => part,
+        };
         let linked = Linked {
             target,
             entry,
             part,
         };
-        (target.cluster.as_str(), linked)
+        (cluster, linked)
     });
     let mut parts: Parts<'_> = parts.collect();
     // Drained clusters count, so that a drain does not change the form.

@@ -1,11 +1,12 @@
 //! Federated Services: the situations of Linkerd's service mirror (3.5), and its weaknesses (W-n).
 
+mod unconfirmed;
+
 use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Key, Liveness, State, Target,
-        fixtures::{Svc, as_told, at, body, left_out, link, port, said, state, svc},
-        plan,
+        fixtures::{Svc, as_told, at, body, left_out, link, plan, port, said, state, svc},
     },
 };
 

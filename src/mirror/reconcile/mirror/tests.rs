@@ -9,10 +9,9 @@ use crate::{
     mirror::{
         Key, Liveness, NamespacePhase, Outcome, State, Store, Target,
         fixtures::{
-            Svc, as_told, backing, body, endpoint, ip, link, map, port, said, slice, state, svc,
-            target,
+            Svc, as_told, backing, body, endpoint, ip, link, map, plan, port, said, slice, state,
+            svc, target,
         },
-        plan,
     },
 };
 

@@ -4,8 +4,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Key, Links, Liveness, State, Target,
-        fixtures::{LINKS, at, entry, ip, link, said, state, svc, target},
-        plan,
+        fixtures::{LINKS, at, entry, ip, link, plan, said, state, svc, target},
     },
 };
 

@@ -9,8 +9,7 @@ use crate::{
     api::labels as l,
     mirror::{
         Federation, InvalidLink, Key, LinkEntry, Plan, RemoteRef, State, Target,
-        fixtures::{Svc, as_told, at, body, entry, link, port, said, state, svc},
-        plan,
+        fixtures::{Svc, as_told, at, body, entry, link, plan, port, said, state, svc},
     },
 };
 

@@ -3,8 +3,7 @@
 use super::*;
 use crate::mirror::{
     Key, State, Target,
-    fixtures::{GATEWAY, LINKS, as_told, at, backing, ip, link, said, state, svc},
-    plan,
+    fixtures::{GATEWAY, LINKS, as_told, at, backing, ip, link, plan, said, state, svc},
 };
 
 fn nets(text: &str) -> Vec<IpNet> {

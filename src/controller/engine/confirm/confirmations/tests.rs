@@ -25,9 +25,10 @@ fn asked(stage: &mut Stage) -> Vec<Question> {
     std::iter::from_fn(|| stage.next()).collect()
 }
 
-/// Whether a key has the confirmations that it needs, while the session has this number.
-fn take(stage: &mut Stage, key: &Key, needed: &[RemoteRef], session: u64, now: Instant) -> bool {
-    stage.take(key, needed, |_| Some(&session), now)
+/// The clusters that have confirmed what a key asks of them, while the session has this number.
+fn confirmed(stage: &mut Stage, key: &Key, session: u64, now: Instant) -> Vec<String> {
+    let confirmed = stage.confirmed(key, |_| Some(&session), now);
+    confirmed.into_iter().collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,13 +36,13 @@ async fn requests_to_a_cluster_are_limited_and_others_do_not_wait_for_it() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     for number in 0..AT_ONCE + 2 {
         let (key, remote) = mirror("hangs", &format!("web-{number:02}"));
-        stage.need(&key, std::slice::from_ref(&remote));
-        stage.need(&key, &[remote]);
+        stage.need(&key, &remote);
+        stage.need(&key, &remote);
     }
     let first = asked(&mut stage);
     assert_eq!(first.len(), AT_ONCE);
     let (key, remote) = mirror("answers", "web");
-    stage.need(&key, &[remote]);
+    stage.need(&key, &remote);
     assert_eq!(asked(&mut stage).len(), 1);
     assert!(!stage.answered(&first[0], None));
     let second = asked(&mut stage);
@@ -57,50 +58,54 @@ async fn requests_to_a_cluster_are_limited_and_others_do_not_wait_for_it() {
 async fn confirmation_is_used_once_while_recent_and_on_the_same_basis() {
     let now = Instant::now();
     let (key, remote) = mirror("east", "web");
-    let needed = [remote];
-    let confirmed = || {
+    let answered = || {
         let mut stage = Stage::default();
-        assert!(!take(&mut stage, &key, &needed, 1, now));
-        stage.need(&key, &needed);
-        assert!(!take(&mut stage, &key, &needed, 1, now), "not asked yet");
+        assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0]);
+        stage.need(&key, &remote);
+        assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0], "not asked");
         let question = stage.next().unwrap();
-        assert!(!take(&mut stage, &key, &needed, 1, now), "no answer yet");
+        assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0], "no answer");
         assert!(stage.answered(&question, Some((now, 1))));
         stage
     };
-    let mut stage = confirmed();
-    assert!(take(&mut stage, &key, &needed, 1, now + RECENT));
-    assert!(!take(&mut stage, &key, &needed, 1, now), "used twice");
+    let mut stage = answered();
+    assert_eq!(confirmed(&mut stage, &key, 1, now + RECENT), ["east"]);
+    stage.use_up(&key);
+    assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0], "used twice");
     let late = now + RECENT + Duration::from_millis(1);
     for (session, at, what) in [(1, late, "old"), (2, now, "of another session")] {
-        let mut stage = confirmed();
-        assert!(!take(&mut stage, &key, &needed, session, at), "{what}");
+        let mut stage = answered();
+        assert_eq!(confirmed(&mut stage, &key, session, at), [""; 0], "{what}");
         assert_eq!(stage.len(), 0, "{what}");
-        stage.need(&key, &needed);
+        stage.need(&key, &remote);
         assert!(stage.next().is_some(), "{what}: asked again");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_of_several_clusters_needs_all_confirmations_and_keeps_received_ones() {
+async fn each_cluster_of_a_key_confirms_for_itself() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     let key = Key::federated("ns", "web");
     let needed = [remote("east", "web"), remote("west", "web")];
-    stage.need(&key, &needed);
+    for remote in &needed {
+        stage.need(&key, remote);
+    }
     let questions = asked(&mut stage);
     assert_eq!(questions.len(), 2);
-    assert!(!stage.answered(&questions[0], Some((now, 1))));
+    assert_eq!(stage.clusters_of(&key), ["east", "west"]);
+    assert!(stage.answered(&questions[0], Some((now, 1))));
+    assert_eq!(confirmed(&mut stage, &key, 1, now), ["east"]);
+    // While west is being asked, it is not asked again.
+    stage.use_up(&key);
+    stage.need(&key, &needed[1]);
+    assert_eq!(asked(&mut stage), []);
     assert!(!stage.answered(&questions[1], None));
-    assert!(!take(&mut stage, &key, &needed, 1, now));
-    // Only the missing confirmation is requested again.
-    stage.need(&key, &needed);
-    let again = asked(&mut stage);
-    assert_eq!(again, [questions[1].clone()]);
-    assert!(stage.answered(&again[0], Some((now, 1))));
-    // Two confirmations are not enough for three needs.
-    let more = [&needed[..], &[remote("north", "web")]].concat();
-    assert!(!take(&mut stage, &key, &more, 1, now));
-    assert!(take(&mut stage, &key, &needed[..1], 1, now));
+    stage.need(&key, &needed[1]);
+    assert_eq!(asked(&mut stage), [questions[1].clone()]);
+    assert!(stage.answered(&questions[1], Some((now, 1))));
+    // West has its member again, so its confirmation is not needed any more.
+    stage.keep(&key, &needed[..1]);
+    assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0]);
     assert_eq!(stage.len(), 0);
 }
 
@@ -108,19 +113,19 @@ async fn key_of_several_clusters_needs_all_confirmations_and_keeps_received_ones
 async fn unneeded_confirmations_are_neither_requested_nor_used() {
     let (mut stage, now) = (Stage::default(), Instant::now());
     let (key, remote) = mirror("east", "web");
-    let needed = [remote];
-    stage.need(&key, &needed);
+    stage.need(&key, &remote);
     stage.forget(&key);
     assert_eq!((stage.next(), stage.len()), (None, 0));
     // The answer to an earlier question does not answer the new one.
-    stage.need(&key, &needed);
+    stage.need(&key, &remote);
     let before = stage.next().unwrap();
     stage.forget(&key);
-    stage.need(&key, &needed);
+    stage.need(&key, &remote);
     assert!(!stage.answered(&before, Some((now, 1))));
-    assert!(!take(&mut stage, &key, &needed, 1, now));
+    assert_eq!(confirmed(&mut stage, &key, 1, now), [""; 0]);
     let question = stage.next().unwrap();
     assert!(stage.answered(&question, Some((now, 1))));
-    assert!(take(&mut stage, &key, &needed, 1, now));
+    assert_eq!(confirmed(&mut stage, &key, 1, now), ["east"]);
+    stage.use_up(&key);
     assert!(stage.clusters.is_empty() && stage.ready.is_empty());
 }

@@ -7,8 +7,7 @@ use crate::{
     api::k8s::EndpointSlice,
     mirror::{
         Key, Store, Target,
-        fixtures::{Svc, backing, link, port, state, svc},
-        plan,
+        fixtures::{Svc, backing, link, plan, port, state, svc},
     },
 };
 

@@ -10,10 +10,9 @@ use crate::{
     mirror::{
         GatewayState, Key, Liveness, State, Target, Write,
         fixtures::{
-            GATEWAY, Svc, as_told, at, backing, body, endpoint, ip, link, map, said, slice, state,
-            svc,
+            GATEWAY, Svc, as_told, at, backing, body, endpoint, ip, link, map, plan, said, slice,
+            state, svc,
         },
-        plan,
     },
 };
 

@@ -7,9 +7,8 @@ use crate::{
     mirror::{
         Key, Liveness, State, Target,
         fixtures::{
-            Svc, as_told, backing, body, endpoint, hosts, link, port, said, slice, state, svc,
+            Svc, as_told, backing, body, endpoint, hosts, link, plan, port, said, slice, state, svc,
         },
-        plan,
     },
 };
 

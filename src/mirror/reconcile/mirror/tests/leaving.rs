@@ -5,8 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, State,
-        fixtures::{left_out, said, slice, state, svc, target},
-        plan,
+        fixtures::{as_told, left_out, plan, plan_unconfirmed, said, slice, state, svc, target},
     },
 };
 
@@ -159,6 +158,9 @@ fn nothing_is_removed_before_the_target_cluster_confirms_it() {
         .map(|remote| remote.service.as_str())
         .collect();
     assert_eq!(asked, ["web"]);
-    let kept = plan(&stands(), &key());
+    let waits = plan_unconfirmed(&then(web(), &[], true), &key());
+    assert_eq!((waits.writes.len(), &waits.confirm), (0, &gone.confirm));
+    assert_eq!(as_told(&waits), ["web@east: unknown"]);
+    let kept = plan_unconfirmed(&stands(), &key());
     assert_eq!(kept.confirm, []);
 }

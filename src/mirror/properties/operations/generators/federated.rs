@@ -1,0 +1,157 @@
+//! Histories of one federated Service.
+
+use proptest::prelude::*;
+
+use super::{
+    super::{
+        Allowed, CLUSTERS, Form, History, LINK_NAMES, LinkMade, Operation, PREFERENCES, ServiceMade,
+    },
+    addresses, limited, liveness, through,
+};
+use crate::mirror::Federation;
+
+/// A Link to a cluster with a member of a federated Service, with a gateway or without, drained or not.
+fn federating(link: usize) -> impl Strategy<Value = Operation> {
+    let any = (0i64..3, any::<[bool; 2]>(), through());
+    any.prop_map(move |(created, [gateway, drained], through)| {
+        let made = LinkMade {
+            cluster: link,
+            created,
+            form: Form::Valid,
+            gateway,
+            probe: false,
+            headless: false,
+            allowed: Allowed::All,
+            federation: Federation::Any,
+            through,
+            drained,
+        };
+        Operation::Link(link, Some(made))
+    })
+}
+
+/// Two clusters with members of one federated Service, which are drained and undrained.
+pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
+    let service = (prop::bool::weighted(0.8), 0usize..3).prop_map(|(member, label)| ServiceMade {
+        export: 0,
+        member,
+        form: 0,
+        ports: 0,
+        label,
+        prefers: 0,
+    });
+    let joins = |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
+    };
+    let act = prop_oneof![
+        4 => (0usize..2).prop_flat_map(federating),
+        1 => (0usize..2).prop_map(|link| Operation::Link(link, None)),
+        4 => (0usize..2, prop::option::weighted(0.7, service.clone()))
+            .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
+        2 => prop::option::weighted(0.6, service.clone()).prop_map(|made| Operation::Member(0, 0, made)),
+        4 => any::<bool>().prop_map(Operation::Clock),
+        1 => (0usize..2, limited()).prop_map(|(link, limited)| Operation::Limit(link, limited)),
+        1 => Just(Operation::Restart),
+    ];
+    let first = (federating(0), federating(1), joins(0), joins(1));
+    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
+        let mut acts = vec![one, two, here, there];
+        acts.extend(more);
+        History(acts)
+    })
+}
+
+/// Three clusters whose members join and leave one federated Service, and changes of their endpoints.
+pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
+    let service = (prop::bool::weighted(0.7), 0usize..3, 0usize..3);
+    let service = service.prop_map(|(member, ports, label)| ServiceMade {
+        export: 0,
+        member,
+        form: 0,
+        ports,
+        label,
+        prefers: 0,
+    });
+    let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.8)), 0..2);
+    let act = prop_oneof![
+        2 => (0..CLUSTERS.len()).prop_flat_map(federating),
+        1 => (0..CLUSTERS.len()).prop_map(|link| Operation::Link(link, None)),
+        8 => (0..CLUSTERS.len(), prop::option::weighted(0.7, service.clone()))
+            .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
+        3 => (0..CLUSTERS.len(), prop::option::weighted(0.8, hosts.clone()))
+            .prop_map(|(cluster, hosts)| Operation::Slice(cluster, 0, 0, 0, hosts)),
+        3 => prop::option::weighted(0.7, service.clone()).prop_map(|made| Operation::Member(0, 0, made)),
+        3 => prop::option::weighted(0.8, hosts)
+            .prop_map(|hosts| Operation::MemberSlice(0, 0, 0, hosts)),
+        3 => (0..LINK_NAMES.len(), addresses(), liveness())
+            .prop_map(|(link, addresses, liveness)| Operation::Gateway(link, addresses, liveness)),
+        1 => any::<bool>().prop_map(Operation::Clock),
+        1 => Just(Operation::Restart),
+    ];
+    let joins = move |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
+    };
+    let first = (
+        federating(0),
+        federating(1),
+        federating(2),
+        joins(0),
+        joins(1),
+    );
+    (first, prop::collection::vec(act, 1..length)).prop_map(
+        |((one, two, three, here, there), more)| {
+            let mut acts = vec![one, two, three, here, there];
+            acts.extend(more);
+            History(acts)
+        },
+    )
+}
+
+/// Two clusters with members of one federated Service that have preferences, and changes of their endpoints.
+pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
+    let service = (
+        0usize..2,
+        prop::bool::weighted(0.9),
+        0usize..3,
+        0..PREFERENCES.len(),
+    );
+    let service = service.prop_map(|(export, member, ports, prefers)| ServiceMade {
+        export,
+        member,
+        form: 0,
+        ports,
+        label: 0,
+        prefers,
+    });
+    let joins = |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
+    };
+    let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.6)), 0..2);
+    let act = prop_oneof![
+        2 => (0usize..2).prop_flat_map(federating),
+        1 => (0usize..2).prop_map(|link| Operation::Link(link, None)),
+        3 => (0usize..2, prop::option::weighted(0.8, service.clone()))
+            .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
+        3 => (0usize..2, prop::option::weighted(0.9, hosts.clone()))
+            .prop_map(|(cluster, hosts)| Operation::Slice(cluster, 0, 0, 0, hosts)),
+        3 => prop::option::weighted(0.8, service.clone()).prop_map(|made| Operation::Member(0, 0, made)),
+        4 => prop::option::weighted(0.9, hosts)
+            .prop_map(|hosts| Operation::MemberSlice(0, 0, 0, hosts)),
+        3 => (0usize..2, addresses(), liveness())
+            .prop_map(|(link, addresses, liveness)| Operation::Gateway(link, addresses, liveness)),
+        3 => any::<bool>().prop_map(Operation::Clock),
+        1 => any::<bool>().prop_map(Operation::Route),
+        1 => Just(Operation::DropRoutes),
+        1 => (0usize..2, limited()).prop_map(|(link, limited)| Operation::Limit(link, limited)),
+        1 => Just(Operation::Restart),
+    ];
+    let first = (federating(0), federating(1), joins(0), joins(1));
+    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
+        let mut acts = vec![one, two, here, there];
+        acts.extend(more);
+        History(acts)
+    })
+}
