@@ -101,7 +101,9 @@ impl Engine {
             .gateway
             .as_ref()
             .and_then(|facts| facts.latency_ms);
-        let remembered = state.link.status.as_ref().and_then(|s| s.gateway.as_ref());
+        // After a start, the status is that of this gateway.
+        let remembered = state.link.status.as_ref().filter(|_| state.carried);
+        let remembered = remembered.and_then(|status| status.gateway.as_ref());
         state.facts.gateway = Some(GatewayInputs {
             state: entry.gateway.clone(),
             latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),

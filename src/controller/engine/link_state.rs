@@ -44,6 +44,7 @@ pub(super) struct LinkState {
     /// Keys of the first sync that have not been processed yet.
     pub(super) outstanding: BTreeSet<Key>,
     /// Whether the status keeps the Services that it had before this process started: until the first sync is complete.
+    /// False once the Link has left its cluster, which this status is about.
     pub(super) carried: bool,
     /// A spec with unusable credentials. It is not tried again unless it changes.
     pub(super) rejected: Option<Spec>,
@@ -122,17 +123,26 @@ impl LinkState {
         self.current.as_ref()?.client.clone()
     }
 
-    pub(super) fn end_sessions(&mut self) {
+    /// Ends the sessions, and forgets all that is known of the target cluster: the Link names another one now, or is not
+    /// in charge of it any more. What remains is what is known of the Link itself.
+    pub(super) fn leave_cluster(&mut self) {
         self.current = None;
         self.pending = None;
         self.troubles.clear();
-        self.facts.connected = None;
-        self.facts.credentials = None;
-        self.facts.credentials_in_use = None;
-        self.facts.expiry = None;
-        self.facts.insecure = None;
-        self.facts.held_up = None;
-        self.facts.settled = false;
+        self.told = None;
+        self.outstanding.clear();
+        self.outcomes = Outcomes::default();
+        self.carried = false;
+        self.rejected = None;
+        self.watched = None;
+        self.facts = StatusInputs {
+            generation: self.facts.generation,
+            invalid: self.facts.invalid.take(),
+            duplicate_of: self.facts.duplicate_of.take(),
+            listed: self.facts.listed.take(),
+            drain: self.facts.drain.take(),
+            ..StatusInputs::default()
+        };
     }
 
     /// Ends the pending session, because its credentials are no longer those of the Link. The current session stays.

@@ -16,7 +16,7 @@ use crate::{
         session::{Session, Spec},
         watch::Event,
     },
-    mirror::{Key, LinkEntry, Queries, status::Outcomes},
+    mirror::{GatewayState, Key, LinkEntry, Queries},
 };
 
 impl Engine {
@@ -120,11 +120,7 @@ impl Engine {
         state.status.touch();
         let left = before.and_then(|before| before.left_for(&entry));
         if left.is_some() {
-            // The Link now names another cluster: the facts about the old one do not apply.
-            state.end_sessions();
-            state.watched = None;
-            state.outcomes = Outcomes::default();
-            state.carried = false;
+            state.leave_cluster();
         }
         if before.is_none() {
             entry.gateway = self.remembered(&name);
@@ -218,12 +214,9 @@ impl Engine {
             state.facts.duplicate_of = duplicate;
             state.status.touch();
             if idle {
-                state.end_sessions();
+                state.leave_cluster();
                 self.metrics.credentials_expire(name, None);
-                state.watched = None;
-                state.outcomes = Outcomes::default();
-                state.carried = false;
-                *entry.remote = None;
+                (*entry.remote, *entry.gateway) = (None, GatewayState::default());
             } else {
                 self.take_gateway(name);
             }
