@@ -105,7 +105,8 @@ pub(super) struct Health {
 /// returns, all tasks that it started have ended.
 ///
 /// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
-/// Until the local cluster has been listed, it plans nothing; target clusters are listed meanwhile.
+/// Until the local cluster has been listed, it plans nothing. Target clusters are listed meanwhile, once the mirrors of
+/// the local cluster are known.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,

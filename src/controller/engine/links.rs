@@ -271,8 +271,11 @@ impl Engine {
                 state.set_held_up(None);
                 continue;
             }
+            // If there are more Services than the limit, those that have mirrors have priority.
             let local = self.state.local.as_ref();
-            let local = local.unwrap_or_else(|| self.first_lists.so_far());
+            let Some(local) = local.or_else(|| self.first_lists.with_mirrors()) else {
+                continue;
+            };
             let first = local.services_with_objects(&target.cluster);
             let session = self.sessions.start(name, spec, first);
             state.rejected = None;
