@@ -53,7 +53,7 @@ impl Engine {
             return;
         };
         for (other, state) in &mut self.links {
-            if other != name && state.link.spec.target_cluster_name == target.cluster {
+            if other != name && state.named.as_ref() == Some(&target.cluster) {
                 state.watched = None;
             }
         }
@@ -169,6 +169,7 @@ impl Engine {
             self.forget_cluster(cluster);
             return;
         }
+        let cluster = self.cluster(name);
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
@@ -206,7 +207,6 @@ impl Engine {
         }
         facts.state = entry.gateway.clone();
         state.status.touch();
-        let cluster = state.link.spec.target_cluster_name.clone();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.state.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));

@@ -29,6 +29,8 @@ use crate::{
 /// The state of a Link, except what is in the state of the core.
 pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
+    /// The cluster that the Link names, or that it named last if it names none any more. Its metrics have series of it.
+    pub(super) named: Option<String>,
     pub(super) facts: StatusInputs,
     pub(super) outcomes: Outcomes,
     pub(super) status: StatusState,
@@ -104,6 +106,7 @@ impl LinkState {
         Self {
             status: StatusState::seeded(&link),
             link,
+            named: None,
             facts: StatusInputs::default(),
             outcomes: Outcomes::default(),
             current: None,

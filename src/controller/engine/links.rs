@@ -135,9 +135,10 @@ impl Engine {
             }
             links.insert(name.clone(), entry);
         });
-        if let Some(left) = left {
-            self.forget_metrics(&name, &left);
+        if left.is_some() {
+            self.metrics.remove_link(&name);
         }
+        self.note_cluster(&name);
         self.tell_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
@@ -167,10 +168,18 @@ impl Engine {
         }
     }
 
-    /// Removes the metrics of a Link, and those of its cluster if no Link names it any more.
-    fn forget_metrics(&self, link: &str, cluster: &str) {
-        self.metrics.remove_link(link);
-        self.forget_cluster(cluster);
+    /// Records which cluster a Link names, if it names one, and removes the metrics of the one that it named before.
+    fn note_cluster(&mut self, link: &str) {
+        let entry = self.state.links.get(link);
+        let now = entry.and_then(LinkEntry::known_cluster);
+        let (Some(now), Some(state)) = (now, self.links.get_mut(link)) else {
+            return;
+        };
+        if state.named.as_deref() != Some(now)
+            && let Some(before) = state.named.replace(now.to_owned())
+        {
+            self.forget_cluster(&before);
+        }
     }
 
     /// Removes the metrics of a cluster, if no Link names it any more.
@@ -181,15 +190,16 @@ impl Engine {
     }
 
     fn on_link_deleted(&mut self, name: &str) {
-        let Some(state) = self.links.remove(name) else {
+        let cluster = self.cluster(name);
+        if self.links.remove(name).is_none() {
             return;
-        };
-        let cluster = state.link.spec.target_cluster_name.clone();
+        }
         let keys = self
             .state
             .change_link(name, |links| drop(links.remove(name)));
         self.enqueue_gradually(&cluster, keys);
-        self.forget_metrics(name, &cluster);
+        self.metrics.remove_link(name);
+        self.forget_cluster(&cluster);
     }
 
     /// If several Links name one cluster, the oldest is active. The others report this in their status and do nothing.

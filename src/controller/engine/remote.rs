@@ -286,10 +286,12 @@ impl Engine {
         self.state.links.get_mut(link)?.remote.as_mut()
     }
 
+    /// The cluster of a Link, or the one that it named last if it names none any more.
     pub(super) fn cluster(&self, link: &str) -> String {
         let entry = self.state.links.get(link);
-        let cluster = entry.and_then(LinkEntry::known_cluster);
-        cluster.unwrap_or_default().to_owned()
+        let known = entry.and_then(LinkEntry::known_cluster);
+        let named = || self.links.get(link)?.named.as_deref();
+        known.or_else(named).unwrap_or_default().to_owned()
     }
 
     fn measure_remote(&mut self, link: &str) {

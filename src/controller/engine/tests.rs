@@ -2,6 +2,7 @@
 //! and no cluster is asked.
 
 mod leaving;
+mod series;
 mod starting;
 
 use std::sync::Arc;
