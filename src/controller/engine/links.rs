@@ -70,6 +70,9 @@ impl Engine {
                 news
             });
             let all: Vec<String> = self.links.keys().cloned().collect();
+            for name in &all {
+                self.check_followed(name, None);
+            }
             self.check_sessions(&all);
         }
     }
@@ -139,6 +142,7 @@ impl Engine {
             self.metrics.remove_link(&name);
         }
         self.note_cluster(&name);
+        self.check_followed(&name, None);
         self.tell_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
@@ -270,7 +274,11 @@ impl Engine {
             };
             let is = |session: &Session| session.spec == spec;
             let tried = state.pending.as_ref().map(|pending| &pending.session);
-            if tried.is_some_and(is) || state.rejected.as_ref() == Some(&spec) {
+            if tried.is_some_and(is) {
+                self.check_pending(name);
+                continue;
+            }
+            if state.rejected.as_ref() == Some(&spec) {
                 continue;
             }
             if state.current.as_ref().is_some_and(is) {
