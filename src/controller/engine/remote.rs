@@ -258,7 +258,7 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    /// Updates which objects the limit leaves out, and logs it if that has changed.
+    /// Updates what the status says about the objects that the limit leaves out.
     pub(super) fn note_limit(&mut self, link: &str) {
         let limits = self.settings.limits;
         let now = self
