@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use self::state::State;
+use self::state::{Mode, State};
 use super::{definition, migrate, modes, of, outages, rotate::ROTATE};
 use crate::{
     load::{Load, Tally, until_answered},
@@ -365,6 +365,10 @@ impl Soak<'_> {
 
     /// Deletes the slices of a mirror, as a person might.
     async fn delete_slices(&self) -> anyhow::Result<()> {
+        // Slices that stay for open streams, after a change to remote discovery, are not made again.
+        if self.state.gated != Mode::Gateway {
+            return Ok(());
+        }
         let slices: Api<EndpointSlice> = Api::namespaced(self.rig.west.plane.client(), NAMESPACE);
         let of_mirror = format!("kubernetes.io/service-name={GATED}");
         let params = ListParams::default().labels(&of_mirror);
