@@ -77,11 +77,16 @@ const NEWS: usize = 256;
 /// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// The events of sessions, with the Link and the id of the session.
+type SessionEvents = mpsc::Receiver<(String, u64, session::SessionEvent)>;
+/// The events of gateways' tasks, with the Link and the id of its watch.
+type GatewayEvents = mpsc::UnboundedReceiver<(String, u64, GatewayEvent)>;
+
 /// The channels that the engine receives from.
 struct Inbox {
     local: mpsc::Receiver<LocalEvent>,
-    remote: mpsc::Receiver<(String, u64, session::SessionEvent)>,
-    signals: mpsc::UnboundedReceiver<(String, u64, GatewayEvent)>,
+    remote: SessionEvents,
+    signals: GatewayEvents,
     /// `None` after the election.
     elected: Option<oneshot::Receiver<Fence>>,
 }
@@ -101,7 +106,8 @@ pub(super) struct Health {
 /// returns, all tasks that it started have ended.
 ///
 /// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
-/// Until the local cluster has been listed, it plans nothing; target clusters are listed meanwhile.
+/// Until the local cluster has been listed, it plans nothing. Target clusters are listed meanwhile, once the mirrors of
+/// the local cluster are known.
 pub(super) async fn run(
     settings: Settings,
     writer: Writer,
@@ -110,50 +116,13 @@ pub(super) async fn run(
     health: &Health,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (outbox, remote) = mpsc::channel(INBOX);
-    let (signals, signalled) = mpsc::unbounded_channel();
     let (news, told) = mpsc::channel(NEWS);
     let events = tokio::spawn(events::run(writer.client.clone(), told));
-    let shared = session::Shared {
-        pages: settings.pages.clone(),
-        bytes: Budget::new(settings.bytes),
-        runtime: settings.sessions.clone(),
-    };
-    let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
-    let pace = Pace::new(settings.writes_each_second, services);
-    let gateways = GatewayTasks::new(signals, writer.metrics.clone());
-    let mut engine = Engine {
-        state: State {
-            config: settings.config.clone(),
-            ..State::default()
-        },
-        first_lists: FirstLists::default(),
-        settings,
-        metrics: writer.metrics.clone(),
-        writer,
-        leading: false,
-        queue: Queue::default(),
-        pace,
-        confirmations: Confirmations::default(),
-        creating: Creating::default(),
-        links: BTreeMap::new(),
-        tasks: JoinSet::new(),
-        changed: BTreeMap::new(),
-        lookups: Lookups::default(),
-        problems: Problems::default(),
-        preferences: Preferences::default(),
-        addresses: Addresses::default(),
-        throttled_until: Instant::now(),
-        sessions: Sessions::new(shared, outbox),
-        gateways,
-        by_slices: false,
-        watch_members: local.watch_members,
-        news,
-    };
+    let (mut engine, remote, signals) = Engine::new(settings, writer, local.watch_members, news);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
-        signals: signalled,
+        signals,
         elected: Some(elected),
     };
     let ended = engine.turn(&mut inbox, health, stop).await;
@@ -180,6 +149,52 @@ pub(super) fn local_channel() -> (mpsc::Sender<LocalEvent>, LocalInbox) {
 }
 
 impl Engine {
+    /// An engine on standby that knows nothing yet, and the events of what it will start.
+    fn new(
+        settings: Settings,
+        writer: Writer,
+        watch_members: latest::Sender<bool>,
+        news: mpsc::Sender<events::News>,
+    ) -> (Self, SessionEvents, GatewayEvents) {
+        let (outbox, remote) = mpsc::channel(INBOX);
+        let (signals, signalled) = mpsc::unbounded_channel();
+        let shared = session::Shared {
+            pages: settings.pages.clone(),
+            bytes: Budget::new(settings.bytes),
+            runtime: settings.sessions.clone(),
+        };
+        let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
+        let engine = Self {
+            state: State {
+                config: settings.config.clone(),
+                ..State::default()
+            },
+            first_lists: FirstLists::default(),
+            pace: Pace::new(settings.writes_each_second, services),
+            settings,
+            metrics: writer.metrics.clone(),
+            gateways: GatewayTasks::new(signals, writer.metrics.clone()),
+            writer,
+            leading: false,
+            queue: Queue::default(),
+            confirmations: Confirmations::default(),
+            creating: Creating::default(),
+            links: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            changed: BTreeMap::new(),
+            lookups: Lookups::default(),
+            problems: Problems::default(),
+            preferences: Preferences::default(),
+            addresses: Addresses::default(),
+            throttled_until: Instant::now(),
+            sessions: Sessions::new(shared, outbox),
+            by_slices: false,
+            watch_members,
+            news,
+        };
+        (engine, remote, signalled)
+    }
+
     async fn turn(
         &mut self,
         inbox: &mut Inbox,
@@ -332,3 +347,6 @@ async fn elected(receiver: &mut Option<oneshot::Receiver<Fence>>) -> Option<Fenc
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

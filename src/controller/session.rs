@@ -138,6 +138,11 @@ impl Session {
             .send_if_modified(|followed| followed.changes(change));
     }
 
+    /// The Services whose slices are followed although no selector finds them.
+    pub(super) fn followed(&self) -> Names {
+        self.custom.borrow().services.keys().cloned().collect()
+    }
+
     /// The Services of a watch that have been followed without interruption since the watch was started.
     pub(super) fn followed_of(&self, chunk: &Chunk) -> Names {
         self.custom.borrow().still(chunk)

@@ -25,7 +25,7 @@ mod triggers;
 mod write;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod properties;
 

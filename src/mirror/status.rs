@@ -11,7 +11,6 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use self::conditions::conditions;
 pub use self::facts::{Exceeded, Expiry, GatewayInputs, StatusInputs};
 use super::{
-    key::Key,
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,
 };
@@ -67,17 +66,6 @@ impl Outcomes {
                 _ => StatusChange::Change,
             },
         }
-    }
-
-    /// Keys of all Services with a report. They must be reconciled too when a target cluster has been listed again: a
-    /// Service may have been deleted unseen, and if it has no local object, only its report names it.
-    pub fn keys(&self, cluster: &str) -> Vec<Key> {
-        let mirrors = self.mirrors.keys();
-        let federated = self.federated.keys();
-        mirrors
-            .map(|(namespace, service)| Key::mirror(cluster, namespace, service))
-            .chain(federated.map(|(namespace, service)| Key::federated(namespace, service)))
-            .collect()
     }
 
     /// Number of Services that wait for a `ClusterIP`.

@@ -1,14 +1,22 @@
 //! Limits on the objects that are accepted from a target cluster: the status names objects that are left out, and
 //! existing mirrors stay.
 
-use control_plane::ControlPlane;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use control_plane::{ControlPlane, Verdict, eventually};
 use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
 use serde_json::json;
 
 use crate::support::{
+    SOON,
     audit::said,
     controller::Controller,
+    faults::refusal,
+    installation::{CONTROLLER, CONTROLLER_GROUPS},
     links::{self, condition, in_step, own_link, status_that, unlink},
     objects::{
         addresses, delete, endpoints, export, gone, hosts, namespace, patch, readiness, relabel,
@@ -81,6 +89,53 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     in_step(source, "limit", &[]).await;
     unlink(source, "limit").await;
     gone(source, "limit", "a-limit").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_have_priority_although_they_are_listed_later_than_links() {
+    let alone = alone().await;
+    let (source, far) = (&alone.source, &alone.far);
+    namespace("priority", &[source, far]).await;
+    own_link(source, far, "priority", &[]).await;
+    for name in ["b", "c"] {
+        export(far, "priority", &web(name, "priority")).await;
+    }
+    let two = ["--max-services-per-link=2"];
+    let mut controller = Controller::start(source, &two);
+    status_that(source, "priority", |s| s.mirrored == Some(2)).await;
+    controller.kill();
+    export(far, "priority", &web("a", "priority")).await;
+    let since = source.audit().unwrap().len();
+
+    // The list of mirrors is refused, until everything else has been listed.
+    let server = source
+        .intercept(Some((CONTROLLER, &CONTROLLER_GROUPS)))
+        .unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = asked.clone();
+    server.judge(move |asked| {
+        let query = asked.uri.query().unwrap_or_default();
+        if asked.is_list("services") && query.contains("mirrored-service") {
+            seen.fetch_add(1, Ordering::SeqCst);
+            return refusal(500, "InternalError");
+        }
+        Verdict::Forward
+    });
+    let _controller = Controller::start_through(source, &server.url(), &two);
+    eventually("three attempts to list the mirrors", SOON, async || {
+        Ok((asked.load(Ordering::SeqCst) >= 3).then_some(()))
+    })
+    .await
+    .unwrap();
+    server.forward();
+    status_that(source, "priority", |s| {
+        s.mirrored == Some(2) && reason(s, "priority", "a") == Some("LimitExceeded")
+    })
+    .await;
+    in_step(source, "priority", &two).await;
+    assert_eq!(said(source, "priority", since), Vec::<String>::new());
+    unlink(source, "priority").await;
+    gone(source, "priority", "b-priority").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

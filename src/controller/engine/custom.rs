@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::state::Engine;
+use super::{link_state::record, state::Engine};
 use crate::{
-    api::k8s::EndpointSlice,
+    api::k8s::{EndpointSlice, Service},
     controller::{
         session::{Chunk, Session},
         watch::Event,
     },
-    mirror::{Grouped as _, Key, LeftOut, Names, Store},
+    mirror::{Grouped as _, Key, LeftOut, Names, Store, Target},
 };
 
 impl Engine {
@@ -49,41 +49,81 @@ impl Engine {
         self.links.get(link)?.current.as_ref()
     }
 
-    /// Starts or stops following the slices of a changed Service, depending on whether it still has a selector.
-    pub(super) fn check_custom(&mut self, link: &str, namespace: &str, name: &str) {
-        let entry = self.state.links.get(link);
-        let Some((Ok(target), Some(remote))) = entry.map(|e| (&e.target, &e.remote)) else {
-            return;
-        };
-        let service = remote.service(namespace, name);
+    /// Updates which Services the current session of a Link follows, after a change of these Services. `None`: after a
+    /// change of the Link, which may concern all of them.
+    pub(super) fn check_followed(&mut self, link: &str, changed: Option<Names>) {
         let by_slices = self.state.by_slices();
-        let is_custom = service.is_some_and(|service| target.is_unselected(by_slices, service));
-        let Some(session) = self.session(link) else {
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, link) else {
             return;
         };
-        let id = (namespace.to_owned(), name.to_owned());
-        let mut changed = false;
-        session.follow(|followed| {
-            changed = if is_custom {
-                followed.insert(id.clone())
-            } else {
-                followed.remove(&id)
-            };
+        let (Some(session), Ok(target), Some(remote)) =
+            (&state.current, entry.target, entry.remote.as_mut())
+        else {
+            return;
+        };
+        let stores = (remote.slices.last_mut(), remote.cut.last_mut());
+        let (Some(slices), Some(cut)) = stores else {
+            return;
+        };
+        let following = Following {
+            session,
+            services: remote.services.iter().collect(),
+            slices,
+            cut,
+            unlisted: &mut remote.unlisted,
+        };
+        following.update(target, by_slices, changed);
+    }
+}
+
+/// The Services of a session, and what it knows of those that it follows.
+pub(super) struct Following<'a> {
+    pub(super) session: &'a Session,
+    pub(super) services: Vec<&'a Store<Service>>,
+    /// Slices that no selector finds.
+    pub(super) slices: &'a mut Store<EndpointSlice>,
+    /// Services with slices that are left out because of the limit.
+    pub(super) cut: &'a mut LeftOut,
+    /// Services whose slices have not been listed yet.
+    pub(super) unlisted: &'a mut Names,
+}
+
+impl Following<'_> {
+    /// Follows those Services whose slices no selector finds, and no others. `changed`: only these Services have changed
+    /// since the last update; `None`: the Link has.
+    pub(super) fn update(self, target: &Target, by_slices: bool, changed: Option<Names>) {
+        let Self {
+            session,
+            services,
+            slices,
+            cut,
+            unlisted,
+        } = self;
+        let changed = changed.unwrap_or_else(|| {
+            let all = services.iter().flat_map(|store| store.iter());
+            let custom = target.unselected(by_slices, all.map(AsRef::as_ref));
+            custom.chain(session.followed()).collect()
         });
-        let Some(remote) = self.remote(link).filter(|_| changed) else {
-            return;
+        let is_custom = |(namespace, name): &(String, String)| {
+            let found = services.iter().filter_map(|s| s.get(namespace, name));
+            let newest = found.max_by_key(|service| service.metadata.version());
+            newest.is_some_and(|service| target.is_unselected(by_slices, service))
         };
-        if is_custom {
-            remote.unlisted.insert(id);
-        } else {
-            remote.unlisted.remove(&id);
-            if let Some(cut) = remote.cut.last_mut() {
-                cut.retain(|other| *other != id);
+        let (are, are_not): (Names, Names) = changed.into_iter().partition(is_custom);
+        session.follow(|followed| {
+            for id in are {
+                if followed.insert(id.clone()) {
+                    unlisted.insert(id);
+                }
             }
-            if let Some(store) = remote.slices.last_mut() {
-                forget(store, &id, &Names::new());
+            for id in are_not {
+                if followed.remove(&id) {
+                    unlisted.remove(&id);
+                    cut.retain(|other| *other != id);
+                    forget(slices, &id, &Names::new());
+                }
             }
-        }
+        });
     }
 }
 

@@ -52,9 +52,9 @@ impl FirstLists {
         }
     }
 
-    /// The local cluster as far as it has been listed.
-    pub(super) fn so_far(&self) -> &Local {
-        &self.local
+    /// The local cluster as far as it has been listed; `None` before its mirrors have been.
+    pub(super) fn with_mirrors(&self) -> Option<&Local> {
+        (!self.missing.contains(&Required::Mirrors)).then_some(&self.local)
     }
 
     /// Records that a kind has been listed. Returns the local cluster if no other kind was missing.

@@ -53,7 +53,7 @@ impl Engine {
             return;
         };
         for (other, state) in &mut self.links {
-            if other != name && state.link.spec.target_cluster_name == target.cluster {
+            if other != name && state.named.as_ref() == Some(&target.cluster) {
                 state.watched = None;
             }
         }
@@ -101,7 +101,9 @@ impl Engine {
             .gateway
             .as_ref()
             .and_then(|facts| facts.latency_ms);
-        let remembered = state.link.status.as_ref().and_then(|s| s.gateway.as_ref());
+        // After a start, the status is that of this gateway.
+        let remembered = state.link.status.as_ref().filter(|_| state.carried);
+        let remembered = remembered.and_then(|status| status.gateway.as_ref());
         state.facts.gateway = Some(GatewayInputs {
             state: entry.gateway.clone(),
             latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
@@ -167,6 +169,7 @@ impl Engine {
             self.forget_cluster(cluster);
             return;
         }
+        let cluster = self.cluster(name);
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
@@ -204,7 +207,6 @@ impl Engine {
         }
         facts.state = entry.gateway.clone();
         state.status.touch();
-        let cluster = state.link.spec.target_cluster_name.clone();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.state.keys_of_cluster(&cluster);
         keys.push(Key::probe(name));

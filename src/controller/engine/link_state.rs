@@ -29,6 +29,8 @@ use crate::{
 /// The state of a Link, except what is in the state of the core.
 pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
+    /// The cluster that the Link names, or that it named last if it names none any more. Its metrics have series of it.
+    pub(super) named: Option<String>,
     pub(super) facts: StatusInputs,
     pub(super) outcomes: Outcomes,
     pub(super) status: StatusState,
@@ -44,6 +46,7 @@ pub(super) struct LinkState {
     /// Keys of the first sync that have not been processed yet.
     pub(super) outstanding: BTreeSet<Key>,
     /// Whether the status keeps the Services that it had before this process started: until the first sync is complete.
+    /// False once the Link has left its cluster, which this status is about.
     pub(super) carried: bool,
     /// A spec with unusable credentials. It is not tried again unless it changes.
     pub(super) rejected: Option<Spec>,
@@ -103,6 +106,7 @@ impl LinkState {
         Self {
             status: StatusState::seeded(&link),
             link,
+            named: None,
             facts: StatusInputs::default(),
             outcomes: Outcomes::default(),
             current: None,
@@ -134,17 +138,26 @@ impl LinkState {
         }
     }
 
-    pub(super) fn end_sessions(&mut self) {
+    /// Ends the sessions, and forgets all that is known of the target cluster: the Link names another one now, or is not
+    /// in charge of it any more. What remains is what is known of the Link itself.
+    pub(super) fn leave_cluster(&mut self) {
         self.current = None;
         self.pending = None;
         self.troubles.clear();
-        self.facts.connected = None;
-        self.facts.credentials = None;
-        self.facts.credentials_in_use = None;
-        self.facts.expiry = None;
-        self.facts.insecure = None;
-        self.facts.held_up = None;
-        self.facts.settled = false;
+        self.told = None;
+        self.outstanding.clear();
+        self.outcomes = Outcomes::default();
+        self.carried = false;
+        self.rejected = None;
+        self.watched = None;
+        self.facts = StatusInputs {
+            generation: self.facts.generation,
+            invalid: self.facts.invalid.take(),
+            duplicate_of: self.facts.duplicate_of.take(),
+            listed: self.facts.listed.take(),
+            drain: self.facts.drain.take(),
+            ..StatusInputs::default()
+        };
     }
 
     /// Ends the pending session, because its credentials are no longer those of the Link. The current session stays.

@@ -16,7 +16,7 @@ use crate::{
         session::{Session, Spec},
         watch::Event,
     },
-    mirror::{Key, LinkEntry, Queries, status::Outcomes},
+    mirror::{GatewayState, Key, LinkEntry, Queries},
 };
 
 impl Engine {
@@ -70,6 +70,9 @@ impl Engine {
                 news
             });
             let all: Vec<String> = self.links.keys().cloned().collect();
+            for name in &all {
+                self.check_followed(name, None);
+            }
             self.check_sessions(&all);
         }
     }
@@ -120,11 +123,7 @@ impl Engine {
         state.status.touch();
         let left = before.and_then(|before| before.left_for(&entry));
         if left.is_some() {
-            // The Link now names another cluster: the facts about the old one do not apply.
-            state.end_sessions();
-            state.watched = None;
-            state.outcomes = Outcomes::default();
-            state.carried = false;
+            state.leave_cluster();
         }
         if before.is_none() {
             entry.gateway = self.remembered(&name);
@@ -139,9 +138,11 @@ impl Engine {
             }
             links.insert(name.clone(), entry);
         });
-        if let Some(left) = left {
-            self.forget_metrics(&name, &left);
+        if left.is_some() {
+            self.metrics.remove_link(&name);
         }
+        self.note_cluster(&name);
+        self.check_followed(&name, None);
         self.tell_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
@@ -171,10 +172,18 @@ impl Engine {
         }
     }
 
-    /// Removes the metrics of a Link, and those of its cluster if no Link names it any more.
-    fn forget_metrics(&self, link: &str, cluster: &str) {
-        self.metrics.remove_link(link);
-        self.forget_cluster(cluster);
+    /// Records which cluster a Link names, if it names one, and removes the metrics of the one that it named before.
+    fn note_cluster(&mut self, link: &str) {
+        let entry = self.state.links.get(link);
+        let now = entry.and_then(LinkEntry::known_cluster);
+        let (Some(now), Some(state)) = (now, self.links.get_mut(link)) else {
+            return;
+        };
+        if state.named.as_deref() != Some(now)
+            && let Some(before) = state.named.replace(now.to_owned())
+        {
+            self.forget_cluster(&before);
+        }
     }
 
     /// Removes the metrics of a cluster, if no Link names it any more.
@@ -185,15 +194,16 @@ impl Engine {
     }
 
     fn on_link_deleted(&mut self, name: &str) {
-        let Some(state) = self.links.remove(name) else {
+        let cluster = self.cluster(name);
+        if self.links.remove(name).is_none() {
             return;
-        };
-        let cluster = state.link.spec.target_cluster_name.clone();
+        }
         let keys = self
             .state
             .change_link(name, |links| drop(links.remove(name)));
         self.enqueue_gradually(&cluster, keys);
-        self.forget_metrics(name, &cluster);
+        self.metrics.remove_link(name);
+        self.forget_cluster(&cluster);
     }
 
     /// If several Links name one cluster, the oldest is active. The others report this in their status and do nothing.
@@ -218,12 +228,9 @@ impl Engine {
             state.facts.duplicate_of = duplicate;
             state.status.touch();
             if idle {
-                state.end_sessions();
+                state.leave_cluster();
                 self.metrics.credentials_expire(name, None);
-                state.watched = None;
-                state.outcomes = Outcomes::default();
-                state.carried = false;
-                *entry.remote = None;
+                (*entry.remote, *entry.gateway) = (None, GatewayState::default());
             } else {
                 self.take_gateway(name);
             }
@@ -267,7 +274,11 @@ impl Engine {
             };
             let is = |session: &Session| session.spec == spec;
             let tried = state.pending.as_ref().map(|pending| &pending.session);
-            if tried.is_some_and(is) || state.rejected.as_ref() == Some(&spec) {
+            if tried.is_some_and(is) {
+                self.check_pending(name);
+                continue;
+            }
+            if state.rejected.as_ref() == Some(&spec) {
                 continue;
             }
             if state.current.as_ref().is_some_and(is) {
@@ -278,8 +289,11 @@ impl Engine {
                 state.set_held_up(None);
                 continue;
             }
+            // If there are more Services than the limit, those that have mirrors have priority.
             let local = self.state.local.as_ref();
-            let local = local.unwrap_or_else(|| self.first_lists.so_far());
+            let Some(local) = local.or_else(|| self.first_lists.with_mirrors()) else {
+                continue;
+            };
             let first = local.services_with_objects(&target.cluster);
             let session = self.sessions.start(name, spec, first);
             state.rejected = None;

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     absorb::{absorb, absorb_listed, absorb_routes, namespaces},
     link_state::LinkState,
-    local_event::{LocalEvent, Start},
+    local_event::{LocalEvent, Required, Start},
     routes::watch_routes,
     state::Engine,
 };
@@ -227,8 +227,14 @@ impl Engine {
             }
         }
         self.enqueue_all(queue::LOCAL, keys);
-        if let Some(local) = lists.and_then(|kind| self.first_lists.on_listed(kind)) {
+        let Some(kind) = lists else { return };
+        let knew_mirrors = self.first_lists.with_mirrors().is_some();
+        if let Some(local) = self.first_lists.on_listed(kind) {
             self.on_listed(local);
+        }
+        if kind == Required::Mirrors && !knew_mirrors {
+            let all: Vec<String> = self.links.keys().cloned().collect();
+            self.check_sessions(&all);
         }
     }
 

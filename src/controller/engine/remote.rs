@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     absorb::{absorb, absorb_listed},
-    custom::absorb_followed,
+    custom::{Following, absorb_followed},
     link_state::{LinkState, Pending, complete, note},
     state::Engine,
 };
@@ -135,10 +135,8 @@ impl Engine {
                 };
                 let touched = absorb(store, change, false);
                 let target = self.state.links.get(link).map(|entry| &entry.target);
-                if let (Some(Ok(target)), true) =
-                    (target, pending.services.iter().all(Option::is_some))
-                {
-                    pending.follow_custom(target, self.state.by_slices(), &touched);
+                if let Some(Ok(target)) = target {
+                    pending.follow(target, self.state.by_slices(), Some(ids(&touched)));
                 }
             }
             SessionEvent::CustomSlices(chunk, change) => {
@@ -160,6 +158,21 @@ impl Engine {
             | SessionEvent::Unusable(_)
             | SessionEvent::ConnectionStatus(..) => return,
         }
+        if let Some(remote) = complete(pending) {
+            self.on_synced(link, remote);
+        }
+    }
+
+    /// Updates which Services a pending session follows, after a change of its Link. If all else is listed, the session is
+    /// complete.
+    pub(super) fn check_pending(&mut self, link: &str) {
+        let target = self.state.links.get(link).map(|entry| &entry.target);
+        let state = self.links.get_mut(link);
+        let pending = state.and_then(|state| state.pending.as_mut());
+        let (Some(Ok(target)), Some(pending)) = (target, pending) else {
+            return;
+        };
+        pending.follow(target, self.state.by_slices(), None);
         if let Some(remote) = complete(pending) {
             self.on_synced(link, remote);
         }
@@ -229,9 +242,9 @@ impl Engine {
             keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
             self.note_limit(link);
         }
+        self.check_followed(link, Some(ids(&touched)));
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-            self.check_custom(link, namespace, name);
             keys.extend(self.state.keys_of_remote(&cluster, service));
             for wanted in [
                 mirror::mirror_name(name, &cluster),
@@ -244,7 +257,7 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    /// Updates which objects the limit leaves out, and logs it if that has changed.
+    /// Updates what the status says about the objects that the limit leaves out.
     pub(super) fn note_limit(&mut self, link: &str) {
         let limits = self.settings.limits;
         let now = self
@@ -262,10 +275,12 @@ impl Engine {
         self.state.links.get_mut(link)?.remote.as_mut()
     }
 
+    /// The cluster of a Link, or the one that it named last if it names none any more.
     pub(super) fn cluster(&self, link: &str) -> String {
         let entry = self.state.links.get(link);
-        let cluster = entry.and_then(LinkEntry::known_cluster);
-        cluster.unwrap_or_default().to_owned()
+        let known = entry.and_then(LinkEntry::known_cluster);
+        let named = || self.links.get(link)?.named.as_deref();
+        known.or_else(named).unwrap_or_default().to_owned()
     }
 
     fn measure_remote(&mut self, link: &str) {
@@ -310,38 +325,28 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
     }
 }
 
+fn ids(services: &[Arc<Service>]) -> Names {
+    services.iter().map(|s| s.metadata.id()).collect()
+}
+
 impl Pending {
     /// Follows slices that no selector finds: those of all such Services once all Services are listed, later those of
-    /// changed Services.
-    fn follow_custom(&mut self, target: &Target, by_slices: bool, touched: &[Arc<Service>]) {
-        let known = |id: &(String, String)| {
-            let stores = self.services.iter().flatten();
-            let found = stores.filter_map(|store| store.get(&id.0, &id.1));
-            found.max_by_key(|service| service.metadata.version())
+    /// changed Services. `None`: the Link has changed.
+    fn follow(&mut self, target: &Target, by_slices: bool, changed: Option<Names>) {
+        let services: Option<Vec<_>> = self.services.iter().map(Option::as_ref).collect();
+        let stores = (self.slices.last_mut(), self.cut.last_mut());
+        let (Some(services), (Some(Some(slices)), Some(cut))) = (services, stores) else {
+            return;
         };
-        let all = self.services.iter().flatten().flat_map(Store::iter);
-        let ids: Names = if self.follows_custom {
-            touched
-                .iter()
-                .map(|service| service.metadata.id())
-                .collect()
-        } else {
-            all.map(|service| service.metadata.id()).collect()
+        let following = Following {
+            session: &self.session,
+            services,
+            slices,
+            cut,
+            unlisted: &mut self.unlisted,
         };
-        let (are, are_not): (Names, Names) = ids.into_iter().partition(|id| {
-            known(id).is_some_and(|service| target.is_unselected(by_slices, service))
-        });
+        let changed = changed.filter(|_| self.follows_custom);
+        following.update(target, by_slices, changed);
         self.follows_custom = true;
-        self.session.follow(|followed| {
-            for id in are_not {
-                self.unlisted.remove(&id);
-                followed.remove(&id);
-            }
-            for id in are {
-                if followed.insert(id.clone()) {
-                    self.unlisted.insert(id);
-                }
-            }
-        });
     }
 }

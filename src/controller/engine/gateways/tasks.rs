@@ -37,7 +37,7 @@ pub(in crate::controller::engine) struct GatewayTasks {
 
 /// The tasks that resolve and probe one gateway. They end when this is dropped.
 pub(in crate::controller::engine) struct GatewayWatch {
-    pub(super) id: u64,
+    pub(in crate::controller::engine) id: u64,
     pub(super) gateway: Gateway,
     /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
     pub(super) address: watch::Sender<Option<String>>,

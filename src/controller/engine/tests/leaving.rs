@@ -1,0 +1,84 @@
+//! A Link that leaves its cluster, because it names another one now or is not in charge any more.
+
+use super::*;
+use crate::mirror::fixtures::{at, left_out, svc};
+
+/// The ways in which a Link leaves its cluster, and begins again. The keys of its former cluster are processed in
+/// between.
+fn leave_and_begin(engine: &mut Engine, way: usize) {
+    let keys: Vec<Key> = engine.known("east").outstanding.iter().cloned().collect();
+    if way == 0 {
+        engine.apply(&link_to("east", "west"));
+        engine.settle_all(&keys);
+    } else {
+        let mut older = link_to("older", "east");
+        older.metadata.creation_timestamp.as_mut().unwrap().0 = at(-1);
+        engine.apply(&older);
+        assert_eq!(engine.ready("east"), "DuplicateCluster");
+        engine.settle_all(&keys);
+        assert_eq!(engine.condition("east", "LimitExceeded"), None);
+        assert_eq!(engine.condition("east", "GatewayAlive"), None);
+        engine.delete(&older);
+    }
+}
+
+#[tokio::test]
+async fn link_that_left_its_cluster_during_the_first_sync_is_not_ready_before_the_next_one() {
+    for way in 0..2 {
+        let mut engine = engine();
+        engine.apply(&link_to("east", "east"));
+        engine.listed("east", &[svc("web").exported().0]);
+        assert!(!engine.known("east").outstanding.is_empty());
+        leave_and_begin(&mut engine, way);
+
+        // The heartbeat answers before the lists have arrived.
+        for event in connected() {
+            engine.report("east", event);
+        }
+        assert_eq!(engine.ready("east"), "Syncing");
+        engine.listed("east", &[svc("web").exported().0]);
+        assert_eq!(engine.ready("east"), "Syncing");
+        let keys: Vec<Key> = engine.known("east").outstanding.iter().cloned().collect();
+        engine.settle_all(&keys);
+        assert_eq!(engine.ready("east"), "Mirroring");
+    }
+}
+
+#[tokio::test]
+async fn unusable_credentials_are_tried_again_and_reported_for_the_next_cluster() {
+    for way in 0..2 {
+        let mut engine = engine();
+        engine.apply(&link_to("east", "east"));
+        let unusable = || SessionEvent::Unusable("it runs a command".to_owned());
+        engine.report("east", unusable());
+        assert_eq!(engine.ready("east"), "CredentialsInvalid");
+        assert!(engine.pending("east").is_none());
+        leave_and_begin(&mut engine, way);
+        assert_eq!(engine.ready("east"), "Syncing");
+        engine.report("east", unusable());
+        assert_eq!(engine.ready("east"), "CredentialsInvalid");
+    }
+}
+
+#[tokio::test]
+async fn limit_and_gateway_of_the_former_cluster_are_not_reported() {
+    for way in 0..2 {
+        let mut engine = engine();
+        engine.apply(&link_to("east", "east"));
+        engine.listed("east", &[svc("web").exported().0]);
+        let over = Event::List {
+            objects: vec![svc("web").exported().arc()],
+            left_out: left_out("other", true),
+        };
+        engine.report("east", SessionEvent::Services(0, over));
+        assert!(engine.condition("east", "LimitExceeded").is_some());
+        let links = &mut engine.links;
+        let gateway = links.get_mut("east").unwrap().facts.gateway.as_mut();
+        gateway.unwrap().latency_ms = Some(7);
+        leave_and_begin(&mut engine, way);
+        assert_eq!(engine.condition("east", "LimitExceeded"), None);
+        let gateway = engine.known("east").facts.gateway.as_ref().unwrap();
+        assert_eq!(gateway.latency_ms, None);
+        assert!(engine.known("east").watched.is_some());
+    }
+}

@@ -1,0 +1,79 @@
+//! Metrics of a cluster go with the last Link that names it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    controller::{engine::gateways::GatewayEvent, probe::ProbeReport},
+    mirror::{Liveness, fixtures::svc},
+};
+
+/// A Link whose cluster has series, before or after its first list.
+fn measured(is_listed: bool) -> Engine {
+    let mut engine = engine();
+    engine.apply(&link_to("east", "east"));
+    if is_listed {
+        engine.listed("east", &[svc("web").exported().0]);
+    } else {
+        for event in connected() {
+            engine.report("east", event);
+        }
+    }
+    engine
+        .metrics
+        .probe_succeeded("east", Duration::from_millis(1));
+    let has = |name: &str| engine.series_of("east").iter().any(|s| s.starts_with(name));
+    assert!(has("gateway_alive") && has("linkerd_mc_last_contact"));
+    engine
+}
+
+/// What follows a change of a Link: the cluster answers again, and the gateway dies.
+fn events(engine: &mut Engine) {
+    let [_, alive] = connected();
+    engine.report("east", alive);
+    if let Some(watched) = &engine.known("east").watched {
+        let died = GatewayEvent::Probed(ProbeReport::Transition(Liveness::Dead));
+        let id = watched.id;
+        engine.on_gateway_event("east", id, died);
+    }
+}
+
+#[tokio::test]
+async fn series_of_a_cluster_go_with_its_link_whatever_the_link_says_by_then() {
+    for is_listed in [true, false] {
+        for broken in ["East", "", "west"] {
+            let mut engine = measured(is_listed);
+            let mut link = link_to("east", broken);
+            link.spec.gateway_port = "none".to_owned();
+            engine.apply(&link);
+            assert_eq!(engine.ready("east"), "InvalidLink");
+            events(&mut engine);
+            engine.delete(&link);
+            // The probes of the gateway have ended.
+            let ended = GatewayEvent::Ended("east".to_owned());
+            engine.on_gateway_event("east", 1, ended);
+            for cluster in ["east", broken] {
+                let left = engine.series_of(cluster);
+                assert_eq!(left, Vec::<String>::new(), "{is_listed} {broken}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn series_of_a_cluster_stay_while_its_link_is_invalid() {
+    for is_listed in [true, false] {
+        let mut engine = measured(is_listed);
+        engine.apply(&link_to("east", "East"));
+        events(&mut engine);
+        let series = engine.series_of("east");
+        assert!(
+            series
+                .iter()
+                .any(|s| s.starts_with("service_mirror_endpoint_repairs")),
+            "{series:?}"
+        );
+        assert_eq!(engine.series_of("East"), Vec::<String>::new());
+        assert_eq!(engine.series_of(""), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,46 @@
+//! The order of the first lists.
+
+use super::*;
+use crate::mirror::fixtures::svc;
+
+#[tokio::test]
+async fn session_starts_once_the_mirrors_are_known_that_have_priority_in_it() {
+    let links = || {
+        LocalEvent::Links(list(vec![LinkObject {
+            link: link_to("east", "east"),
+            unreadable: None,
+        }]))
+    };
+    let secrets = || LocalEvent::Secrets(list(vec![secret()]));
+    let mirrors = || LocalEvent::Mirrors(list(vec![svc("web-east").0]));
+    let orders: [[LocalEvent; 3]; 4] = [
+        [links(), secrets(), mirrors()],
+        [secrets(), links(), mirrors()],
+        [links(), mirrors(), secrets()],
+        [mirrors(), secrets(), links()],
+    ];
+    for order in orders {
+        let mut engine = starting();
+        let mut missing = order.len();
+        for event in order {
+            let known = engine.links.get("east");
+            assert!(
+                known.is_none_or(|state| state.pending.is_none()),
+                "{missing}"
+            );
+            engine.on_local_event(event);
+            missing -= 1;
+        }
+        assert!(engine.pending("east").is_some());
+        // Nothing else is waited for.
+        assert!(engine.state.local.is_none());
+    }
+}
+
+#[tokio::test]
+async fn missing_credentials_are_reported_before_the_mirrors_are_known() {
+    let mut engine = starting();
+    engine.apply(&link_to("east", "east"));
+    engine.on_local_event(LocalEvent::Secrets(list(Vec::new())));
+    assert_eq!(engine.ready("east"), "CredentialsInvalid");
+}
