@@ -49,7 +49,7 @@ pub(crate) fn take_out(
                 *part = Part::Refused(Outcome::Failed(left(target)));
             }
             Part::Leaving | Part::None if others_take_part => {
-                *part = Part::Refused(Outcome::Absent)
+                *part = Part::Refused(Outcome::Absent);
             }
             _ => {}
         }

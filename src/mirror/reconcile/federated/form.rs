@@ -21,10 +21,9 @@ pub(crate) fn form(
     has_local_member: bool,
 ) -> Form {
     let takes_part = |(cluster, linked): &(&&str, &Linked<'_>)| match linked.part {
-        Part::Member(_) | Part::Drained(_) => true,
+        // Drained and leaving clusters count, so that the form stays as long as they are named.
+        Part::Member(_) | Part::Drained(_) | Part::Leaving => true,
         Part::Unseen => tokens.contains(**cluster),
-        // Its endpoints stay as they are, and with them the form.
-        Part::Leaving => true,
         Part::Refused(_) | Part::None => false,
     };
     let members = || parts.iter().filter(takes_part);
