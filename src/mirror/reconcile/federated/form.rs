@@ -21,7 +21,7 @@ pub(crate) fn form(
     has_local_member: bool,
 ) -> Form {
     let takes_part = |(cluster, linked): &(&&str, &Linked<'_>)| match linked.part {
-        // The endpoints of a part that leaves stay as they are, and with them the form.
+        // Drained and leaving clusters count, so that the form stays as long as they are named.
         Part::Member(_) | Part::Drained(_) | Part::Leaving => true,
         Part::Unseen => tokens.contains(**cluster),
         Part::Refused(_) | Part::None => false,

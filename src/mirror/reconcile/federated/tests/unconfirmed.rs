@@ -150,8 +150,10 @@ fn unconfirmed_leave_changes_nothing_and_delays_nobody() {
                 // A key that is not in the patch stays as it is.
                 let named = |key, before: Option<&str>| {
                     let now = annotations.get(key);
-                    let now = now.map_or(before, |now| now.as_str());
-                    now.map(str::to_owned)
+                    now.map_or_else(
+                        || before.map(str::to_owned),
+                        |now| now.as_str().map(str::to_owned),
+                    )
                 };
                 let before = state.existing("ns", "web-federated").unwrap();
                 let before = |key| before.metadata.annotations.get(key);
