@@ -60,6 +60,23 @@ async fn series_of_a_cluster_go_with_its_link_whatever_the_link_says_by_then() {
     }
 }
 
+/// The end of a gateway's probes removes the series too, so here is none.
+#[tokio::test]
+async fn series_of_a_cluster_without_gateway_go_with_a_link_that_names_another_by_then() {
+    let mut engine = engine();
+    let mut link = link_to("east", "east");
+    link.spec.gateway_address = String::new();
+    engine.apply(&link);
+    for event in connected() {
+        engine.report("east", event);
+    }
+    assert_ne!(engine.series_of("east"), Vec::<String>::new());
+    link.spec.target_cluster_name = "East".to_owned();
+    engine.apply(&link);
+    engine.delete(&link);
+    assert_eq!(engine.series_of("east"), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn series_of_a_cluster_stay_while_its_link_is_invalid() {
     for is_listed in [true, false] {
