@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use linkerd_mc::{
     api::{foreign, labels as l},
-    mirror::{Key, Object, Target, Write, plan},
+    mirror::{Confirmed, Key, Object, Target, Write, plan},
 };
 use serde_json::{Map, Value, json};
 
@@ -112,7 +112,7 @@ pub fn exclusions(data: &[u8]) {
 
     let keys = [Key::mirror("east", NS, "web"), Key::federated(NS, "web")];
     for (federated, key) in [false, true].into_iter().zip(keys) {
-        let writes = plan(&state, &key).writes;
+        let writes = plan(&state, &key, Confirmed::All).writes;
         assert_eq!(writes.is_empty(), has_mark, "{key}");
         for write in writes {
             let (metadata, is_slice) = match write {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use linkerd_mc::mirror::{
-    Key, Outcome, Target, endpoint_mirror_name, federated_name, mirror_name, plan,
+    Confirmed, Key, Outcome, Target, endpoint_mirror_name, federated_name, mirror_name, plan,
 };
 use serde_json::{Map, json};
 
@@ -89,7 +89,7 @@ pub fn names(data: &[u8]) {
 
     let mut made = BTreeSet::new();
     for key in &keys {
-        let plan = plan(&state, key);
+        let plan = plan(&state, key, Confirmed::All);
         for write in &plan.writes {
             let (verb, kind, namespace, name) = write.describe();
             assert_eq!(verb, "create", "nothing stands");

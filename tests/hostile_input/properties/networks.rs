@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linkerd_mc::{
     api::labels as l,
     mirror::{
-        ClusterNetworks, Key, Object, Refused, Target, Write, networks as read, plan,
+        ClusterNetworks, Confirmed, Key, Object, Refused, Target, Write, networks as read, plan,
         refused_message,
     },
 };
@@ -91,7 +91,7 @@ pub fn networks(data: &[u8]) {
     let refused = state.refused("east");
     for key in [Key::mirror("east", NS, "web"), Key::probe("east")] {
         let mut used = Vec::new();
-        for write in plan(&state, &key).writes {
+        for write in plan(&state, &key, Confirmed::All).writes {
             if let Write::Create(Object::EndpointSlice(slice)) = write {
                 let endpoints = slice.endpoints.iter().flat_map(|e| &e.addresses);
                 used.extend(endpoints.map(|text| text.parse::<IpAddr>().unwrap()));
