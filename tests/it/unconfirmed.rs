@@ -50,9 +50,12 @@ fn answer(server: &Interceptor, answer: Answer, group: &'static str) -> Arc<Atom
         match answer {
             Answer::Nothing => Verdict::Hold,
             Answer::Exported => {
+                // The path is /api/v1/namespaces/NAMESPACE/services/web.
+                let namespace = asked.uri.path().split('/').nth(4);
+                let labels = json!({ l::FEDERATED: group });
                 let service = json!({
                     "apiVersion": "v1", "kind": "Service",
-                    "metadata": { "name": "web", "labels": { l::FEDERATED: group } },
+                    "metadata": { "name": "web", "namespace": namespace, "labels": labels },
                     "spec": { "ports": [{ "name": "http", "port": 80 }] },
                 });
                 let headers = vec![("content-type", "application/json".to_owned())];
