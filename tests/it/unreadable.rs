@@ -221,10 +221,18 @@ async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     .await;
     let before = identities(source, "renamed", &MADE).await;
 
-    let secret = links(source).get("before").await.unwrap();
-    let secret = secret.spec.cluster_credentials_secret;
-    let to = json!({ "targetClusterName": "after", "clusterCredentialsSecret": "not-there" });
+    let link = links(source).get("before").await.unwrap().spec;
+    let (secret, port) = (link.cluster_credentials_secret, link.gateway_port);
+    let to = json!({
+        "targetClusterName": "after",
+        "clusterCredentialsSecret": "not-there",
+        "gatewayPort": "no-port",
+    });
     edit(source, "before", to).await;
+    let invalid = ("False", "InvalidLink");
+    condition_says(source, "before", "Ready", invalid, "no-port").await;
+    assert_eq!(identities(source, "renamed", &MADE).await, before);
+    edit(source, "before", json!({ "gatewayPort": port })).await;
     condition_says(
         source,
         "before",

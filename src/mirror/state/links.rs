@@ -44,12 +44,15 @@ impl LinkEntry {
         self.cluster.as_deref().or(self.listed.as_deref())
     }
 
-    /// The cluster that this Link leaves when it changes to `now`, if it names another one then. An invalid name is not
-    /// a move, because the new cluster is unknown.
+    /// The cluster that this Link leaves when it changes to `now`, if it names another one then. A change to an invalid
+    /// Link is not a move, because it takes no effect: what is known stays that of the cluster that was listed last.
     pub fn left_for(&self, now: &Self) -> Option<String> {
-        let known = self.known_cluster()?;
-        let moved = now.target.is_ok() && now.cluster.as_deref() != Some(known);
-        moved.then(|| known.to_owned())
+        let known = match self.target {
+            Ok(_) => self.cluster.as_ref(),
+            Err(_) => self.listed.as_ref().or(self.cluster.as_ref()),
+        }?;
+        let moved = now.target.is_ok() && now.cluster.as_ref() != Some(known);
+        moved.then(|| known.clone())
     }
 
     /// Whether it may have mirrors of other clusters than the one that it names.

@@ -212,6 +212,13 @@ fn only_a_valid_other_name_is_a_move() {
         (&bad(None), &east, None),
         (&bad(Some("west")), &east, Some("west")),
         (&listed(Some("west"), &bad(None)), &east, Some("west")),
+        // It was invalid when it got its new name, so what is known is still that of the old cluster.
+        (
+            &listed(Some("west"), &bad(Some("east"))),
+            &east,
+            Some("west"),
+        ),
+        (&listed(Some("east"), &bad(Some("west"))), &east, None),
     ] {
         assert_eq!(before.left_for(now).as_deref(), left, "{before:?} {now:?}");
     }
