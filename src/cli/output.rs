@@ -71,7 +71,19 @@ pub(crate) fn log_requests() {
 
 /// Writes an error to stderr: what failed, the cause and a hint, on one line each.
 pub(crate) fn error(error: &anyhow::Error) {
-    let mut steps = error
+    let steps = steps(error);
+    labelled("error", AnsiColor::Red, &steps[0]);
+    if steps.len() > 1 {
+        labelled("cause", AnsiColor::Red, &steps[1..].join(": "));
+    }
+    if let Some(hint) = hint_of(error) {
+        labelled("hint", AnsiColor::Cyan, &plugin::as_typed(hint));
+    }
+}
+
+/// An error and its causes, without those that an error names itself.
+fn steps(error: &anyhow::Error) -> Vec<String> {
+    let mut steps: Vec<String> = error
         .chain()
         .map(|step| {
             let text = step.to_string();
@@ -81,15 +93,9 @@ pub(crate) fn error(error: &anyhow::Error) {
                 one_line(&text)
             }
         })
-        .collect::<Vec<_>>();
-    steps.dedup();
-    labelled("error", AnsiColor::Red, &steps[0]);
-    if steps.len() > 1 {
-        labelled("cause", AnsiColor::Red, &steps[1..].join(": "));
-    }
-    if let Some(hint) = hint_of(error) {
-        labelled("hint", AnsiColor::Cyan, &plugin::as_typed(hint));
-    }
+        .collect();
+    steps.dedup_by(|cause, step| step.ends_with(cause.as_str()));
+    steps
 }
 
 /// Whether an error is a broken pipe, as in `… | head`.
@@ -104,4 +110,24 @@ fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::Kubeconfig;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_shown_once() {
+        let error = Kubeconfig::read_from("/missing").unwrap_err();
+        let error = anyhow::Error::from(error).context("cannot read it");
+        assert_eq!(
+            steps(&error),
+            [
+                "cannot read it",
+                "failed to read kubeconfig from '\"/missing\"': No such file or directory (os error 2)"
+            ]
+        );
+    }
 }
