@@ -1,11 +1,17 @@
 //! Which Go is there, and which one the module in `go/` asks for.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+
+use crate::assets::tell;
+
+/// How often a person who waits for a build hears of it.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(20);
 
 const HINT: &str = "install Go from your distribution or its makers, or set KUBEBUILDER_ASSETS to a folder that holds \
                     etcd, kube-apiserver, kube-controller-manager and kubectl";
@@ -89,7 +95,7 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
 
 /// Builds `package` of the module in `folder` into `program`, as all programs of the tests are built: what several use is
 /// compiled once, without debug information, which nobody looks at. More `arguments` of `go build` may choose other
-/// versions of what it is made of.
+/// versions of what it is made of. Tells how far it is.
 pub(crate) fn build(
     folder: &Path,
     arguments: &[&str],
@@ -97,8 +103,9 @@ pub(crate) fn build(
     linker_flags: &str,
     program: &Path,
 ) -> anyhow::Result<()> {
-    let output = Command::new("go")
-        .args(["build", "-buildvcs=false", "-trimpath"])
+    let total = count_packages(folder, arguments, package)?;
+    let mut go = Command::new("go")
+        .args(["build", "-v", "-buildvcs=false", "-trimpath"])
         .arg("-gcflags=all=-dwarf=false")
         .args(arguments)
         .args(["-ldflags", linker_flags, "-o"])
@@ -106,16 +113,62 @@ pub(crate) fn build(
         .arg(package)
         .current_dir(folder)
         .env("CGO_ENABLED", "0")
-        .output()
+        .stderr(Stdio::piped())
+        .spawn()
         .context("failed to run go build")?;
-    if !output.status.success() {
-        bail!(
-            "go build failed with {}:\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
+    let output = BufReader::new(go.stderr.take().context("go has no standard error")?);
+    let said = follow(output, total, PROGRESS_INTERVAL, tell)?;
+    let status = go.wait().context("failed to wait for go build")?;
+    if !status.success() {
+        bail!("go build failed with {status}:\n{said}");
     }
     Ok(())
+}
+
+/// How many packages a package is made of, itself included. Modules that are not there yet are downloaded, and go
+/// names each one.
+fn count_packages(folder: &Path, arguments: &[&str], package: &str) -> anyhow::Result<usize> {
+    let output = Command::new("go")
+        .args(["list", "-deps"])
+        .args(arguments)
+        .arg(package)
+        .current_dir(folder)
+        .env("CGO_ENABLED", "0")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to run go list")?;
+    if !output.status.success() {
+        bail!("go list failed with {}", output.status);
+    }
+    Ok(output.stdout.lines().count())
+}
+
+/// Reads what `go build -v` says: the name of each package that it compiles, which has no spaces, and messages, which
+/// are returned. Tells how far it is, no more often than this.
+fn follow(
+    output: impl BufRead,
+    total: usize,
+    interval: Duration,
+    mut tell: impl FnMut(&str),
+) -> io::Result<String> {
+    let mut messages = String::new();
+    let mut compiled = 0;
+    let mut told = Instant::now();
+    for line in output.lines() {
+        let line = line?;
+        if line.contains(' ') {
+            messages.push_str(&line);
+            messages.push('\n');
+        } else {
+            compiled += 1;
+        }
+        if told.elapsed() >= interval {
+            // Packages that an earlier build has left in Go's cache are not compiled, and not named.
+            tell(&format!("compiled {compiled} of at most {total} packages"));
+            told = Instant::now();
+        }
+    }
+    Ok(messages)
 }
 
 #[cfg(test)]
@@ -155,6 +208,34 @@ mod tests {
             Some(GoVersion(1, 26, 0))
         );
         assert_eq!(GoVersion::demanded_by("module x\n"), None);
+    }
+
+    #[test]
+    fn progress_counts_packages_and_messages_are_kept() {
+        let output =
+            "internal/abi\ngolang.org/x/net/http2\n# example.com/x\n./main.go:3:2: undefined: y\n";
+        let mut told = Vec::new();
+        let tell = |line: &str| told.push(line.to_owned());
+        let messages = follow(output.as_bytes(), 9, Duration::ZERO, tell).unwrap();
+        assert_eq!(messages, "# example.com/x\n./main.go:3:2: undefined: y\n");
+        assert_eq!(told[1], "compiled 2 of at most 9 packages");
+        let rarely = |line: &str| panic!("told {line}");
+        follow(output.as_bytes(), 9, Duration::from_secs(60), rarely).unwrap();
+    }
+
+    #[test]
+    fn errors_of_the_compiler_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name, text| std::fs::write(folder.path().join(name), text).unwrap();
+        write("go.mod", "module broken\n\ngo 1.24\n");
+        write("main.go", "package main\n\nfunc main() { missing() }\n");
+        let program = folder.path().join("program");
+        let error = build(folder.path(), &[], ".", "", &program).unwrap_err();
+        assert!(
+            error.to_string().contains("undefined: missing"),
+            "{error:#}"
+        );
+        assert!(!program.exists());
     }
 
     #[test]
