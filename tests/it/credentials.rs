@@ -13,10 +13,11 @@ use crate::support::{
     credentials::{kubeconfig, put, secrets},
     installation::link_gen,
     links::{
-        apply, condition, condition_is, condition_says, in_step, objects, own_link, status_that,
-        unlink,
+        condition, condition_is, condition_says, in_step, objects, own_link, status_that, unlink,
     },
-    objects::{addresses, delete, export, gone, namespace, service, services, slices_that, web},
+    objects::{
+        addresses, apply, delete, export, gone, namespace, service, services, slices_that, web,
+    },
     planes::hub,
     program::run,
 };

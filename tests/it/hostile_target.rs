@@ -25,8 +25,8 @@ use crate::support::{
     controller::Controller,
     gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, install},
-    links::{apply, links, objects, own_link},
-    objects::namespace,
+    links::{links, objects, own_link},
+    objects::{apply, namespace},
     other,
 };
 

@@ -10,10 +10,10 @@ use crate::support::{
     SOON,
     controller::Controller,
     installation::{CONTROLLER, NAMESPACE, account},
-    links::{apply, objects, own_link, said, status_that, unlink},
+    links::{objects, own_link, said, status_that, unlink},
     objects::{
-        addresses, annotation, cluster_ip, delete, export, gone, hosts, join, namespace, patch,
-        service, services, slices_that, stateful, web,
+        addresses, annotation, apply, cluster_ip, delete, export, gone, hosts, join, namespace,
+        patch, service, services, slices_that, stateful, web,
     },
     other,
     planes::alone,

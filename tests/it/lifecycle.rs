@@ -8,12 +8,12 @@ use crate::support::{
     faults::{refusal, through},
     installation::NAMESPACE,
     links::{
-        apply, condition_is, condition_says, connected, edit, in_step, is_well, mirror_is, objects,
+        condition_is, condition_says, connected, edit, in_step, is_well, mirror_is, objects,
         own_link, said, status_that, unlink,
     },
     objects::{
-        addresses, annotation, cluster_ip, create, endpoints, export, gone, hosts, join, label,
-        namespace, relabel, service, slices_that, web,
+        addresses, annotation, apply, cluster_ip, create, endpoints, export, gone, hosts, join,
+        label, namespace, relabel, service, slices_that, web,
     },
     planes::hub,
 };

@@ -13,12 +13,12 @@ use crate::support::{
     gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install},
     links::{
-        annotate, apply, condition, condition_is, condition_says, edit, in_step, mirror_is,
-        objects, status_that, unlink,
+        annotate, condition, condition_is, condition_says, edit, in_step, mirror_is, objects,
+        status_that, unlink,
     },
     objects::{
-        addresses, cluster_ip, delete, endpoints, export, gone, label, namespace, ports, readiness,
-        service, services, slices_that, stateful, web,
+        addresses, apply, cluster_ip, delete, endpoints, export, gone, label, namespace, ports,
+        readiness, service, services, slices_that, stateful, web,
     },
     planes::{Hub, hub},
 };

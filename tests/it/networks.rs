@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::support::{
     SOON,
     links::{
-        annotate, apply, checked, condition, condition_says, edit, in_step, objects, said,
-        status_that, unlink,
+        annotate, checked, condition, condition_says, edit, in_step, objects, said, status_that,
+        unlink,
     },
     objects::{
-        addresses, cluster_ip, export, gone, namespace, service, services, slices_of, slices_that,
-        web,
+        addresses, apply, cluster_ip, export, gone, namespace, service, services, slices_of,
+        slices_that, web,
     },
     planes::hub,
     program::run,

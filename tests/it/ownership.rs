@@ -15,9 +15,9 @@ use serde_json::json;
 use crate::support::{
     SOON,
     installation::NAMESPACE,
-    links::{apply, condition_is, in_step, member_is, mirror_is, objects, own_link, unlink},
+    links::{condition_is, in_step, member_is, mirror_is, objects, own_link, unlink},
     objects::{
-        addresses, annotation, cluster_ip, create, delete, export, gone, join, label,
+        addresses, annotation, apply, cluster_ip, create, delete, export, gone, join, label,
         linkerds_mirror, linkerds_mirror_at, namespace, patch, ports, service, services, slices,
         slices_of, slices_that, web,
     },

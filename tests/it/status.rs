@@ -11,10 +11,10 @@ use crate::support::{
     gateways::Gateways,
     installation::{CONTROLLER, NAMESPACE, reinstall},
     links::{
-        apply, condition_is, events, in_step, links, mirror_is, objects, own_link, said, shown,
+        condition_is, events, in_step, links, mirror_is, objects, own_link, said, shown,
         status_that, unlink,
     },
-    objects::{delete, export, gone, member, namespace, relabel, service, web},
+    objects::{apply, delete, export, gone, member, namespace, relabel, service, web},
     planes::{alone, hub},
 };
 

@@ -10,10 +10,10 @@ use linkerd_mc::api::labels as l;
 use crate::support::{
     installation::NAMESPACE,
     links::{
-        apply, checked, condition, condition_is, condition_says, in_step, mirror_is, objects,
-        status_that, unlink,
+        checked, condition, condition_is, condition_says, in_step, mirror_is, objects, status_that,
+        unlink,
     },
-    objects::{export, gone, namespace, web},
+    objects::{apply, export, gone, namespace, web},
     planes::hub,
     program::run,
 };

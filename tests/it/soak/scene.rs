@@ -18,10 +18,10 @@ use crate::support::{
     controller::Controller,
     gateways::Gateways,
     installation::installed,
-    links::{apply, condition_is, objects, unlink},
+    links::{condition_is, objects, unlink},
     objects::{
-        annotation, delete, endpoints, export, hosts, label, member, namespace, patch, ports,
-        regroup, services, stateful, web,
+        annotation, apply, delete, endpoints, export, hosts, label, member, namespace, patch,
+        ports, regroup, services, stateful, web,
     },
     program::run,
 };

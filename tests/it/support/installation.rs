@@ -107,13 +107,18 @@ pub(crate) fn account(namespace: &str) -> String {
 
 /// Waits until the API server enforces the admission policy of an installation. It reads policies every second.
 pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
-    let account = account(namespace);
-    let foreign = ["create", "service", "clusterip", "foreign", "--tcp=80"];
-    let args = [&["--as", &account, "--dry-run=server"], &foreign[..]].concat();
+    let foreign = json!({
+        "metadata": { "name": "foreign" },
+        "spec": { "ports": [{ "port": 80 }] },
+    });
     eventually("the admission policy", SOON, async || {
-        let refused = plane.kubectl(&args).await.err();
+        let create = http::Request::post("/api/v1/namespaces/default/services?dryRun=All")
+            .header("Content-Type", "application/json")
+            .header("Impersonate-User", account(namespace))
+            .body(foreign.to_string().into_bytes())?;
+        let refused = plane.client().request_text(create).await.err();
         let refused =
-            refused.is_some_and(|why| format!("{why:#}").contains("ValidatingAdmissionPolicy"));
+            refused.is_some_and(|why| why.to_string().contains("ValidatingAdmissionPolicy"));
         Ok(refused.then_some(()))
     })
     .await

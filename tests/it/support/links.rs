@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::support::{
     SOON,
     installation::{NAMESPACE, link_gen},
+    objects::apply,
     program::run,
 };
 
@@ -43,12 +44,6 @@ pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> V
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
-}
-
-/// Applies objects.
-pub(crate) async fn apply(plane: &ControlPlane, objects: &[Value]) {
-    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
-    plane.apply(&text.join("\n")).await.unwrap();
 }
 
 /// Links `source` to `target` with a Link that selects only objects that are labelled with the name `cluster`.

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{
-    core::v1::{Endpoints, Service},
+    core::v1::{Endpoints, Namespace, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
-    Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, ResourceExt as _,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        PostParams,
+    },
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -282,7 +285,30 @@ pub(crate) fn readiness(slices: &[EndpointSlice]) -> Option<bool> {
 /// Creates a namespace on each of these control planes.
 pub(crate) async fn namespace(name: &str, planes: &[&ControlPlane]) {
     for plane in planes {
-        plane.kubectl(&["create", "namespace", name]).await.unwrap();
+        let namespaces: Api<Namespace> = Api::all(plane.client());
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+    }
+}
+
+/// Applies objects, without a process: many tests do, and kubectl takes longer to start than to do it. Tests of what
+/// the program prints use [`ControlPlane::apply`].
+pub(crate) async fn apply(plane: &ControlPlane, objects: &[Value]) {
+    for object in objects {
+        let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+        let kind = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(plane.client(), namespace, &kind),
+            None => Api::all_with(plane.client(), &kind),
+        };
+        let patch = PatchParams::apply("test").force();
+        api.patch(&object.name_any(), &patch, &Patch::Apply(&object))
+            .await
+            .unwrap();
     }
 }
 

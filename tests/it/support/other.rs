@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     controller::Controller,
     installation::{CONTROLLER_GROUPS, NAMESPACE, account, confined},
-    links::apply,
+    objects::apply,
     program::run,
 };
 
