@@ -181,7 +181,7 @@ async fn run(
         let watched = Watched::all(Api::<Wire<Service>>::all(client.clone()))
             .labels(selector)
             .limit(Limit::of(limits.services).within(own.clone()).first(&first))
-            .recovered(seen.clone());
+            .recovered(&seen);
         let service = |service: &Service| service.metadata.id();
         watch(
             watched,
@@ -195,7 +195,7 @@ async fn run(
         let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
             .labels(selector)
             .limit(Limit::of(most).within(own.clone()))
-            .recovered(seen.clone());
+            .recovered(&seen);
         let number = spec.services.len() + index;
         watch(
             watched,

@@ -5,6 +5,7 @@ mod handler;
 mod life;
 mod list;
 mod object;
+mod recovery;
 mod watched;
 
 use std::{pin::pin, time::Duration};
@@ -25,6 +26,7 @@ use self::{
 };
 pub(super) use self::{
     handler::{ConnectionStatus, Event, EventHandler},
+    recovery::notice_recovery,
     watched::Watched,
 };
 use crate::{client::requests::explain, mirror::Limit};

@@ -18,14 +18,16 @@ use crate::support::{
     installation::{CONTROLLER, CONTROLLER_GROUPS},
     links::{condition, connected, is_lost, is_well, own_link, status_that, unlink},
     objects::{
-        addresses, create, export, gone, namespace, patch, relabel, service, slices, slices_that,
-        web,
+        self, addresses, create, export, gone, namespace, patch, relabel, service, slices,
+        slices_that, web,
     },
     planes::{alone, hub},
 };
 
 /// How soon a watch that delivers nothing has to be replaced, with any version of HTTP.
 const NOTICED: Duration = Duration::from_secs(45);
+/// How soon changes are followed when the local API server has recovered.
+const RECOVERED: Duration = Duration::from_secs(6);
 
 /// Times of requests of one kind, since the last call.
 #[derive(Clone, Default)]
@@ -81,6 +83,40 @@ async fn refused_watches_back_off_and_lists_replace_them() {
     condition_well(west, "nowatch").await;
     unlink(west, "nowatch").await;
     gone(west, "refused-watch", "web-nowatch").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_api_server_that_refused_everything_is_followed_as_soon_as_it_recovers() {
+    let pair = alone().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("refusing", &[source, far]).await;
+    own_link(source, far, "refusing", &[]).await;
+    let server = source
+        .intercept(Some((CONTROLLER, &CONTROLLER_GROUPS)))
+        .unwrap();
+    let _controller = Controller::start_through(source, &server.url(), &[]);
+    export(far, "refusing", &web("web", "refusing")).await;
+    service(source, "refusing", "web-refusing", |_| true).await;
+
+    // As an API server that starts, and does not know its roles yet.
+    server.judge(|_| refusal(403, "Forbidden"));
+    server.cut();
+    // Waits until the pauses of watches have grown: a controller that does not notice the end may take 25 s more.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    server.forward();
+    let healed = Instant::now();
+    // Only a watch shows that somebody edits a mirror.
+    let ports = json!({ "spec": { "ports": [{ "name": "edited", "port": 1 }] } });
+    patch(source, "refusing", "web-refusing", ports).await;
+    service(source, "refusing", "web-refusing", |mirror| {
+        objects::ports(mirror) != [("edited", 1)]
+    })
+    .await;
+    let took = healed.elapsed();
+    eprintln!("right again {took:?} after the API server stopped refusing");
+    assert!(took < RECOVERED, "{took:?}");
+    unlink(source, "refusing").await;
+    gone(source, "refusing", "web-refusing").await;
 }
 
 /// Like [`is_well`], but waits for up to a minute first.

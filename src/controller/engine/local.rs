@@ -26,7 +26,7 @@ use crate::{
     controller::{
         metrics::{Metrics, ResourceKind},
         queue,
-        watch::{Event, EventHandler as _, Watched, watch},
+        watch::{Event, EventHandler as _, Watched, notice_recovery, watch},
     },
     mirror::{self, Config, Key, LeftOut},
 };
@@ -48,6 +48,8 @@ pub(in crate::controller) fn watch_local(
     );
     let ours = config.namespace.as_str();
     let all = || client.clone();
+    let (recovered, seen) = latest::channel(0);
+    tasks.spawn(notice_recovery(client.clone(), recovered));
 
     let namespaces = start.handler(
         "Namespaces",
@@ -55,7 +57,7 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Namespaces,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())),
+        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())).recovered(&seen),
         namespaces,
     ));
     let mirrors = start.handler(
@@ -64,7 +66,9 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Mirrors,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<Service>>::all(all())).labels(&mirrored),
+        Watched::all(Api::<Wire<Service>>::all(all()))
+            .labels(&mirrored)
+            .recovered(&seen),
         mirrors,
     ));
     let slices = start.handler(
@@ -73,12 +77,16 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Slices,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(&mirrored),
+        Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
+            .labels(&mirrored)
+            .recovered(&seen),
         slices,
     ));
     let probes = start.handler("probe Services", ResourceKind::Service, LocalEvent::Probes);
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<Service>>::namespaced(all(), ours)).labels(&gateways),
+        Watched::all(Api::<Wire<Service>>::namespaced(all(), ours))
+            .labels(&gateways)
+            .recovered(&seen),
         probes,
     ));
     let slices = start.handler(
@@ -88,18 +96,21 @@ pub(in crate::controller) fn watch_local(
     );
     tasks.spawn(watch(
         Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
-            .labels(mirror::slices_of_probes()),
+            .labels(mirror::slices_of_probes())
+            .recovered(&seen),
         slices,
     ));
     let links = start.handler("Links", ResourceKind::Link, LocalEvent::Links);
     tasks.spawn(watch(
-        Watched::all(Api::<LinkObject>::namespaced(all(), ours)),
+        Watched::all(Api::<LinkObject>::namespaced(all(), ours)).recovered(&seen),
         links,
     ));
     let secrets = start.handler("Secrets", ResourceKind::Secret, LocalEvent::Secrets);
     let credentials = format!("type={}", l::CREDENTIALS_TYPE);
     tasks.spawn(watch(
-        Watched::all(Api::<Secret>::namespaced(all(), ours)).fields(credentials),
+        Watched::all(Api::<Secret>::namespaced(all(), ours))
+            .fields(credentials)
+            .recovered(&seen),
         secrets,
     ));
     let mut members = start.handler(
@@ -110,7 +121,9 @@ pub(in crate::controller) fn watch_local(
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
-                Watched::all(Api::<Wire<Service>>::all(all())).labels(&selector),
+                Watched::all(Api::<Wire<Service>>::all(all()))
+                    .labels(&selector)
+                    .recovered(&seen),
                 members,
             ));
             // Kubernetes copies the labels of a Service to the slices that it creates for it.
@@ -119,7 +132,9 @@ pub(in crate::controller) fn watch_local(
                 ResourceKind::EndpointSlice,
                 LocalEvent::MemberSlices,
             );
-            let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all())).labels(selector);
+            let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
+                .labels(selector)
+                .recovered(&seen);
             let begins = config.routes.is_some();
             tasks.spawn(async move {
                 if begins {
@@ -143,7 +158,7 @@ pub(in crate::controller) fn watch_local(
         }
     }
     if config.routes.is_some() {
-        watch_routes(client, &start, &mut tasks);
+        watch_routes(client, &seen, &start, &mut tasks);
     }
     tasks
 }

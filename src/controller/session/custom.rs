@@ -59,7 +59,7 @@ pub(super) async fn run(
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
                 .labels(selector(chunk))
                 .limit(Limit::of(chunk.len().saturating_mul(SLICES)).within(room.clone()))
-                .recovered(recovered.clone());
+                .recovered(&recovered);
             let handler = Following {
                 chunk: Arc::new(chunk.clone()),
                 source: Source::new(number, reporter),

@@ -50,9 +50,9 @@ impl<K> Watched<K> {
     }
 
     /// Pauses end early when this changes.
-    pub(in crate::controller) fn recovered(self, recovered: latest::Receiver<u64>) -> Self {
+    pub(in crate::controller) fn recovered(self, recovered: &latest::Receiver<u64>) -> Self {
         Self {
-            recovered: Some(recovered),
+            recovered: Some(recovered.clone()),
             ..self
         }
     }
