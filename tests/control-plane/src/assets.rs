@@ -115,7 +115,7 @@ fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow
     let module = Path::new(MODULE);
     go::require("go", module, release.modules)?;
     tell(&format!(
-        "building etcd and Kubernetes {version} with Go, once; this takes about 5 minutes on 2 cores"
+        "building etcd and Kubernetes {version} with Go, once; this takes 5 to 8 minutes on 2 cores"
     ));
     let start = Instant::now();
     let program = folder.join(MULTI_CALL);
