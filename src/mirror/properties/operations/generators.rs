@@ -232,7 +232,16 @@ pub(crate) fn history(length: usize) -> impl Strategy<Value = History> {
         acts
     });
     let act = prop_oneof![12 => wish(GOOD), 3 => news(), 6 => meddling()];
-    (linked, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
+    beginning(linked, act, length)
+}
+
+/// These operations first, then fewer than `length` others.
+fn beginning(
+    first: impl Strategy<Value = Vec<Operation>>,
+    act: impl Strategy<Value = Operation>,
+    length: usize,
+) -> impl Strategy<Value = History> {
+    (first, prop::collection::vec(act, 1..length)).prop_map(|(mut acts, more)| {
         acts.extend(more);
         History(acts)
     })
@@ -287,9 +296,6 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
         1 => (0usize..2).prop_map(|link| Operation::Link(link, None)),
         2 => (0usize..8).prop_map(Operation::Delete),
     ];
-    (linked(0), linked(1), prop::collection::vec(act, 1..length)).prop_map(|(one, two, more)| {
-        let mut acts = vec![one, two];
-        acts.extend(more);
-        History(acts)
-    })
+    let first = (linked(0), linked(1)).prop_map(|(one, two)| vec![one, two]);
+    beginning(first, act, length)
 }

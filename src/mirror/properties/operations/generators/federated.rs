@@ -6,7 +6,7 @@ use super::{
     super::{
         Allowed, CLUSTERS, Form, History, LINK_NAMES, LinkMade, Operation, PREFERENCES, ServiceMade,
     },
-    addresses, limited, liveness, through,
+    addresses, beginning, limited, liveness, through,
 };
 use crate::mirror::Federation;
 
@@ -55,11 +55,8 @@ pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
         1 => Just(Operation::Restart),
     ];
     let first = (federating(0), federating(1), joins(0), joins(1));
-    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
-        let mut acts = vec![one, two, here, there];
-        acts.extend(more);
-        History(acts)
-    })
+    let first = first.prop_map(|(one, two, here, there)| vec![one, two, here, there]);
+    beginning(first, act, length)
 }
 
 /// Three clusters whose members join and leave one federated Service, and changes of their endpoints.
@@ -101,13 +98,8 @@ pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
         joins(0),
         joins(1),
     );
-    (first, prop::collection::vec(act, 1..length)).prop_map(
-        |((one, two, three, here, there), more)| {
-            let mut acts = vec![one, two, three, here, there];
-            acts.extend(more);
-            History(acts)
-        },
-    )
+    let first = first.prop_map(|(one, two, three, here, there)| vec![one, two, three, here, there]);
+    beginning(first, act, length)
 }
 
 /// Two clusters with members of one federated Service that have preferences, and changes of their endpoints.
@@ -150,9 +142,6 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         1 => Just(Operation::Restart),
     ];
     let first = (federating(0), federating(1), joins(0), joins(1));
-    (first, prop::collection::vec(act, 1..length)).prop_map(|((one, two, here, there), more)| {
-        let mut acts = vec![one, two, here, there];
-        acts.extend(more);
-        History(acts)
-    })
+    let first = first.prop_map(|(one, two, here, there)| vec![one, two, here, there]);
+    beginning(first, act, length)
 }
