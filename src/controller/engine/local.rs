@@ -41,15 +41,19 @@ pub(in crate::controller) fn watch_local(
     mut needed: latest::Receiver<bool>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let start = Start { outbox, metrics };
+    let (recovered, seen) = latest::channel(0);
+    tasks.spawn(notice_recovery(client.clone(), recovered));
+    let start = Start {
+        outbox,
+        metrics,
+        recovered: seen,
+    };
     let (mirrored, gateways) = (
         format!("{}=true", l::MIRRORED_SERVICE),
         format!("{}=true", l::MIRRORED_GATEWAY),
     );
     let ours = config.namespace.as_str();
     let all = || client.clone();
-    let (recovered, seen) = latest::channel(0);
-    tasks.spawn(notice_recovery(client.clone(), recovered));
 
     let namespaces = start.handler(
         "Namespaces",
@@ -57,7 +61,7 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Namespaces,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())).recovered(&seen),
+        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())).recovered(&start.recovered),
         namespaces,
     ));
     let mirrors = start.handler(
@@ -68,7 +72,7 @@ pub(in crate::controller) fn watch_local(
     tasks.spawn(watch(
         Watched::all(Api::<Wire<Service>>::all(all()))
             .labels(&mirrored)
-            .recovered(&seen),
+            .recovered(&start.recovered),
         mirrors,
     ));
     let slices = start.handler(
@@ -79,14 +83,14 @@ pub(in crate::controller) fn watch_local(
     tasks.spawn(watch(
         Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
             .labels(&mirrored)
-            .recovered(&seen),
+            .recovered(&start.recovered),
         slices,
     ));
     let probes = start.handler("probe Services", ResourceKind::Service, LocalEvent::Probes);
     tasks.spawn(watch(
         Watched::all(Api::<Wire<Service>>::namespaced(all(), ours))
             .labels(&gateways)
-            .recovered(&seen),
+            .recovered(&start.recovered),
         probes,
     ));
     let slices = start.handler(
@@ -97,12 +101,12 @@ pub(in crate::controller) fn watch_local(
     tasks.spawn(watch(
         Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
             .labels(mirror::slices_of_probes())
-            .recovered(&seen),
+            .recovered(&start.recovered),
         slices,
     ));
     let links = start.handler("Links", ResourceKind::Link, LocalEvent::Links);
     tasks.spawn(watch(
-        Watched::all(Api::<LinkObject>::namespaced(all(), ours)).recovered(&seen),
+        Watched::all(Api::<LinkObject>::namespaced(all(), ours)).recovered(&start.recovered),
         links,
     ));
     let secrets = start.handler("Secrets", ResourceKind::Secret, LocalEvent::Secrets);
@@ -110,7 +114,7 @@ pub(in crate::controller) fn watch_local(
     tasks.spawn(watch(
         Watched::all(Api::<Secret>::namespaced(all(), ours))
             .fields(credentials)
-            .recovered(&seen),
+            .recovered(&start.recovered),
         secrets,
     ));
     let mut members = start.handler(
@@ -123,7 +127,7 @@ pub(in crate::controller) fn watch_local(
             tasks.spawn(watch(
                 Watched::all(Api::<Wire<Service>>::all(all()))
                     .labels(&selector)
-                    .recovered(&seen),
+                    .recovered(&start.recovered),
                 members,
             ));
             // Kubernetes copies the labels of a Service to the slices that it creates for it.
@@ -134,7 +138,7 @@ pub(in crate::controller) fn watch_local(
             );
             let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
                 .labels(selector)
-                .recovered(&seen);
+                .recovered(&start.recovered);
             let begins = config.routes.is_some();
             tasks.spawn(async move {
                 if begins {
@@ -158,7 +162,7 @@ pub(in crate::controller) fn watch_local(
         }
     }
     if config.routes.is_some() {
-        watch_routes(client, &seen, &start, &mut tasks);
+        watch_routes(client, &start, &mut tasks);
     }
     tasks
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::core::PartialObjectMeta;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as latest};
 
 use crate::{
     api::{
@@ -87,6 +87,8 @@ impl LocalEvent {
 pub(super) struct Start<'a> {
     pub(super) outbox: &'a mpsc::Sender<LocalEvent>,
     pub(super) metrics: &'a Metrics,
+    /// Changes when the local API server recovers.
+    pub(super) recovered: latest::Receiver<u64>,
 }
 
 impl Start<'_> {

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use kube::{Api, Client};
-use tokio::{
-    sync::{mpsc, watch as latest},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use super::local_event::{LocalEvent, LocalHandler, Start};
 use crate::{
@@ -27,31 +23,21 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Watches routes of all kinds, each kind as soon as the API server serves it.
-pub(super) fn watch_routes(
-    client: &Client,
-    recovered: &latest::Receiver<u64>,
-    start: &Start<'_>,
-    tasks: &mut JoinSet<()>,
-) {
-    watch_kind::<0>(client, recovered, start, tasks);
-    watch_kind::<1>(client, recovered, start, tasks);
-    watch_kind::<2>(client, recovered, start, tasks);
-    watch_kind::<3>(client, recovered, start, tasks);
+pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
+    watch_kind::<0>(client, start, tasks);
+    watch_kind::<1>(client, start, tasks);
+    watch_kind::<2>(client, start, tasks);
+    watch_kind::<3>(client, start, tasks);
 }
 
-fn watch_kind<const KIND: usize>(
-    client: &Client,
-    recovered: &latest::Receiver<u64>,
-    start: &Start<'_>,
-    tasks: &mut JoinSet<()>,
-) {
+fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
     let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
     let mut routes = RouteTeller(start.handler(&what, ResourceKind::Route, |change| {
         LocalEvent::Routes(RouteKind::ALL[KIND], Some(change))
     }));
-    let (client, recovered) = (client.clone(), recovered.clone());
-    let outbox = start.outbox.clone();
+    let (client, outbox) = (client.clone(), start.outbox.clone());
+    let recovered = start.recovered.clone();
     tasks.spawn(async move {
         until_served(&client, kind, &outbox, &mut routes).await;
         let watched = Watched::all(Api::<WireRoute<KIND>>::all(client)).recovered(&recovered);
