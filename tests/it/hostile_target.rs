@@ -127,19 +127,8 @@ impl Scene {
         Figures::since(mark, name, time, latencies, &self.source, &self.controller)
     }
 
-    /// Wrong statements in the status of the hostile Links that do not become right within a moment: a status may say
-    /// that the cluster of a huge list has timed out, and be right, while other tests have the processor.
+    /// Wrong statements in the status of the hostile Links.
     async fn wrong_statuses(&self) -> Vec<String> {
-        let right = eventually("statuses of hostile Links", SOON, async || {
-            Ok(self.untrue_statuses().await.is_empty().then_some(()))
-        });
-        match right.await {
-            Ok(()) => Vec::new(),
-            Err(_) => self.untrue_statuses().await,
-        }
-    }
-
-    async fn untrue_statuses(&self) -> Vec<String> {
         let mut untrue = Vec::new();
         for target in &self.hostile {
             let link = links(&self.source)
@@ -163,6 +152,11 @@ async fn hostile_targets_do_no_harm_to_other_clusters() {
     scene.let_in(&Conduct::ALL, 1).await;
     let figures = scene.phase("hostile", &mark, Duration::from_secs(20)).await;
     neighbours::are_in_step(&scene.source).await;
+    // While other tests have the processor, a hostile server may be too slow for a heartbeat, and the status says so.
+    let right = eventually("right statuses of hostile Links", SOON, async || {
+        Ok(scene.wrong_statuses().await.is_empty().then_some(()))
+    });
+    let _ = right.await;
     let mut wrong = scene.wrong_statuses().await;
     wrong.extend(figures.beyond(&BRIEF, &Conduct::ALL, None));
     eprintln!("{}", table(&[figures], &Conduct::ALL));
