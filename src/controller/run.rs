@@ -70,11 +70,15 @@ pub(crate) async fn run(
         metrics: metrics.clone(),
     };
     let engine = engine::run(settings, writer, inbox, elected, &health, &stop);
+    // Only as long as the engine runs: watches end with it, and that must not interrupt the release of the lease.
+    let watched = Box::pin(async {
+        tokio::select! {
+            ended = engine => ended,
+            _ = watches.join_next() => bail!("a watch of the local cluster has ended"),
+        }
+    });
     // The engine, and with it all writes, ends before the lease is released.
-    let ended = tokio::select! {
-        ended = lead(client, lease, elect, engine, &metrics, &stop) => ended,
-        _ = watches.join_next() => Err(anyhow::anyhow!("a watch of the local cluster has ended")),
-    };
+    let ended = lead(client, lease, elect, watched, &metrics, &stop).await;
     watches.shutdown().await;
     closing.cancel();
     served.await.context("the admin server failed")?;

@@ -1,10 +1,15 @@
 //! Replicas: one leads, and the others wait. Also the behaviour of a controller that is asked to stop.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use control_plane::{AuditEvent, ControlPlane, eventually};
+use control_plane::{AuditEvent, ControlPlane, Passing, Verdict, eventually};
+use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use tokio::{sync::Notify, time::timeout};
 
 use crate::support::{
     SOON,
@@ -164,4 +169,58 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
     unlink(source, "silent").await;
     gone(source, "silent", "three-silent").await;
     drop(third);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_during_the_release_of_the_lease_does_not_interrupt_it() {
+    let alone = alone().await;
+    let source = &alone.source;
+    let way = source
+        .intercept(Some(("releasing", &["system:masters"])))
+        .unwrap();
+    let kubeconfig = source
+        .kubeconfig_through(&way.url(), "releasing", &["system:masters"])
+        .unwrap();
+    // It does not renew the lease during this test.
+    let flags = [
+        "--identity=releasing",
+        "--lease-duration=80s",
+        "--lease-renew-deadline=60s",
+        "--lease-retry=50s",
+    ];
+    let mut leader = Controller::start_as(&kubeconfig, &flags);
+    holder_is(source, "releasing").await;
+    leader.ready_within(SOON).await;
+
+    // Its last request waits until it has received a change of its cluster.
+    let (asked, permitted, seen) = <(Arc<Notify>, Arc<Notify>, Arc<Notify>)>::default();
+    way.judge({
+        let (asked, permitted) = (asked.clone(), permitted.clone());
+        move |request| {
+            if request.method == Method::PUT && request.uri.path().contains("/leases/") {
+                asked.notify_one();
+                Verdict::ForwardAfter(permitted.clone())
+            } else {
+                Verdict::Forward
+            }
+        }
+    });
+    way.look({
+        let seen = seen.clone();
+        move |_, event| {
+            if event.contains("during-release") {
+                seen.notify_one();
+            }
+            Passing::On
+        }
+    });
+    signal("TERM", leader.pid());
+    timeout(SOON, asked.notified()).await.unwrap();
+    namespace("during-release", &[source]).await;
+    timeout(SOON, seen.notified()).await.unwrap();
+    // Waits, because it takes a moment until the controller has handled the change.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    permitted.notify_one();
+    assert_eq!(leader.ended(SOON), Some(0), "{}", leader.log());
+    assert_eq!(holder(source).await.unwrap().unwrap_or_default(), "");
 }

@@ -95,6 +95,8 @@ pub enum Verdict {
     Answer(u16, Vec<(&'static str, String)>, String),
     /// It is neither forwarded nor answered.
     Hold,
+    /// It is forwarded when this is notified.
+    ForwardAfter(Arc<Notify>),
     /// It is forwarded, and executed; then this is notified, and the answer never comes.
     LoseAnswer(Arc<Notify>),
     /// It is answered with a body that goes on for ever.
@@ -308,6 +310,10 @@ impl Proxy {
         match judge(&asked) {
             Verdict::Forward => self.forward(asked, request).await,
             Verdict::Hold => std::future::pending().await,
+            Verdict::ForwardAfter(permitted) => {
+                permitted.notified().await;
+                self.forward(asked, request).await
+            }
             Verdict::LoseAnswer(executed) => {
                 let answer = self.forward(asked, request).await;
                 let _ = answer.into_body().collect().await;
