@@ -203,7 +203,6 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     gone(source, "kube-system", "shielded-shielded").await;
     delete(source, "kube-system", "shielded").await;
     gone(source, "kube-system", "shielded-federated").await;
-    reinstall(source, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -382,5 +381,4 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     })
     .await
     .unwrap();
-    reinstall(source, &[]).await;
 }

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use control_plane::ControlPlane;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
+use linkerd_mc::api::labels::CONTROLLER_NAME;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::support::{
     controller::Controller,
     gateways::Gateways,
-    installation::{installed, link},
+    installation::{NAMESPACE, installed, link, reinstall},
     links::links,
 };
 
@@ -60,15 +65,24 @@ pub(crate) async fn hub() -> &'static Hub {
 pub(crate) struct Alone {
     pub(crate) source: Arc<ControlPlane>,
     pub(crate) far: Arc<ControlPlane>,
-    _turn: MutexGuard<'static, Option<Planes>>,
+    _turn: MutexGuard<'static, Option<Prepared>>,
 }
 
-type Planes = [Arc<ControlPlane>; 2];
+/// Control planes with an installation each.
+struct Prepared {
+    source: Arc<ControlPlane>,
+    far: Arc<ControlPlane>,
+    /// The Deployment of the controller that tests expect in `source`.
+    deployment: Option<Version>,
+}
+
+/// The UID and the generation of an object.
+type Version = (String, i64);
 
 /// Two control planes for one test at a time. The first test that uses them starts them.
 struct Pair {
     names: [&'static str; 2],
-    planes: Mutex<Option<Planes>>,
+    planes: Mutex<Option<Prepared>>,
 }
 
 impl Pair {
@@ -84,19 +98,30 @@ impl Pair {
         self.with(self.planes.lock().await).await
     }
 
-    /// Prepares them for a test: there is no Link, and `far` answers.
-    async fn with(&self, mut turn: MutexGuard<'static, Option<Planes>>) -> Alone {
-        let [source, far] = if let Some(planes) = turn.as_ref() {
-            planes.clone()
+    /// Prepares them for a test: there is no Link, `far` answers, and the installation has its default values.
+    async fn with(&self, mut turn: MutexGuard<'static, Option<Prepared>>) -> Alone {
+        let prepared = if let Some(prepared) = turn.as_mut() {
+            prepared
         } else {
             let (source, far) = tokio::join!(
                 installed(self.names[0], "192.0.2.40"),
                 installed(self.names[1], "192.0.2.50")
             );
-            turn.insert([source, far]).clone()
+            let deployment = deployment(&source).await;
+            turn.insert(Prepared {
+                source,
+                far,
+                deployment,
+            })
         };
+        let (source, far) = (prepared.source.clone(), prepared.far.clone());
         // A test that failed may have left them paused.
         far.resume_api_server().unwrap();
+        // `plan` and `check` read the settings from it.
+        if deployment(&source).await != prepared.deployment {
+            reinstall(&source, &[]).await;
+            prepared.deployment = deployment(&source).await;
+        }
         let all = ListParams::default();
         links(&source)
             .delete_collection(&DeleteParams::default(), &all)
@@ -129,4 +154,13 @@ pub(crate) async fn alone() -> Alone {
 pub(crate) async fn swept() -> Alone {
     static PAIR: Pair = Pair::new("swept-source", "swept-far");
     PAIR.take().await
+}
+
+/// The version of the controller's Deployment. The generation changes with each change of its specification.
+async fn deployment(plane: &ControlPlane) -> Option<Version> {
+    let found = Api::<Deployment>::namespaced(plane.client(), NAMESPACE)
+        .get_opt(CONTROLLER_NAME)
+        .await
+        .unwrap()?;
+    Some((found.uid()?, found.metadata.generation?))
 }
