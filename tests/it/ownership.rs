@@ -194,6 +194,8 @@ async fn mirrors_that_people_changed_are_repaired() {
         json!({ "endpoints": [{ "addresses": ["192.0.2.66"], "conditions": { "ready": true } }] }),
         json!({ "ports": [{ "name": "http", "port": 1, "protocol": "TCP" }] }),
         json!({ "metadata": { "labels": { l::MIRRORED_SERVICE: null } } }),
+        json!({ "metadata": { "labels": { l::SLICE_SERVICE: "other" } } }),
+        json!({ "metadata": { "labels": { l::SLICE_SERVICE: null } } }),
         json!({ "metadata": { "annotations": { l::REMOTE_GATEWAY_IDENTITY: "evil" } } }),
     ];
     let before = slices(west, "repairs").get(&name).await.unwrap();

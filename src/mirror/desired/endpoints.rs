@@ -52,6 +52,15 @@ impl DesiredSlice<'_> {
         })
     }
 
+    /// Whether a patch can turn `actual` into this slice. The address type is immutable, and the admission policy does
+    /// not let the controller move a slice to another Service.
+    fn can_patch(&self, actual: &EndpointSlice) -> bool {
+        let service = actual.metadata.labels.get(l::SLICE_SERVICE);
+        *actual.address_type == *self.address_type
+            && service
+                .is_none_or(|service| self.metadata.labels.get(l::SLICE_SERVICE) == Some(service))
+    }
+
     /// Records in the hash of the desired state that addresses are shared. So the hash differs, and the slice is
     /// written again, when no other slice has these addresses any more.
     fn mark_shared(&mut self) {
@@ -102,8 +111,8 @@ pub(crate) fn reconcile(
             None => writes.push(Write::Create(Object::EndpointSlice(Box::new(
                 slice.slice(),
             )))),
-            Some(actual) if *actual.address_type != *slice.address_type => {
-                // The address type is immutable. The slice is created again once its deletion has been seen.
+            Some(actual) if !slice.can_patch(actual) => {
+                // It is created again once its deletion has been seen.
                 writes.push(Write::delete_slice(actual));
             }
             Some(actual) => writes.extend(patch(&slice, actual)),

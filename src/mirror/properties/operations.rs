@@ -145,6 +145,8 @@ pub(crate) enum Edit {
     Tokens,
     SliceEndpoints,
     SliceLabels,
+    /// Makes a slice belong to another Service, by its label.
+    SliceService,
     SliceOwner,
 }
 

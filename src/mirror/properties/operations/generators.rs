@@ -125,6 +125,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         Just(Edit::Tokens),
         Just(Edit::SliceEndpoints),
         Just(Edit::SliceLabels),
+        Just(Edit::SliceService),
         Just(Edit::SliceOwner),
     ]
 }

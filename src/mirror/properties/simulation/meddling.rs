@@ -189,6 +189,11 @@ impl Simulation {
                     drop_label(&mut slice.metadata, l::CLUSTER_NAME);
                 })
             }),
+            Edit::SliceService => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    slice.metadata.labels.insert(l::SLICE_SERVICE, "somebody");
+                })
+            }),
             Edit::SliceOwner => nth(&slices).map(|id| {
                 self.cluster.edit_slice(&id, |slice| {
                     for owner in &mut slice.metadata.owner_references {
@@ -241,6 +246,6 @@ fn edit_service(service: &mut Service, edit: Edit) {
                 }
             }
         }
-        Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceOwner => {}
+        Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceService | Edit::SliceOwner => {}
     }
 }

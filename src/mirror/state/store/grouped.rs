@@ -8,12 +8,13 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        metadata::Metadata,
         preference::FailedOver,
         routes::Route,
         wire::Kept,
     },
     mirror::{
-        metadata::{Owner, is_managed, member_clusters, owner, preferred_clusters},
+        metadata::{Owner, is_managed, is_our_slice, member_clusters, owner, preferred_clusters},
         name_owner::{NameOwner, labelled},
     },
 };
@@ -41,8 +42,22 @@ pub trait Grouped: Kept {
 }
 
 impl Grouped for EndpointSlice {
+    /// The label may have been changed in a slice of ours. Its owner says for which Service it was created, and its name
+    /// begins with that name.
     fn group(&self) -> Option<&str> {
-        self.metadata.labels.get(l::SLICE_SERVICE)
+        let Metadata {
+            labels,
+            owner_references,
+            ..
+        } = &self.metadata;
+        let mut owners = owner_references.iter().map(|owner| &*owner.name);
+        let created_for = |service: &&str| {
+            let suffix = self.metadata.name().strip_prefix(service);
+            is_our_slice(self) && suffix.is_some_and(|suffix| suffix.starts_with('-'))
+        };
+        owners
+            .find(created_for)
+            .or_else(|| labels.get(l::SLICE_SERVICE))
     }
 
     fn hosts(&self) -> BTreeSet<&str> {

@@ -1,8 +1,10 @@
 //! Mirrors whose Service has unknown slices, no slices, or slices without endpoints.
 
+use std::sync::Arc;
+
 use super::{CREATE, MIRRORED, has, hold, key, then, web};
 use crate::{
-    api::labels as l,
+    api::{k8s::EndpointSlice, labels as l},
     mirror::{
         LeftOut, RemoteState, State, Store,
         fixtures::{left_out, map, slice, state, svc, target},
@@ -10,6 +12,7 @@ use crate::{
 };
 
 const PATCHED: [&str; 1] = ["patch EndpointSlice ns/web-east-ipv4"];
+const DELETED: [&str; 1] = ["delete EndpointSlice ns/web-east-ipv4"];
 
 /// The target cluster has this Service, and no slice of it has an endpoint.
 fn has_idle(service: super::Svc) -> State {
@@ -131,4 +134,23 @@ fn slices_kept_in_remote_discovery_keep_their_endpoints() {
     );
     let state = without_remote_slices(switched);
     hold(vec![("they stay", state, &[], MIRRORED)]);
+}
+
+#[test]
+fn slices_that_somebody_gave_to_another_service_are_repaired() {
+    let relabelled = |service: Option<&str>| {
+        let mut state = has(web()).worked_on(&key());
+        let slice = state.here().slices.get("ns", "web-east-ipv4").unwrap();
+        let mut slice = EndpointSlice::clone(slice);
+        match service {
+            Some(service) => slice.metadata.labels.insert(l::SLICE_SERVICE, service),
+            None => slice.metadata.labels.remove(l::SLICE_SERVICE),
+        }
+        state.here().slices.put(Arc::new(slice));
+        state
+    };
+    hold(vec![
+        ("another one", relabelled(Some("api")), &DELETED, MIRRORED),
+        ("none", relabelled(None), &PATCHED, MIRRORED),
+    ]);
 }
