@@ -83,7 +83,11 @@ impl Network {
         };
         let address = format!("{}/{PREFIX}", network.gateway());
         let bridge = network.bridge.as_str();
-        run("ip", &["link", "add", bridge, "type", "bridge"])?;
+        // Without an address of its own, a bridge has the lowest one of the Pods that are connected to it. When that
+        // changed, Pods would send to the former address for some seconds.
+        let own = format!("02:00:00:00:00:{number:02x}");
+        let add = ["link", "add", bridge, "address", &own, "type", "bridge"];
+        run("ip", &add)?;
         run("ip", &["addr", "add", &address, "dev", bridge])?;
         run("ip", &["link", "set", bridge, "up"])?;
         Ok(network)
