@@ -51,6 +51,8 @@ impl Deployments {
 
     /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Deployments are followed.
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
+        // What changed since the last script must not start a program after this one has scaled it down.
+        self.follow(rig).await?;
         let mut command = shell(rig, script)?;
         let mut done = spawn_blocking(move || pipe(&mut command, ""));
         let mut looks = interval(LOOK);
