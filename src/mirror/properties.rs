@@ -21,7 +21,7 @@ use crate::mirror::{FederatedThrough, Federation};
 use self::{
     operations::{
         Allowed, CLUSTERS, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade,
-        crowd, drains, history, limited, memberships, plain_history, preferences,
+        crowd, drains, history, limited, memberships, plain_history, preferences, slice_edit,
     },
     simulation::{Rng, Simulation},
 };
@@ -184,6 +184,24 @@ proptest! {
         anew.drain();
         prop_assume!(simulation.is_in_line());
         prop_assert_eq!(simulation.cluster.canonical(), anew.cluster.canonical());
+    }
+
+    #[test]
+    fn slices_that_people_changed_are_repaired(
+        acts in plain_history(14),
+        seed: u64,
+        edits in prop::collection::vec((0usize..8, slice_edit()), 1..4),
+    ) {
+        let mut simulation = live(&acts, seed, 0);
+        simulation.furnish();
+        simulation.drain();
+        let before = simulation.cluster.canonical();
+        for (pick, edit) in edits {
+            simulation.edit(pick, edit);
+        }
+        simulation.drain();
+        prop_assert_eq!(simulation.cluster.canonical(), before);
+        simulation.is_settled();
     }
 
     #[test]

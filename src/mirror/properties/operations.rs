@@ -8,7 +8,7 @@ mod generators;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub(crate) use self::generators::{
-    crowd, drains, history, limited, memberships, plain_history, preferences,
+    crowd, drains, history, limited, memberships, plain_history, preferences, slice_edit,
 };
 use crate::{
     api::{

@@ -123,6 +123,13 @@ fn edit() -> impl Strategy<Value = Edit> {
         Just(Edit::Relabel),
         Just(Edit::Ports),
         Just(Edit::Tokens),
+        slice_edit(),
+    ]
+}
+
+/// Changes of slices.
+pub(crate) fn slice_edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
         Just(Edit::SliceEndpoints),
         Just(Edit::SliceLabels),
         Just(Edit::SliceService),
