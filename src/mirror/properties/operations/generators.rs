@@ -112,6 +112,11 @@ fn within() -> impl Strategy<Value = usize> {
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![10 => service_edit(), 4 => slice_edit()]
+}
+
+/// Changes of Services.
+fn service_edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
         Just(Edit::StripCluster),
         (0..CLUSTERS.len()).prop_map(Edit::MoveCluster),
@@ -123,7 +128,6 @@ fn edit() -> impl Strategy<Value = Edit> {
         Just(Edit::Relabel),
         Just(Edit::Ports),
         Just(Edit::Tokens),
-        slice_edit(),
     ]
 }
 
