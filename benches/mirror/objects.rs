@@ -127,12 +127,7 @@ pub async fn count(client: &Client) -> (usize, usize) {
     let parameters = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(client.clone());
     let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-    let services = services
-        .list_metadata(&parameters)
-        .await
-        .unwrap()
-        .items
-        .len();
+    let services = listed(&services, &parameters).await.len();
     let slices = listed(&slices, &parameters).await;
     (
         services,
