@@ -24,7 +24,7 @@ use crate::{
         Work,
         gatewayed::{Size, both},
     },
-    objects::{all, create, delete, listed, namespace, service},
+    objects::{all, create, delete, namespace, paged, service},
     scenarios::{Bench, SLICES, settled},
 };
 
@@ -197,14 +197,14 @@ fn probe(index: usize) -> String {
 async fn spans_all(local: &Client, size: Size) -> bool {
     let ours = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(local.clone());
-    let services = listed(&services, &ours).await;
+    let services = paged(&ours, async |page| services.list(&page).await).await;
     let is_whole = |service: &&Wire<Service>| {
         let annotations = &service.object.metadata.annotations;
         let members = annotations.get(l::MEMBERS).unwrap_or_default();
         annotations.contains_key(l::LOCAL_MEMBER) && members.split(',').count() == size.gateways
     };
     let slices: Api<Wire<EndpointSlice>> = Api::all(local.clone());
-    let slices = listed(&slices, &ours).await;
+    let slices = paged(&ours, async |page| slices.list(&page).await).await;
     let is_ready = |slice: &&Wire<EndpointSlice>| is_ready(&slice.object);
     services.iter().filter(is_whole).count() == size.services
         && slices.iter().filter(is_ready).count() == size.services * (size.gateways + 1)

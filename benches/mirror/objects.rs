@@ -1,19 +1,16 @@
 //! The objects that benchmarks export, and many requests at once.
 
-use std::fmt::Debug;
-
 use control_plane::ControlPlane;
 use futures::{StreamExt as _, stream};
 use kube::{
     Api, Client, Config,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, ObjectList, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use linkerd_mc::api::{
     k8s::{EndpointSlice, Service},
     wire::Wire,
 };
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Requests under way at once: the controller's default.
@@ -124,28 +121,25 @@ pub async fn delete(client: Client, namespace: String, service: String, slice: S
 
 /// Number of objects with the label of mirrors: Services, slices with endpoints.
 pub async fn count(client: &Client) -> (usize, usize) {
-    let parameters = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
+    let mirrors = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(client.clone());
+    let services = paged(&mirrors, async |page| services.list_metadata(&page).await).await;
     let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-    let services = listed(&services, &parameters).await.len();
-    let slices = listed(&slices, &parameters).await;
-    (
-        services,
-        slices
-            .iter()
-            .filter(|slice| !slice.object.endpoints.is_empty())
-            .count(),
-    )
+    let slices = paged(&mirrors, async |page| slices.list(&page).await).await;
+    let filled = slices
+        .iter()
+        .filter(|slice| !slice.object.endpoints.is_empty());
+    (services.len(), filled.count())
 }
 
-/// Lists page by page: an answer may not be as large as all slices are together.
-pub async fn listed<T: Clone + DeserializeOwned + Debug>(
-    api: &Api<T>,
+/// Lists page by page: an answer may not be as large as all objects are together.
+pub async fn paged<T: Clone>(
     what: &ListParams,
+    list: impl AsyncFn(ListParams) -> kube::Result<ObjectList<T>>,
 ) -> Vec<T> {
     let (mut items, mut next) = (Vec::new(), what.clone().limit(500));
     loop {
-        let page = api.list(&next).await.unwrap();
+        let page = list(next.clone()).await.unwrap();
         items.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => next = next.continue_token(&token),

@@ -21,7 +21,7 @@ use crate::{
     Args, Scenario,
     churn::{Subject, churn},
     limit::{self, Work},
-    objects::{all, client, count, create, namespace, namespaces, service},
+    objects::{all, client, count, create, namespace, namespaces, paged, service},
     process::cost,
     report::{Outcome, Row},
     support::{
@@ -111,7 +111,11 @@ pub async fn settled(client: &Client, services: usize) {
     let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let ours = ListParams::default().labels("endpointslice.kubernetes.io/managed-by!=bench,app");
     let started = Instant::now();
-    while slices.list_metadata(&ours).await.unwrap().items.len() < services {
+    let made = async || {
+        let slices = paged(&ours, async |page| slices.list_metadata(&page).await);
+        slices.await.len()
+    };
+    while made().await < services {
         assert!(started.elapsed() < Duration::from_secs(600), "no slices");
         tokio::time::sleep(Duration::from_secs(2)).await;
     }

@@ -26,7 +26,7 @@ use crate::{
     controller::{
         metrics::{Metrics, ResourceKind},
         queue,
-        watch::{Event, EventHandler as _, Watched, notice_recovery, watch},
+        watch::{Event, EventHandler as _, notice_recovery, watch},
     },
     mirror::{self, Config, Key, LeftOut},
 };
@@ -61,7 +61,7 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Namespaces,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<PartialObjectMeta<Namespace>>::all(all())).recovered(&start.recovered),
+        start.watched(Api::<PartialObjectMeta<Namespace>>::all(all())),
         namespaces,
     ));
     let mirrors = start.handler(
@@ -70,9 +70,9 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Mirrors,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<Service>>::all(all()))
-            .labels(&mirrored)
-            .recovered(&start.recovered),
+        start
+            .watched(Api::<Wire<Service>>::all(all()))
+            .labels(&mirrored),
         mirrors,
     ));
     let slices = start.handler(
@@ -81,16 +81,16 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::Slices,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
-            .labels(&mirrored)
-            .recovered(&start.recovered),
+        start
+            .watched(Api::<Wire<EndpointSlice>>::all(all()))
+            .labels(&mirrored),
         slices,
     ));
     let probes = start.handler("probe Services", ResourceKind::Service, LocalEvent::Probes);
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<Service>>::namespaced(all(), ours))
-            .labels(&gateways)
-            .recovered(&start.recovered),
+        start
+            .watched(Api::<Wire<Service>>::namespaced(all(), ours))
+            .labels(&gateways),
         probes,
     ));
     let slices = start.handler(
@@ -99,22 +99,22 @@ pub(in crate::controller) fn watch_local(
         LocalEvent::ProbeSlices,
     );
     tasks.spawn(watch(
-        Watched::all(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
-            .labels(mirror::slices_of_probes())
-            .recovered(&start.recovered),
+        start
+            .watched(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
+            .labels(mirror::slices_of_probes()),
         slices,
     ));
     let links = start.handler("Links", ResourceKind::Link, LocalEvent::Links);
     tasks.spawn(watch(
-        Watched::all(Api::<LinkObject>::namespaced(all(), ours)).recovered(&start.recovered),
+        start.watched(Api::<LinkObject>::namespaced(all(), ours)),
         links,
     ));
     let secrets = start.handler("Secrets", ResourceKind::Secret, LocalEvent::Secrets);
     let credentials = format!("type={}", l::CREDENTIALS_TYPE);
     tasks.spawn(watch(
-        Watched::all(Api::<Secret>::namespaced(all(), ours))
-            .fields(credentials)
-            .recovered(&start.recovered),
+        start
+            .watched(Api::<Secret>::namespaced(all(), ours))
+            .fields(credentials),
         secrets,
     ));
     let mut members = start.handler(
@@ -125,9 +125,9 @@ pub(in crate::controller) fn watch_local(
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
-                Watched::all(Api::<Wire<Service>>::all(all()))
-                    .labels(&selector)
-                    .recovered(&start.recovered),
+                start
+                    .watched(Api::<Wire<Service>>::all(all()))
+                    .labels(&selector),
                 members,
             ));
             // Kubernetes copies the labels of a Service to the slices that it creates for it.
@@ -136,9 +136,9 @@ pub(in crate::controller) fn watch_local(
                 ResourceKind::EndpointSlice,
                 LocalEvent::MemberSlices,
             );
-            let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(all()))
-                .labels(selector)
-                .recovered(&start.recovered);
+            let watched = start
+                .watched(Api::<Wire<EndpointSlice>>::all(all()))
+                .labels(selector);
             let begins = config.routes.is_some();
             tasks.spawn(async move {
                 if begins {

@@ -1,7 +1,7 @@
 //! The events of the watches of the local cluster, for the engine.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::core::PartialObjectMeta;
+use kube::{Api, core::PartialObjectMeta};
 use tokio::sync::{mpsc, watch as latest};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     controller::{
         metrics::{LOCAL, Metrics, ResourceKind},
         trouble::Trouble,
-        watch::{ConnectionStatus, Event, EventHandler},
+        watch::{ConnectionStatus, Event, EventHandler, Watched},
     },
     mirror::ClusterNetworks,
 };
@@ -92,6 +92,11 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// All objects of `api`, followed at once when the local API server recovers.
+    pub(super) fn watched<K>(&self, api: Api<K>) -> Watched<K> {
+        Watched::all(api).recovered(&self.recovered)
+    }
+
     /// The handler for the events of one watch.
     pub(super) fn handler<T>(
         &self,

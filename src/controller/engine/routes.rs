@@ -14,7 +14,7 @@ use crate::{
     client::requests::explain,
     controller::{
         metrics::ResourceKind,
-        watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
+        watch::{ConnectionStatus, Event, EventHandler, watch},
     },
     mirror::{FEDERATED_SUFFIX, is_managed},
 };
@@ -37,10 +37,9 @@ fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut
         LocalEvent::Routes(RouteKind::ALL[KIND], Some(change))
     }));
     let (client, outbox) = (client.clone(), start.outbox.clone());
-    let recovered = start.recovered.clone();
+    let watched = start.watched(Api::<WireRoute<KIND>>::all(client.clone()));
     tasks.spawn(async move {
         until_served(&client, kind, &outbox, &mut routes).await;
-        let watched = Watched::all(Api::<WireRoute<KIND>>::all(client)).recovered(&recovered);
         watch(watched, routes).await;
     });
 }
