@@ -48,6 +48,11 @@ impl Cluster {
         })
     }
 
+    /// Address of the API server, without a slash at its end.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Waits for a request, at most for [`DEADLINE`]. `what` completes "cannot …".
     pub(crate) async fn request<T>(
         &self,

@@ -5,12 +5,15 @@
 
 mod args;
 mod credentials;
+mod decision;
+mod gather;
 mod outcome;
 mod restart;
 mod rotation;
+mod secrets;
 mod tokens;
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -18,8 +21,9 @@ use serde_json::json;
 pub(crate) use self::args::Rotate;
 use self::{
     args::Format,
+    gather::{Source, Target},
     outcome::{Done, Ending, Outcome},
-    rotation::{Rotation, Source, Step},
+    rotation::{Rotation, Step},
 };
 use super::{
     args::Global,
@@ -28,7 +32,16 @@ use super::{
     output,
     progress::spin,
 };
-use crate::{api::link::Link, hint::fail};
+use crate::{
+    api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
+    client::{Access, requests::DEADLINE},
+    clusters::{
+        cluster_client::ClusterClient,
+        collect_full,
+        snapshot::{Destination, Known},
+    },
+    hint::fail,
+};
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
@@ -55,85 +68,166 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
         namespace: args.namespace.clone(),
         linkerd: global.linkerd_namespace.clone(),
     };
+    let all = links(&source.cluster, &source.namespace).await?;
     let mut outcomes = Vec::new();
-    let mut written = Vec::new();
-    for link in chosen(&source, args).await? {
+    let mut due = Vec::new();
+    let destination = destination(&access, global).await?;
+    for link in chosen(&source, args, &all)? {
         let cluster = link.spec.target_cluster_name.clone();
-        let context = args.from.clone().unwrap_or_else(|| cluster.clone());
-        let step = async {
-            let target = Cluster::connect(&global.access().with_context(&context)).await?;
-            let rotation = Rotation::gather(&source, target, link).await?;
-            rotation.write(args).await
-        };
-        match step
-            .await
-            .with_context(|| format!("cannot rotate the credentials for {cluster}"))
-        {
-            Ok(Step::Written(rotation)) => written.push(rotation),
-            Ok(Step::Ended(result, reason)) => {
-                output::note(&format!("{cluster}: {reason}"));
-                outcomes.push(Outcome::new(
-                    &cluster,
-                    result,
-                    Some(reason),
-                    Done::default(),
-                ));
+        let gathered = gather(global, &source, args, link.clone());
+        match Box::pin(gathered).await {
+            Ok(mut rotation) => {
+                let restart_is_due = restart::is_due(&destination, &cluster).unwrap_or_default();
+                match rotation.next(args, restart_is_due) {
+                    Step::Ended(result, reason) => {
+                        output::note(&format!("{cluster}: {reason}"));
+                        let done = std::mem::take(&mut rotation.done);
+                        outcomes.push(Outcome::new(&cluster, result, Some(reason), done));
+                    }
+                    step => due.push((rotation, step)),
+                }
             }
             Err(error) => outcomes.push(Outcome::failed(&cluster, &error, Done::default())),
         }
     }
-    if written.is_empty() {
+    if due.is_empty() {
         return Ok(outcomes);
     }
-    let restarted = Box::pin(restarted(&source, args)).await;
-    for rotation in written {
-        let cluster = rotation.cluster().to_owned();
-        let (done, ended) = match &restarted {
-            Ok(true) => rotation.revoke(args.revoke_shared).await,
-            Ok(false) => (rotation.keep(), Ok(())),
-            Err(error) => (rotation.keep(), Err(anyhow::anyhow!("{error:#}"))),
+    // Before anything is changed: a restart that is not possible would leave all of it half done.
+    let restarts = !args.no_restart && due.iter().any(|(rotation, _)| rotation.needs_restart());
+    let names = |rotation: &Rotation<'_>| rotation.cluster().to_owned();
+    let proven: BTreeSet<String> = due.iter().map(|(rotation, _)| names(rotation)).collect();
+    if restarts && let Err(error) = restart::is_possible(&source, &all, &proven).await {
+        output::error(&error);
+        let reason = format!("{error:#}");
+        outcomes.extend(due.iter().map(|(rotation, _)| {
+            let reason = Some(reason.clone());
+            Outcome::new(rotation.cluster(), Ending::Failed, reason, Done::default())
+        }));
+        return Ok(outcomes);
+    }
+    let mut written = Vec::new();
+    for (mut rotation, step) in due {
+        let ended = match step {
+            Step::Write { begun } => rotation.write(begun.as_deref(), args.wait).await,
+            Step::Written | Step::Ended(..) => Ok(()),
         };
-        outcomes.push(match ended {
-            Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, done),
-            Err(error) => Outcome::failed(&cluster, &error, done),
-        });
+        let cluster = rotation.cluster().to_owned();
+        match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
+            Ok(()) => written.push(rotation),
+            Err(error) => outcomes.push(Outcome::failed(&cluster, &error, rotation.done)),
+        }
+    }
+    let restarted = if written.iter().any(Rotation::needs_restart) && !args.no_restart {
+        let proven = written.iter().map(names).collect();
+        let restarted = Box::pin(restarted(&access, global, &source, args, &proven)).await;
+        restarted.inspect_err(output::error)
+    } else {
+        Ok(())
+    };
+    for mut rotation in written {
+        let cluster = rotation.cluster().to_owned();
+        let outcome = match &restarted {
+            _ if rotation.needs_restart() && args.no_restart => {
+                rotation.keep();
+                let reason = restart_is_needed(&source, &cluster);
+                Outcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done)
+            }
+            Err(error) if rotation.needs_restart() => {
+                rotation.keep();
+                let reason = Some(format!("{error:#}"));
+                Outcome::new(&cluster, Ending::Failed, reason, rotation.done)
+            }
+            _ => match rotation.revoke().await {
+                Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
+                Err(error) => Outcome::failed(&cluster, &error, rotation.done),
+            },
+        };
+        outcomes.push(outcome);
     }
     Ok(outcomes)
 }
 
-/// Restarts Linkerd's destination controller. `false` if `--no-restart` is set.
-async fn restarted(source: &Source, args: &Rotate) -> anyhow::Result<bool> {
-    if args.no_restart {
-        output::warning(&format!(
-            "{0} still uses the old token, so nothing was revoked; run `kubectl -n {1} rollout restart deployment/{0}`, then \
-             run this again",
-            restart::DESTINATION,
-            source.linkerd
-        ));
-        return Ok(false);
-    }
-    let waiting = format!("restarting {}", restart::DESTINATION);
-    let restart = restart::restart(&source.cluster, &source.linkerd, args.wait);
-    spin(&waiting, Box::pin(restart)).await?;
-    output::note(&format!("restarted {}", restart::DESTINATION));
-    Ok(true)
+/// Reads what is known of a link.
+async fn gather<'a>(
+    global: &Global,
+    source: &'a Source,
+    args: &Rotate,
+    link: Link,
+) -> anyhow::Result<Rotation<'a>> {
+    let name = link.spec.target_cluster_name.clone();
+    let context = args.from.clone().unwrap_or_else(|| name.clone());
+    let gathered = async {
+        let cluster = Cluster::connect(&global.access().with_context(&context)).await?;
+        Rotation::gather(source, Target { cluster, context }, link).await
+    };
+    gathered
+        .await
+        .with_context(|| format!("cannot rotate the credentials for {name}"))
 }
 
-/// The chosen Links, at least one.
-async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
-    let known = links(&source.cluster, &source.namespace).await?;
+/// Linkerd's credentials, and when its destination controller started.
+async fn destination(access: &Access, global: &Global) -> anyhow::Result<Known<Destination>> {
+    let cluster = ClusterClient::new("source", access, DEADLINE, &global.linkerd_namespace).await?;
+    Ok(collect_full::destination(&cluster).await)
+}
+
+/// Restarts Linkerd's destination controller, and checks that no old Pod of it is left.
+async fn restarted(
+    access: &Access,
+    global: &Global,
+    source: &Source,
+    args: &Rotate,
+    proven: &BTreeSet<String>,
+) -> anyhow::Result<()> {
+    let all = links(&source.cluster, &source.namespace).await?;
+    restart::is_possible(source, &all, proven).await?;
+    let waiting = format!("restarting {}", restart::DESTINATION);
+    let restart = restart::restart(source, args.wait);
+    spin(&waiting, Box::pin(restart)).await?;
+    let known = destination(access, global).await?;
+    let old = proven
+        .iter()
+        .find(|cluster| restart::is_due(&known, cluster) == Some(true));
+    if let Some(cluster) = old {
+        return Err(fail(
+            format!(
+                "a Pod of {} still has the old credentials for {cluster}",
+                restart::DESTINATION
+            ),
+            "see `kubectl get pods` in Linkerd's namespace, then run this again; the old token still works",
+        ));
+    }
+    output::note(&format!("restarted {}", restart::DESTINATION));
+    Ok(())
+}
+
+/// Says that Linkerd still uses the old token.
+fn restart_is_needed(source: &Source, cluster: &str) -> String {
+    let reason = format!(
+        "{0} still uses the old token, so nothing was revoked; run `kubectl -n {1} rollout restart deployment/{0}`, then \
+         run this again to revoke it",
+        restart::DESTINATION,
+        source.linkerd
+    );
+    output::warning(&format!("{cluster}: {reason}"));
+    reason
+}
+
+/// The chosen Links, at least one. Of several Links to one cluster, those that the controller does not use are left out.
+fn chosen<'l>(source: &Source, args: &Rotate, known: &'l [Link]) -> anyhow::Result<Vec<&'l Link>> {
     let hint = known_clusters(
-        &known,
+        known,
         "choose another namespace with --namespace, or another cluster with --to",
     );
     let wanted = args.cluster_name.as_ref().map(ToString::to_string);
-    let chosen: Vec<Link> = known
-        .into_iter()
+    let chosen: Vec<&Link> = known
+        .iter()
         .filter(|link| {
-            wanted
-                .as_ref()
-                .is_none_or(|name| *name == link.spec.target_cluster_name)
+            let is_wanted = |name: &String| *name == link.spec.target_cluster_name;
+            wanted.as_ref().is_none_or(is_wanted)
         })
+        .filter(|link| !is_duplicate(link))
         .collect();
     if chosen.is_empty() {
         let what = wanted.map_or_else(|| "any cluster".to_owned(), |name| format!("{name:?}"));
@@ -146,4 +240,11 @@ async fn chosen(source: &Source, args: &Rotate) -> anyhow::Result<Vec<Link>> {
         ));
     }
     Ok(chosen)
+}
+
+/// Whether the controller uses an older Link to the same cluster instead.
+fn is_duplicate(link: &Link) -> bool {
+    let conditions = link.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.any(|condition| condition.reason == DUPLICATE_CLUSTER)
 }

@@ -1,25 +1,28 @@
 //! New credentials for a link: a token is created, the controller and Linkerd use it, and the old token is revoked.
-//! `rotate` also continues after an interruption at any point.
 
-use std::{collections::BTreeSet, path::PathBuf};
+mod interrupted;
+mod refused;
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
-    audit::said,
+    audit::said as audited,
     controller::Controller,
     credentials::{kubeconfig, secrets},
+    installation::{ACCOUNT, NAMESPACE, reinstall},
     links::{condition_is, in_step, links, own_link, unlink},
-    objects::{export, gone, namespace, service, web},
-    planes::alone,
+    objects::{export, gone, namespace, service, services, web},
+    planes::{Alone, alone},
     program::{Outcome, run},
 };
 
@@ -103,42 +106,42 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
 }
 
 /// The Link whose credentials are rotated, between two clusters.
-struct Rotation<'a> {
-    source: &'a ControlPlane,
-    far: &'a ControlPlane,
+struct Rotation {
+    source: Arc<ControlPlane>,
+    far: Arc<ControlPlane>,
     /// Kubeconfig with contexts of both clusters.
     config: PathBuf,
+    deployments: Api<Deployment>,
+    controller: Controller,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotate_replaces_tokens_revokes_the_old_ones_and_resumes_after_an_interruption() {
+async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     let alone = alone().await;
-    let (source, far) = (&alone.source, &alone.far);
-    namespace("turned", &[source, far]).await;
-    let config = source.folder().join("rotate.kubeconfig");
-    ControlPlane::merged_kubeconfig(&[source, far], &config).unwrap();
-    let rotation = Rotation {
-        source,
-        far,
-        config,
-    };
-
-    let unknown = rotation.run(&[]).failure();
-    assert!(unknown.contains("no Link to"), "{unknown}");
-    own_link(source, far, "turn", &[]).await;
-    export(far, "turned", &web("web", "turn")).await;
-    let mut controller = Controller::start(source, &[]);
-    service(source, "turned", "web-turn", |_| true).await;
-    in_step(source, "turn", &[]).await;
+    let rotation = Rotation::between(&alone).await;
+    let (source, far) = (rotation.source.clone(), rotation.far.clone());
     let first = rotation.kubeconfig().await;
     let since = source.audit().unwrap().len();
 
     rotation.a_dry_run_changes_nothing().await;
-    rotation.a_destination_controller_is_needed();
+    let unknown = run(
+        &rotation.config,
+        &["rotate", "--cluster-name=nowhere", "--to", source.name()],
+    );
+    assert!(unknown.failure().contains("no Link to \"nowhere\""));
+    let kept = result(&rotation.run(&["-o=json"]));
+    assert_eq!(
+        kept["kept"],
+        json!([format!("{NAMESPACE}/{ACCOUNT}-token")])
+    );
+    assert_eq!(kept["revoked"], json!([]));
     let second = rotation.kubeconfig().await;
-    let deployments = destination(source).await;
-    let messages = rotation.the_old_token_is_revoked(&first, &second).await;
-    let restarted = deployments.get("linkerd-destination").await.unwrap();
+    let said = rotation.the_old_token_is_revoked(&first, &second).await;
+    let restarted = rotation
+        .deployments
+        .get("linkerd-destination")
+        .await
+        .unwrap();
     let template = restarted.spec.unwrap().template.metadata.unwrap();
     assert!(
         template
@@ -147,43 +150,96 @@ async fn rotate_replaces_tokens_revokes_the_old_ones_and_resumes_after_an_interr
             .contains_key("kubectl.kubernetes.io/restartedAt")
     );
     let third = rotation.kubeconfig().await;
-    controller.kill();
-    let cut = rotation.without_a_controller_both_tokens_stay(&third).await;
-    let controller = Controller::start(source, &[]);
-    let resumed = rotation.the_next_run_goes_on(&third).await;
+    rotation.without_a_restart_the_old_token_stays(&third).await;
+    let fourth = rotation.kubeconfig().await;
+    rotation
+        .the_shared_token_is_revoked_later(&first, &fourth)
+        .await;
 
     // The controller continues with it, no mirror was written, and no output has a token.
-    condition_is(source, "turn", "Ready", "True", "Mirroring").await;
-    export(far, "turned", &web("later", "turn")).await;
-    service(source, "turned", "later-turn", |_| true).await;
-    let touched = said(source, "turned", since);
+    condition_is(&source, "turn", "Ready", "True", "Mirroring").await;
+    export(&far, "turned", &web("later", "turn")).await;
+    service(&source, "turned", "later-turn", |_| true).await;
+    let touched = audited(&source, "turned", since);
     assert!(
         !touched.iter().any(|write| write.contains("web-turn")),
         "{touched:?}"
     );
-    let last = rotation.kubeconfig().await;
-    let told = [messages, resumed, cut, controller.log()].concat();
-    for kubeconfig in [&first, &second, &third, &last] {
+    let told = [said, rotation.controller.log()].concat();
+    for kubeconfig in [&first, &second, &third, &fourth] {
         assert!(!told.contains(&token(kubeconfig)));
     }
-    unlink(source, "turn").await;
-    gone(source, "turned", "web-turn").await;
-    deployments
-        .delete("linkerd-destination", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    rotation.end().await;
 }
 
-impl Rotation<'_> {
-    fn run(&self, more: &[&str]) -> Outcome {
+impl Rotation {
+    /// Links two clusters that have a mirror, without any tokens of earlier tests.
+    async fn between(alone: &Alone) -> Self {
+        let (source, far) = (alone.source.clone(), alone.far.clone());
+        namespace("turned", &[&source, &far]).await;
+        let config = source.folder().join("rotate.kubeconfig");
+        ControlPlane::merged_kubeconfig(&[&source, &far], &config).unwrap();
+        own_link(&source, &far, "turn", &[]).await;
+        export(&far, "turned", &web("web", "turn")).await;
+        let controller = Controller::start(&source, &[]);
+        service(&source, "turned", "web-turn", |_| true).await;
+        in_step(&source, "turn", &[]).await;
+        let deployments = destination(&source).await;
+        Self {
+            source,
+            far,
+            config,
+            deployments,
+            controller,
+        }
+    }
+
+    /// Removes what is not of the installation.
+    async fn end(self) {
+        let Self {
+            source,
+            far,
+            deployments,
+            ..
+        } = self;
+        unlink(&source, "turn").await;
+        gone(&source, "turned", "web-turn").await;
+        let params = DeleteParams::default();
+        deployments
+            .delete("linkerd-destination", &params)
+            .await
+            .unwrap();
+        for name in minted(&far).await {
+            secrets(&far).delete(&name, &params).await.unwrap();
+        }
+        services(&far, "turned")
+            .delete("web", &params)
+            .await
+            .unwrap();
+    }
+
+    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let (from, to) = (self.far.name(), self.source.name());
         let args = ["rotate", "--cluster-name=turn", "--from", from, "--to", to];
-        run(&self.config, &[&args, more].concat())
+        [&args, more].concat()
+    }
+
+    fn run(&self, more: &[&str]) -> Outcome {
+        run(&self.config, &self.args(more))
     }
 
     /// The kubeconfig that our controller reads.
     async fn kubeconfig(&self) -> String {
-        kubeconfig(self.source, "turn").await
+        kubeconfig(&self.source, "turn").await
+    }
+
+    /// Both Secrets have this token.
+    async fn both_have(&self, token_: &str) {
+        let [own, theirs] = [
+            self.kubeconfig().await,
+            linkerds(&self.source, "turn").await,
+        ];
+        assert_eq!([token(&own), token(&theirs)], [token_, token_]);
     }
 
     async fn a_dry_run_changes_nothing(&self) {
@@ -194,20 +250,9 @@ impl Rotation<'_> {
             dry.stderr
         );
         assert_eq!(result(&dry)["result"], "planned");
-        assert_eq!(minted(self.far).await, Vec::<String>::new());
+        assert_eq!(minted(&self.far).await, Vec::<String>::new());
         let young = result(&self.run(&["--older-than=1h", "-o=json"]));
         assert_eq!(young["result"], "skipped");
-    }
-
-    /// Without Linkerd's destination controller, `rotate` cannot know when the old token is unused.
-    fn a_destination_controller_is_needed(&self) {
-        let lacking = self.run(&[]);
-        assert_eq!(lacking.code, 1);
-        assert!(
-            lacking.stderr.contains("linkerd-destination not found"),
-            "{}",
-            lacking.stderr
-        );
     }
 
     /// The controller and Linkerd use the third token then. Returns the output of the program.
@@ -216,9 +261,9 @@ impl Rotation<'_> {
         let done = result(&outcome);
         assert_eq!(done["result"], "rotated");
         let third = self.kubeconfig().await;
-        assert_eq!(token(&third), token(&linkerds(self.source, "turn").await));
+        assert_eq!(token(&third), token(&linkerds(&self.source, "turn").await));
         assert_eq!(rest(first), rest(&third));
-        let link = links(self.source).get("turn").await.unwrap();
+        let link = links(&self.source).get("turn").await.unwrap();
         assert_eq!(
             done["credentialsFingerprint"],
             json!(link.status.unwrap().credentials_fingerprint)
@@ -226,40 +271,46 @@ impl Rotation<'_> {
         // Other links may use the first token, because `install` created it. The second one belonged only to this link.
         assert_eq!(done["kept"], json!([]));
         assert_eq!(done["revoked"].as_array().unwrap().len(), 1);
-        is_accepted(self.far, &token(first), true).await;
-        is_accepted(self.far, &token(second), false).await;
-        is_accepted(self.far, &token(&third), true).await;
+        is_accepted(&self.far, &token(first), true).await;
+        is_accepted(&self.far, &token(second), false).await;
+        is_accepted(&self.far, &token(&third), true).await;
         outcome.stderr
     }
 
-    /// The command is interrupted while it waits for a controller that does not run. Returns the output of the program.
-    async fn without_a_controller_both_tokens_stay(&self, third: &str) -> String {
-        let cut = self.run(&["--wait=1s"]);
-        assert_eq!(cut.code, 1);
+    /// The next run revokes the old token, and creates no other one.
+    async fn without_a_restart_the_old_token_stays(&self, third: &str) {
+        let done = result(&self.run(&["--no-restart", "-o=json"]));
+        assert_eq!(done["result"], "restartNeeded");
+        assert_eq!(done["kept"].as_array().unwrap().len(), 1);
+        assert_eq!(done["revoked"], json!([]));
+        let fourth = self.kubeconfig().await;
+        is_accepted(&self.far, &token(third), true).await;
+
+        let finished = self.run(&["--older-than=1h", "-o=json"]);
         assert!(
-            cut.stderr.contains("does not use the new credentials"),
+            finished.stderr.contains("finishing an earlier rotation"),
             "{}",
-            cut.stderr
+            finished.stderr
         );
-        let linkerds = linkerds(self.source, "turn").await;
-        assert_eq!(token(&linkerds), token(third));
-        is_accepted(self.far, &token(third), true).await;
-        assert_eq!(minted(self.far).await.len(), 2);
-        cut.stderr
+        let finished = result(&finished);
+        assert_eq!(finished["result"], "rotated");
+        assert_eq!(finished["revoked"], done["kept"]);
+        self.both_have(&token(&fourth)).await;
+        is_accepted(&self.far, &token(third), false).await;
+        assert_eq!(minted(&self.far).await.len(), 1);
     }
 
-    /// Returns the output of the program.
-    async fn the_next_run_goes_on(&self, third: &str) -> String {
-        let resumed = self.run(&[]);
-        assert_eq!(resumed.code, 0, "{}", resumed.stderr);
-        assert!(
-            resumed.stderr.contains("continuing with the token Secret"),
-            "{}",
-            resumed.stderr
+    /// Also when no Secret has it any more.
+    async fn the_shared_token_is_revoked_later(&self, first: &str, fourth: &str) {
+        is_accepted(&self.far, &token(first), true).await;
+        let done = result(&self.run(&["--revoke-shared", "-o=json"]));
+        assert_eq!(
+            done["revoked"],
+            json!([format!("{NAMESPACE}/{ACCOUNT}-token")])
         );
-        is_accepted(self.far, &token(third), false).await;
-        assert_eq!(minted(self.far).await.len(), 1);
-        resumed.stderr
+        is_accepted(&self.far, &token(first), false).await;
+        self.both_have(&token(fourth)).await;
+        reinstall(&self.far, &[]).await;
     }
 }
 

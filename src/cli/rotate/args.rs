@@ -29,7 +29,8 @@ Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
 /// For each link, the command creates a token Secret in the target cluster. It writes the token into the controller's
 /// Secret, and waits until the Link's status shows that it is in use. Then it writes the token into Linkerd's Secret,
 /// restarts Linkerd's destination controller, which reads credentials only at startup, and deletes the old token. If
-/// the command is interrupted, run it again: it continues with the token that it created.
+/// the controller cannot use the token, everything is restored. If the command is interrupted, run it again: it
+/// continues with the token that it created, and does what is left to do.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -53,10 +54,10 @@ pub(crate) struct Rotate {
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) namespace: String,
     /// Do not restart Linkerd's destination controller, and revoke nothing, because it uses the old token until it
-    /// restarts
+    /// restarts. Run the command again after the restart, which then revokes it
     #[arg(long)]
     pub(super) no_restart: bool,
-    /// Also revoke a token that other links may use, such as that of `install`
+    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`
     #[arg(long)]
     pub(super) revoke_shared: bool,
     /// Print what would be done, and change nothing

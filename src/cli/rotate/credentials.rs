@@ -21,10 +21,41 @@ pub(super) struct Credentials {
 pub(super) struct Account {
     pub(super) namespace: String,
     pub(super) name: String,
+    /// The UID of the ServiceAccount, which tells clusters apart.
+    pub(super) uid: Option<String>,
     /// When the token was issued. Tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
     /// When it expires, if it does.
     pub(super) expires: Option<Timestamp>,
+}
+
+impl Account {
+    /// The ServiceAccount of a token, if it belongs to one.
+    pub(super) fn of(token: &Secret) -> Option<Self> {
+        let claims = token_claims(token.expose())?;
+        let subject = claims.get("sub")?.as_str()?;
+        let (namespace, name) = subject
+            .strip_prefix("system:serviceaccount:")?
+            .split_once(':')?;
+        let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();
+        // The first is of tokens in Secrets, the second of requested tokens.
+        let uid = claims
+            .get("kubernetes.io/serviceaccount/service-account.uid")
+            .or_else(|| claims.pointer("/kubernetes.io/serviceaccount/uid"));
+        Some(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.and_then(Value::as_str).map(str::to_owned),
+            issued: time("iat"),
+            expires: time("exp"),
+        })
+    }
+
+    /// Whether `token` belongs to an account of the same name in another cluster, as far as is known.
+    pub(super) fn is_elsewhere(&self, token: &Secret) -> bool {
+        let uid = Self::of(token).and_then(|account| account.uid);
+        self.uid.is_some() && uid.is_some() && self.uid != uid
+    }
 }
 
 impl Credentials {
@@ -45,20 +76,16 @@ impl Credentials {
         &self.token
     }
 
+    /// Address of the API server, without a slash at its end.
+    pub(super) fn server(&self) -> &str {
+        let server = self.document.pointer("/clusters/0/cluster/server");
+        let server = server.and_then(Value::as_str).unwrap_or_default();
+        server.trim_end_matches('/')
+    }
+
     /// The ServiceAccount of the token, if it belongs to one.
     pub(super) fn account(&self) -> Option<Account> {
-        let claims = token_claims(self.token.expose())?;
-        let subject = claims.get("sub")?.as_str()?;
-        let (namespace, name) = subject
-            .strip_prefix("system:serviceaccount:")?
-            .split_once(':')?;
-        let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();
-        Some(Account {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            issued: time("iat"),
-            expires: time("exp"),
-        })
+        Account::of(&self.token)
     }
 
     /// The same kubeconfig with another token.
@@ -86,6 +113,31 @@ mod tests {
             "apiVersion: v1\nclusters:\n- {{name: c, cluster: {{server: 'https://192.0.2.1', tls-server-name: east, insecure-skip-tls-verify: true}}}}\n\
              users:\n- {{name: u, user: {{token: '{token}'}}}}\n"
         )
+    }
+
+    #[test]
+    fn accounts_with_different_uids_are_in_different_clusters() {
+        let of = |claims: &str| Secret::new(token(claims));
+        let subject = r#""sub":"system:serviceaccount:mc:west""#;
+        let stored = |uid| {
+            let claim = "kubernetes.io/serviceaccount/service-account.uid";
+            of(&format!(r#"{{{subject},"{claim}":"{uid}"}}"#))
+        };
+        let requested = |uid| {
+            let claim = format!(r#"{{"serviceaccount":{{"uid":"{uid}"}}}}"#);
+            of(&format!(r#"{{{subject},"kubernetes.io":{claim}}}"#))
+        };
+        let account = Account::of(&requested("a")).unwrap();
+        for (token, elsewhere) in [
+            (stored("a"), false),
+            (requested("a"), false),
+            (stored("b"), true),
+            (requested("b"), true),
+            (of(&format!("{{{subject}}}")), false),
+            (Secret::new("opaque"), false),
+        ] {
+            assert_eq!(account.is_elsewhere(&token), elsewhere);
+        }
     }
 
     #[test]

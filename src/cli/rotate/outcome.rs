@@ -23,6 +23,8 @@ pub(super) struct Outcome {
 pub(super) enum Ending {
     /// New credentials are in use, and the old token is revoked or kept on purpose.
     Rotated,
+    /// The Secrets have new credentials, but Linkerd uses the old ones until it restarts (`--no-restart`).
+    RestartNeeded,
     /// The credentials are not old enough.
     Skipped,
     /// It would be rotated.
@@ -45,6 +47,9 @@ pub(super) struct Done {
     pub(super) revoked: Vec<String>,
     /// Token Secrets that were kept, because other links or Linkerd may still use them.
     pub(super) kept: Vec<String>,
+    /// When the old token expires, if it does. Such a token has no Secret, and cannot be revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) old_token_expires: Option<String>,
 }
 
 impl Outcome {

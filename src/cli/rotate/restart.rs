@@ -1,15 +1,27 @@
 //! Restarts Linkerd's destination controller, which reads credentials only at startup.
+//!
+//! A cluster whose API server does not answer at that moment is left out until the next restart: its Pods stay in
+//! running streams, but new streams do not find them (`addCluster` in Linkerd's `cluster_store.go`).
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
-    Api,
-    api::{Patch, PatchParams},
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
-use crate::{cli::cluster::Cluster, controller::clock, hint::fail};
+use super::gather::Source;
+use crate::{
+    api::{labels, link::Link},
+    clusters::snapshot::{Destination, Known},
+    controller::clock,
+    hint::fail,
+};
 
 /// Its Deployment.
 pub(super) const DESTINATION: &str = "linkerd-destination";
@@ -18,12 +30,73 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Poll interval for it.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Restarts it as `kubectl rollout restart` does, and waits until only new Pods are left and all are available.
-pub(super) async fn restart(
-    cluster: &Cluster,
-    namespace: &str,
-    wait: Duration,
+/// Fails if Linkerd has no destination controller, or if it would lose a cluster now. Changes nothing. `links` are those
+/// of the source cluster; clusters in `proven` are known to answer.
+pub(super) async fn is_possible(
+    source: &Source,
+    links: &[Link],
+    proven: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
+    let (cluster, namespace) = (&source.cluster, &source.linkerd);
+    let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    let found = cluster
+        .request("read the Deployment", api.get_opt(DESTINATION))
+        .await?;
+    if found.is_none() {
+        return Err(not_found(namespace));
+    }
+    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let params = ListParams::default().labels(labels::CREDENTIALS_CLUSTER);
+    let known = cluster
+        .request("list Linkerd's credentials", secrets.list(&params))
+        .await?;
+    let known: BTreeSet<String> = known
+        .iter()
+        .filter_map(|secret| secret.labels().get(labels::CREDENTIALS_CLUSTER).cloned())
+        .collect();
+    let lost: Vec<&str> = links
+        .iter()
+        .filter(|link| is_disconnected(link))
+        .map(|link| link.spec.target_cluster_name.as_str())
+        .filter(|name| known.contains(*name) && !proven.contains(*name))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(fail(
+        format!(
+            "cannot restart {DESTINATION} now: Linkerd would lose {}, which the controller cannot connect to",
+            lost.join(", ")
+        ),
+        "wait until `linkerd-mc status` shows it as connected, or remove it with `linkerd-mc unlink`; with --no-restart, \
+         you can restart it yourself later",
+    ))
+}
+
+fn is_disconnected(link: &Link) -> bool {
+    let conditions = link.status.iter().flat_map(|status| &status.conditions);
+    let mut connected = conditions.filter(|condition| condition.type_ == "Connected");
+    connected.any(|condition| condition.status == "False")
+}
+
+/// Whether it started before the credentials of a cluster were changed. `None` if that cannot be read.
+pub(super) fn is_due(destination: &Known<Destination>, cluster: &str) -> Option<bool> {
+    let destination = destination.as_ref().ok()?;
+    let changed = destination.credentials.get(cluster)?.changed;
+    let is_late = changed.zip(destination.started);
+    Some(is_late.is_some_and(|(changed, started)| changed > started))
+}
+
+fn not_found(namespace: &str) -> anyhow::Error {
+    fail(
+        format!("Deployment {namespace}/{DESTINATION} not found"),
+        "pass Linkerd's namespace with --linkerd-namespace, or restart it yourself with --no-restart",
+    )
+}
+
+/// Restarts it as `kubectl rollout restart` does, and waits until only new Pods are left and all are available.
+pub(super) async fn restart(source: &Source, wait: Duration) -> anyhow::Result<()> {
+    let (cluster, namespace) = (&source.cluster, &source.linkerd);
     let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
     let now = clock::now().to_string();
     let patch =
@@ -32,10 +105,7 @@ pub(super) async fn restart(
     let patched = api.patch(DESTINATION, &params, &patch);
     let what = format!("restart the Deployment {namespace}/{DESTINATION}");
     if cluster.request_opt(&what, patched).await?.is_none() {
-        return Err(fail(
-            format!("Deployment {namespace}/{DESTINATION} not found"),
-            "pass Linkerd's namespace with --linkerd-namespace, or restart it yourself with --no-restart",
-        ));
+        return Err(not_found(namespace));
     }
     let started = Instant::now();
     loop {

@@ -2,131 +2,96 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
-use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
-};
-use serde_json::json;
+use kube::{Api, ResourceExt as _};
 
 use super::{
     args::Rotate,
-    credentials::{Account, Credentials},
+    credentials::Account,
+    decision::{Decision, Facts, Old},
+    gather::{Source, Target, is_of_target, linkerds, own},
     outcome::{Done, Ending},
     restart::DESTINATION,
+    secrets::Stored,
     tokens::{Token, Tokens, link_id},
 };
 use crate::{
-    api::{labels, link::Link},
-    cli::{cluster::Cluster, output, progress::Progress},
-    client::fingerprint,
+    api::link::Link,
+    cli::{output, progress::Progress},
     controller::clock,
-    hint::{HintExt as _, fail},
+    hint::fail,
     manifests::kubeconfig::Secret,
 };
 
 /// Poll interval for a Link.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The source cluster.
-pub(super) struct Source {
-    pub(super) cluster: Cluster,
-    /// Namespace of Links.
-    pub(super) namespace: String,
-    /// Namespace of Linkerd.
-    pub(super) linkerd: String,
-}
-
-/// A credentials Secret.
-struct Stored {
-    namespace: String,
-    name: String,
-    version: Option<String>,
-    credentials: Credentials,
-}
-
 /// One link, and its credentials.
 pub(super) struct Rotation<'a> {
     source: &'a Source,
-    target: Cluster,
+    target: Target,
     link: Link,
     /// Identifies the link in the target cluster.
     id: String,
     account: Account,
+    /// The tokens of the account when the rotation began.
+    tokens: Vec<Token>,
     /// The Secret that the controller reads.
     own: Stored,
     /// The Secrets that Linkerd reads; they may be missing.
     linkerd: Vec<Stored>,
-    /// Name of the new token Secret, once it is created.
-    new: Option<String>,
-    done: Done,
+    /// The new token, once it is known.
+    new: Option<Secret>,
+    /// What is old once the new token is in use.
+    old: Old,
+    pub(super) done: Done,
 }
 
-/// The state of a link before the restart.
-pub(super) enum Step<'a> {
-    /// Both Secrets have new credentials, and the controller uses them.
-    Written(Box<Rotation<'a>>),
-    /// There is nothing more to do, for this reason.
+/// The next step of a link.
+pub(super) enum Step {
+    /// The Secrets have to be written.
+    Write {
+        /// The token Secret of an earlier run, to continue with.
+        begun: Option<String>,
+    },
+    /// The Secrets have the new token already.
+    Written,
+    /// There is nothing to do, for this reason.
     Ended(Ending, String),
 }
 
 impl<'a> Rotation<'a> {
-    /// Reads the Secrets of a link.
+    /// Reads the Secrets of a link, and the tokens in the target cluster.
     pub(super) async fn gather(
         source: &'a Source,
-        target: Cluster,
+        target: Target,
         link: Link,
     ) -> anyhow::Result<Self> {
         let cluster = link.spec.target_cluster_name.clone();
-        let name = &link.spec.cluster_credentials_secret;
-        let secrets =
-            Api::<KubernetesSecret>::namespaced(source.cluster.client.clone(), &source.namespace);
-        let own = source
-            .cluster
-            .request("read the credentials", secrets.get_opt(name))
-            .await?
-            .ok_or_else(|| {
-                fail(
-                    format!("Secret {}/{name} not found", source.namespace),
-                    "create it with `linkerd-mc link` or `linkerd-mc link-gen`",
-                )
-            })?;
-        let own = stored(&own)?;
-        let of_cluster = format!("{}={cluster}", labels::CREDENTIALS_CLUSTER);
-        let secrets =
-            Api::<KubernetesSecret>::namespaced(source.cluster.client.clone(), &source.linkerd);
-        let params = ListParams::default().labels(&of_cluster);
-        let linkerd = source
-            .cluster
-            .request("list Linkerd's credentials", secrets.list(&params))
-            .await?;
-        let linkerd: Vec<Stored> = linkerd.items.iter().map(stored).collect::<Result<_, _>>()?;
-        if linkerd.is_empty() {
-            output::warning(&format!(
-                "namespace {} has no credentials for {cluster}, so remote discovery and federated Services do not work",
-                source.linkerd
-            ));
-        }
+        let own = own(source, &link.spec.cluster_credentials_secret).await?;
         let account = own.credentials.account().ok_or_else(|| {
             fail(
                 format!(
-                    "the token in the Secret {}/{} does not belong to a ServiceAccount",
-                    own.namespace, own.name
+                    "the token in the Secret {} does not belong to a ServiceAccount",
+                    own.path()
                 ),
                 "create credentials that can be rotated with `linkerd-mc link`",
             )
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
+        let tokens = Tokens::of(&target.cluster, &account, &id).list().await?;
+        is_of_target(&target, &own, &account, tokens.iter())?;
+        let linkerd = linkerds(source, &cluster, &own, &tokens).await?;
         Ok(Self {
             source,
             target,
             link,
             id,
             account,
+            tokens,
             own,
             linkerd,
             new: None,
+            old: Old::default(),
             done: Done::default(),
         })
     }
@@ -136,141 +101,174 @@ impl<'a> Rotation<'a> {
         &self.link.spec.target_cluster_name
     }
 
-    /// Creates a token, or continues with that of an earlier run, and writes it into the controller's and Linkerd's
-    /// Secrets. Waits until the controller uses it.
-    pub(super) async fn write(mut self, args: &Rotate) -> anyhow::Result<Step<'a>> {
-        let tokens = Tokens::of(&self.target, &self.account, &self.id);
-        let there = tokens.list().await?;
-        if let Some(reason) = args.older_than.and_then(|age| self.is_young(&there, age)) {
-            return Ok(Step::Ended(Ending::Skipped, reason));
-        }
-        let begun = self.begun(&there);
-        if args.dry_run {
-            return Ok(Step::Ended(Ending::Planned, self.plan(&there, begun, args)));
-        }
-        let found = begun.map(|token| (token.name.clone(), token.text.clone()));
-        let (name, token) = if let Some((name, token)) = found {
-            self.say(&format!(
-                "continuing with the token Secret {name} of an earlier run"
-            ));
-            (name, token)
-        } else {
-            let Token { name, text, .. } = tokens.mint().await?;
-            self.say(&format!(
-                "created the token Secret {}/{name}",
-                self.account.namespace
-            ));
-            (name, text)
+    /// Whether Linkerd has credentials that it reads only at startup.
+    pub(super) fn needs_restart(&self) -> bool {
+        !self.linkerd.is_empty()
+    }
+
+    /// Decides what to do. Changes nothing.
+    pub(super) fn next(&mut self, args: &Rotate, restart_is_due: bool) -> Step {
+        let facts = Facts {
+            tokens: &self.tokens,
+            held: std::iter::once(&self.own)
+                .chain(&self.linkerd)
+                .map(|stored| stored.credentials.token())
+                .collect(),
+            account: &self.account,
+            restart_is_due: restart_is_due && self.needs_restart(),
+            now: clock::now(),
         };
-        self.done.token_secret = Some(format!("{}/{name}", self.account.namespace));
-        self.new = Some(name);
-        let fingerprint = self.put(&self.own, &token).await?;
-        self.in_use(&fingerprint, args.wait).await?;
-        self.say("the controller uses the new credentials");
-        self.done.credentials_fingerprint = Some(fingerprint);
-        for stored in &self.linkerd {
-            self.put(stored, &token).await?;
+        let decision = facts.decide(args.older_than, args.revoke_shared);
+        let known = match &decision {
+            Decision::Skip(reason) => return Step::Ended(Ending::Skipped, reason.clone()),
+            Decision::Create => None,
+            Decision::Continue(token) | Decision::Finish(token) => Some((*token).clone()),
+        };
+        let name = known.as_ref().map(|token| token.name.clone());
+        self.old = facts.old(name.as_deref(), args.revoke_shared);
+        if args.dry_run {
+            return Step::Ended(Ending::Planned, self.plan(&decision, args));
         }
-        Ok(Step::Written(Box::new(self)))
+        let finishes = matches!(decision, Decision::Finish(_));
+        if let Some(token) = known.filter(|_| finishes) {
+            self.say(&format!(
+                "finishing an earlier rotation: all Secrets have the token of {}",
+                self.in_target(&token.name)
+            ));
+            self.done.token_secret = Some(self.in_target(&token.name));
+            self.new = Some(token.text);
+            return Step::Written;
+        }
+        Step::Write { begun: name }
     }
 
-    /// Why the credentials are not old enough to be rotated; `None` if they are.
-    fn is_young(&self, there: &[Token], limit: Duration) -> Option<String> {
-        let now = clock::now();
-        let held = there
-            .iter()
-            .find(|known| known.text == *self.own.credentials.token());
-        let since = self
-            .account
-            .issued
-            .or_else(|| held.and_then(|held| held.created))?;
-        let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-        let ends_soon = self
-            .account
-            .expires
-            .is_some_and(|expires| expires.as_second() - now.as_second() <= limit);
-        let age = now.as_second() - since.as_second();
-        (age < limit && !ends_soon).then(|| format!("skipped: the credentials are {age} s old"))
-    }
-
-    /// The token that an earlier run created, but did not write into all Secrets.
-    fn begun<'t>(&self, there: &'t [Token]) -> Option<&'t Token> {
-        let newest = there.iter().rev().find(|token| token.own)?;
-        let mut readers = std::iter::once(&self.own).chain(&self.linkerd);
-        let is_everywhere = readers.all(|stored| *stored.credentials.token() == newest.text);
-        (!is_everywhere).then_some(newest)
-    }
-
-    fn plan(&self, there: &[Token], begun: Option<&Token>, args: &Rotate) -> String {
-        let token = begun.map_or_else(
-            || {
-                format!(
+    fn plan(&self, decision: &Decision<'_>, args: &Rotate) -> String {
+        let mut steps = Vec::new();
+        let is_written = match decision {
+            Decision::Finish(_) => true,
+            Decision::Continue(token) => {
+                steps.push(format!("continue with the token Secret {}", token.name));
+                false
+            }
+            Decision::Create | Decision::Skip(_) => {
+                steps.push(format!(
                     "create a token Secret for {}/{}",
                     self.account.namespace, self.account.name
-                )
-            },
-            |token| format!("continue with the token Secret {}", token.name),
-        );
-        let restart = if args.no_restart {
+                ));
+                false
+            }
+        };
+        if !is_written {
+            steps.push(format!("write {} Secrets", 1 + self.linkerd.len()));
+        }
+        let restarts = self.needs_restart();
+        if restarts && !args.no_restart {
+            steps.push(format!("restart {DESTINATION}"));
+        }
+        if !(self.old.revoked.is_empty() || restarts && args.no_restart) {
+            let names = self.old.revoked.join(", ");
+            steps.push(format!("delete the token Secret {names}"));
+        }
+        let kept = if self.old.kept.is_empty() {
             String::new()
         } else {
-            format!(", restart {DESTINATION}")
+            let names = self.old.kept.join(", ");
+            format!("; would keep {names}, which other links may use")
         };
-        let new = begun.map(|token| token.name.as_str());
-        let (revoked, kept) = self.old(there, new, args.revoke_shared);
-        let revoked = if revoked.is_empty() || args.no_restart {
-            String::new()
-        } else {
-            format!(", delete the token Secret {}", revoked.join(", "))
-        };
-        let kept = if kept.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "; would keep {}, which other links may use",
-                kept.join(", ")
-            )
-        };
-        let secrets = 1 + self.linkerd.len();
-        format!("would {token}, write {secrets} Secrets{restart}{revoked}{kept}")
+        format!("would {}{kept}", steps.join(", "))
     }
 
-    /// Token Secrets that are old once `new` is in use: those to delete, and those that others may use.
-    fn old(&self, there: &[Token], new: Option<&str>, shared: bool) -> (Vec<String>, Vec<String>) {
-        let held = |token: &Token| {
-            let mut all = std::iter::once(&self.own).chain(&self.linkerd);
-            all.any(|stored| *stored.credentials.token() == token.text)
-        };
-        let old = there
+    /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
+    /// the controller uses it, into those of Linkerd. If the controller cannot use it, everything is undone.
+    pub(super) async fn write(
+        &mut self,
+        begun: Option<&str>,
+        wait: Duration,
+    ) -> anyhow::Result<()> {
+        let begun = self
+            .tokens
             .iter()
-            .filter(|token| Some(token.name.as_str()) != new && (token.own || held(token)));
-        let (revoked, kept): (Vec<&Token>, Vec<&Token>) =
-            old.partition(|token| token.own || shared);
-        let names = |tokens: Vec<&Token>| tokens.iter().map(|token| token.name.clone()).collect();
-        (names(revoked), names(kept))
+            .find(|token| Some(token.name.as_str()) == begun)
+            .cloned();
+        let token = if let Some(token) = begun {
+            self.say(&format!(
+                "continuing with the token Secret {} of an earlier run",
+                self.in_target(&token.name)
+            ));
+            token
+        } else {
+            let token = Tokens::of(&self.target.cluster, &self.account, &self.id)
+                .create()
+                .await?;
+            self.say(&format!(
+                "created the token Secret {}",
+                self.in_target(&token.name)
+            ));
+            token
+        };
+        self.done.token_secret = Some(self.in_target(&token.name));
+        if let Err(error) = self.controller_takes(&token, wait).await {
+            self.undo(&token).await;
+            return Err(error);
+        }
+        self.say("the controller uses the new credentials");
+        for at in 0..self.linkerd.len() {
+            let written = self.linkerd[at].put(&self.source.cluster, &token.text);
+            if written.await?.1 {
+                self.say(&format!("wrote the Secret {}", self.linkerd[at].path()));
+            }
+        }
+        self.new = Some(token.text);
+        Ok(())
     }
 
-    /// Replaces the token in a Secret's kubeconfig. Returns the fingerprint of the kubeconfig.
-    async fn put(&self, stored: &Stored, token: &Secret) -> anyhow::Result<String> {
-        let kubeconfig = stored.credentials.with_token(token)?;
-        let fingerprint = fingerprint(kubeconfig.expose().as_bytes());
-        let data = ByteString(kubeconfig.expose().as_bytes().to_vec());
-        let patch = json!({
-            // Fails if the Secret has changed since it was read.
-            "metadata": { "resourceVersion": stored.version },
-            "data": { labels::KUBECONFIG_KEY: data },
-        });
-        let Stored {
-            namespace, name, ..
-        } = stored;
-        let secrets =
-            Api::<KubernetesSecret>::namespaced(self.source.cluster.client.clone(), namespace);
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-        let what = format!("write the Secret {namespace}/{name}");
-        let patched = secrets.patch(name, &params, &patch);
-        self.source.cluster.request(&what, patched).await?;
-        self.say(&format!("wrote the Secret {namespace}/{name}"));
-        Ok(fingerprint)
+    /// Writes the controller's Secret, and waits until the controller uses it.
+    async fn controller_takes(&mut self, token: &Token, wait: Duration) -> anyhow::Result<()> {
+        is_of_target(
+            &self.target,
+            &self.own,
+            &self.account,
+            std::iter::once(token),
+        )?;
+        let (fingerprint, is_new) = self.own.put(&self.source.cluster, &token.text).await?;
+        if is_new {
+            self.say(&format!("wrote the Secret {}", self.own.path()));
+        }
+        self.in_use(&fingerprint, wait).await?;
+        self.done.credentials_fingerprint = Some(fingerprint);
+        Ok(())
+    }
+
+    /// Leaves the controller with the credentials that it had, and no unused token in the target cluster.
+    async fn undo(&mut self, token: &Token) {
+        match self.own.restore(&self.source.cluster).await {
+            Ok(true) => self.say(&format!("restored the Secret {}", self.own.path())),
+            Ok(false) => {}
+            Err(error) => {
+                output::warning(&format!(
+                    "{}: the Secret {} keeps the new token: {error:#}",
+                    self.cluster(),
+                    self.own.path()
+                ));
+                return;
+            }
+        }
+        let mut all = std::iter::once(&self.own).chain(&self.linkerd);
+        if all.any(|stored| stored.has(&token.text)) {
+            return;
+        }
+        let name = self.in_target(&token.name);
+        let tokens = Tokens::of(&self.target.cluster, &self.account, &self.id);
+        match tokens.revoke(&token.name).await {
+            Ok(()) => {
+                self.say(&format!("deleted the token Secret {name}"));
+                self.done.token_secret = None;
+            }
+            Err(error) => output::warning(&format!(
+                "{}: the token Secret {name} is left over: {error:#}",
+                self.cluster()
+            )),
+        }
     }
 
     /// Waits until the Link's status shows that these credentials are in use.
@@ -316,71 +314,66 @@ impl<'a> Rotation<'a> {
         progress.during(waiting).await
     }
 
-    /// Deletes the tokens that this link no longer uses.
-    pub(super) async fn revoke(mut self, shared: bool) -> (Done, anyhow::Result<()>) {
-        let ended = self.try_revoke(shared).await;
-        (self.done, ended)
-    }
-
-    async fn try_revoke(&mut self, shared: bool) -> anyhow::Result<()> {
-        let tokens = Tokens::of(&self.target, &self.account, &self.id);
-        let there = tokens.list().await?;
-        let (revoked, kept) = self.old(&there, self.new.as_deref(), shared);
-        for name in revoked {
-            tokens.revoke(&name).await?;
-            self.done
-                .revoked
-                .push(format!("{}/{name}", self.account.namespace));
+    /// Deletes the tokens that were in use before. Fails if a Secret does not have the new one any more.
+    pub(super) async fn revoke(&mut self) -> anyhow::Result<()> {
+        let Some(new) = self.new.clone() else {
+            return Ok(());
+        };
+        if let Some(changed) = self.changed(&new).await? {
+            self.keep();
+            return Err(fail(
+                format!(
+                    "the Secret {changed} does not have the new token any more, so nothing was revoked"
+                ),
+                "see who else writes it, such as another `linkerd-mc rotate` or a GitOps tool, then run this again",
+            ));
         }
-        self.done.kept = kept
-            .iter()
-            .map(|name| format!("{}/{name}", self.account.namespace))
-            .collect();
-        for name in &self.done.revoked {
+        let tokens = Tokens::of(&self.target.cluster, &self.account, &self.id);
+        for name in &self.old.revoked {
+            tokens.revoke(name).await?;
+            let name = self.in_target(name);
             self.say(&format!("deleted the token Secret {name}"));
+            self.done.revoked.push(name);
         }
-        for name in &self.done.kept {
+        for name in &self.old.kept {
+            let name = self.in_target(name);
             self.say(&format!(
                 "kept the token Secret {name}, which other links may use; delete it with --revoke-shared"
             ));
+            self.done.kept.push(name);
         }
         if let Some(expires) = self.account.expires {
-            self.say(&format!("the old token expires at {expires}"));
+            self.say(&format!(
+                "the old token cannot be revoked, and is valid until {expires}"
+            ));
+            self.done.old_token_expires = Some(expires.to_string());
         }
         self.say("rotated the credentials");
         Ok(())
     }
 
-    /// Leaves the old tokens as they are.
-    pub(super) fn keep(self) -> Done {
-        self.done
+    /// A Secret that does not have this token any more.
+    async fn changed(&self, token: &Secret) -> anyhow::Result<Option<String>> {
+        for stored in std::iter::once(&self.own).chain(&self.linkerd) {
+            if !stored.holds(&self.source.cluster, token).await? {
+                return Ok(Some(stored.path()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Leaves the old tokens as they are, because Linkerd may still use them.
+    pub(super) fn keep(&mut self) {
+        let old = self.old.revoked.iter().chain(&self.old.kept);
+        self.done.kept = old.map(|name| self.in_target(name)).collect();
+    }
+
+    /// A token Secret, with its namespace.
+    fn in_target(&self, name: &str) -> String {
+        format!("{}/{name}", self.account.namespace)
     }
 
     fn say(&self, what: &str) {
         output::note(&format!("{}: {what}", self.cluster()));
     }
-}
-
-fn stored(secret: &KubernetesSecret) -> anyhow::Result<Stored> {
-    let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
-    let data = secret
-        .data
-        .as_ref()
-        .and_then(|data| data.get(labels::KUBECONFIG_KEY));
-    let credentials = data
-        .context("it contains no kubeconfig")
-        .and_then(|data| Credentials::read(&data.0))
-        .hint(
-            || format!("cannot use the Secret {namespace}/{name}"),
-            || {
-                "create one that can be rotated with `linkerd-mc link` or `linkerd-mc link-gen`"
-                    .to_owned()
-            },
-        )?;
-    Ok(Stored {
-        namespace,
-        name,
-        version: secret.resource_version(),
-        credentials,
-    })
 }

@@ -31,12 +31,23 @@ pub(super) struct Tokens<'a> {
 }
 
 /// A token Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) name: String,
     pub(super) text: Secret,
     pub(super) created: Option<Timestamp>,
-    /// Whether it was created for this link only.
-    pub(super) own: bool,
+    pub(super) owner: Owner,
+}
+
+/// Who uses a token, by the label of its Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Only this link.
+    This,
+    /// Only another link.
+    Another,
+    /// It has no such label: all links may use it, such as the token that `install` and `allow` create.
+    Unknown,
 }
 
 impl<'a> Tokens<'a> {
@@ -70,7 +81,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Creates a Secret for this link, and waits for its token.
-    pub(super) async fn mint(&self) -> anyhow::Result<Token> {
+    pub(super) async fn create(&self) -> anyhow::Result<Token> {
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{}-token-", self.account.name)),
@@ -137,7 +148,11 @@ impl<'a> Tokens<'a> {
             name: secret.name_any(),
             text: Secret::new(text),
             created: secret.creation_timestamp().map(|time| time.0),
-            own: secret.labels().get(labels::TOKEN_OF_LINK) == Some(&self.link),
+            owner: match secret.labels().get(labels::TOKEN_OF_LINK) {
+                Some(link) if *link == self.link => Owner::This,
+                Some(_) => Owner::Another,
+                None => Owner::Unknown,
+            },
         })
     }
 }

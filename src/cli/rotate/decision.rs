@@ -1,0 +1,294 @@
+//! What to do for one link, from the tokens in the target cluster and in the Secrets. Pure.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    credentials::Account,
+    tokens::{Owner, Token},
+};
+use crate::manifests::kubeconfig::Secret;
+
+/// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+
+/// The credentials of a link.
+pub(super) struct Facts<'a> {
+    /// The tokens of the account, newest last.
+    pub(super) tokens: &'a [Token],
+    /// The tokens in the Secrets of the link: first the controller's, then those of Linkerd.
+    pub(super) held: Vec<&'a Secret>,
+    /// The account of the controller's token.
+    pub(super) account: &'a Account,
+    /// Whether Linkerd's destination controller started before its Secret was changed.
+    pub(super) restart_is_due: bool,
+    /// The current time.
+    pub(super) now: Timestamp,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision<'a> {
+    /// Nothing, for this reason.
+    Skip(String),
+    /// Create a token, and put it into use.
+    Create,
+    /// Put the token of an interrupted run into use.
+    Continue(&'a Token),
+    /// All Secrets have this token. An earlier run did not restart Linkerd, or did not revoke all old tokens.
+    Finish(&'a Token),
+}
+
+/// The token Secrets that are old once the new token is in use.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Old {
+    /// Those to delete.
+    pub(super) revoked: Vec<String>,
+    /// Those that other links may use.
+    pub(super) kept: Vec<String>,
+}
+
+impl<'a> Facts<'a> {
+    /// Decides what to do. `older_than` skips credentials that are younger and do not expire within that time, and
+    /// `shared` also revokes tokens that other links may use.
+    pub(super) fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
+        let young = older_than.and_then(|limit| self.young(limit));
+        let newest = self.tokens.iter().rev();
+        let newest = newest.clone().find(|token| token.owner == Owner::This);
+        if let Some(newest) = newest {
+            if self.held.iter().all(|held| **held == newest.text) {
+                let unfinished =
+                    self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();
+                if unfinished && (older_than.is_none() || young.is_some()) {
+                    return Decision::Finish(newest);
+                }
+            } else if newest
+                .created
+                .is_some_and(|created| created >= self.now - RECENT)
+            {
+                return Decision::Continue(newest);
+            }
+        }
+        let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
+        match young.filter(|_| all_equal) {
+            Some(age) => Decision::Skip(format!("skipped: the credentials are {age} s old")),
+            None => Decision::Create,
+        }
+    }
+
+    /// The age of the controller's token in seconds; `None` if it is at least `limit`, or unknown, or if the token
+    /// expires within `limit`.
+    fn young(&self, limit: Duration) -> Option<i64> {
+        let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+        let token = self.held.first()?;
+        let held = self.tokens.iter().find(|known| known.text == **token);
+        let since = self.account.issued.or_else(|| held?.created)?;
+        let age = self.now.as_second() - since.as_second();
+        let left = |expires: Timestamp| expires.as_second() - self.now.as_second();
+        let ends_soon = self.account.expires.is_some_and(|at| left(at) <= limit);
+        (age < limit && !ends_soon).then_some(age)
+    }
+
+    /// The token Secrets that are old once that with the name `new` is in use.
+    pub(super) fn old(&self, new: Option<&str>, shared: bool) -> Old {
+        let mut old = Old::default();
+        for token in self.tokens {
+            let is_held = self.held.iter().any(|held| **held == token.text);
+            let list = match token.owner {
+                _ if Some(token.name.as_str()) == new => continue,
+                Owner::This => &mut old.revoked,
+                Owner::Unknown if shared => &mut old.revoked,
+                Owner::Unknown if is_held => &mut old.kept,
+                Owner::Unknown | Owner::Another => continue,
+            };
+            list.push(token.name.clone());
+        }
+        old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-11-21T12:00:00Z";
+
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    /// A token with its name as text, created so many minutes ago.
+    fn token(name: &str, owner: Owner, minutes: i64) -> Token {
+        Token {
+            name: name.into(),
+            text: Secret::new(name),
+            created: Some(now() - SignedDuration::from_mins(minutes)),
+            owner,
+        }
+    }
+
+    /// The name of the decision, and of its token.
+    fn decided(
+        tokens: &[Token],
+        held: &[&str],
+        restart_is_due: bool,
+        older_than: Option<u64>,
+        shared: bool,
+    ) -> String {
+        let held: Vec<Secret> = held.iter().copied().map(Secret::new).collect();
+        let account = Account {
+            namespace: "mc".into(),
+            name: "west".into(),
+            uid: None,
+            issued: None,
+            expires: None,
+        };
+        let facts = Facts {
+            tokens,
+            held: held.iter().collect(),
+            account: &account,
+            restart_is_due,
+            now: now(),
+        };
+        let limit = older_than.map(|minutes| Duration::from_secs(minutes * 60));
+        match facts.decide(limit, shared) {
+            Decision::Skip(_) => "skip".into(),
+            Decision::Create => "create".into(),
+            Decision::Continue(token) => format!("continue {}", token.name),
+            Decision::Finish(token) => format!("finish {}", token.name),
+        }
+    }
+
+    #[test]
+    fn a_new_token_is_created_unless_an_earlier_run_is_unfinished() {
+        let shared = || token("shared", Owner::Unknown, 9999);
+        let (long_ago, lately) = (
+            || token("a", Owner::This, 5000),
+            || token("b", Owner::This, 5),
+        );
+        let another = || token("c", Owner::Another, 1);
+        let (both_old, both_new) = (["a", "a"], ["b", "b"]);
+        for (tokens, held, due, older_than, expected) in [
+            // The first rotation.
+            (vec![shared()], ["shared", "shared"], false, None, "create"),
+            (vec![], ["unknown", "unknown"], true, None, "create"),
+            // Nothing is unfinished.
+            (vec![shared(), long_ago()], both_old, false, None, "create"),
+            (vec![long_ago(), another()], both_old, false, None, "create"),
+            // Interrupted after the token was created, and between the two Secrets.
+            (
+                vec![long_ago(), lately()],
+                both_old,
+                false,
+                None,
+                "continue b",
+            ),
+            (
+                vec![long_ago(), lately()],
+                ["b", "a"],
+                false,
+                Some(60),
+                "continue b",
+            ),
+            (
+                vec![shared(), lately()],
+                ["b", "shared"],
+                true,
+                Some(60),
+                "continue b",
+            ),
+            // Both have it, but Linkerd was not restarted, or the old token was not revoked.
+            (vec![lately()], both_new, true, None, "finish b"),
+            (vec![lately()], both_new, true, Some(60), "finish b"),
+            (
+                vec![long_ago(), lately()],
+                both_new,
+                false,
+                Some(60),
+                "finish b",
+            ),
+            // An old token of this link is never put into use again.
+            (
+                vec![shared(), long_ago()],
+                ["shared", "shared"],
+                false,
+                None,
+                "create",
+            ),
+            (
+                vec![shared(), long_ago()],
+                ["a", "shared"],
+                false,
+                None,
+                "create",
+            ),
+            // Young credentials are skipped, unless the Secrets differ. A restart alone is not enough for old ones.
+            (vec![lately()], both_new, false, Some(60), "skip"),
+            (
+                vec![shared(), lately()],
+                ["shared", "other"],
+                false,
+                Some(99_999),
+                "continue b",
+            ),
+            (
+                vec![shared()],
+                ["shared", "other"],
+                false,
+                Some(99_999),
+                "create",
+            ),
+            (vec![long_ago()], both_old, true, Some(60), "create"),
+        ] {
+            let names: Vec<&str> = tokens.iter().map(|token| token.name.as_str()).collect();
+            assert_eq!(
+                decided(&tokens, &held, due, older_than, false),
+                expected,
+                "{names:?} {held:?} {due} {older_than:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn shared_tokens_are_revoked_only_on_request_also_later() {
+        let tokens = [
+            token("shared", Owner::Unknown, 50),
+            token("another", Owner::Another, 40),
+            token("own", Owner::This, 30),
+        ];
+        assert_eq!(decided(&tokens, &["own"], false, None, false), "create");
+        assert_eq!(decided(&tokens, &["own"], false, None, true), "finish own");
+        let (own, shared) = (Secret::new("own"), Secret::new("shared"));
+        let account = Account {
+            namespace: String::new(),
+            name: String::new(),
+            uid: None,
+            issued: None,
+            expires: None,
+        };
+        let facts = |held| Facts {
+            tokens: &tokens,
+            held,
+            account: &account,
+            restart_is_due: false,
+            now: now(),
+        };
+        let old = |held, new, shared| {
+            let old = facts(held).old(new, shared);
+            (old.revoked.join(","), old.kept.join(","))
+        };
+        let expected = |revoked: &str, kept: &str| (revoked.to_owned(), kept.to_owned());
+        assert_eq!(
+            old(vec![&shared], Some("own"), false),
+            expected("", "shared")
+        );
+        assert_eq!(old(vec![&own], Some("own"), false), expected("", ""));
+        assert_eq!(old(vec![&own], Some("own"), true), expected("shared", ""));
+        assert_eq!(
+            old(vec![&own, &shared], Some("new"), false),
+            expected("own", "shared")
+        );
+        assert_eq!(old(vec![&shared], None, true), expected("shared,own", ""));
+    }
+}

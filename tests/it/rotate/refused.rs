@@ -1,0 +1,149 @@
+//! Rotations that would break something: they change nothing.
+
+use control_plane::ControlPlane;
+use kube::api::DeleteParams;
+use linkerd_mc::api::link::LinkStatus;
+use serde_json::json;
+
+use super::{LINKERD, Rotation, linkerds, minted, result};
+use crate::support::{
+    installation::NAMESPACE,
+    links::{condition, own_link, status_that, unlink},
+    planes::alone,
+    program::run,
+};
+
+/// The permissions in docs/rotate.md.
+const GUIDE: &str = include_str!("../../../docs/rotate.md");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotation_that_would_break_something_is_refused() {
+    let alone = alone().await;
+    let rotation = Rotation::between(&alone).await;
+    let before = rotation.kubeconfig().await;
+
+    rotation.a_context_of_another_cluster_is_refused().await;
+    rotation.secrets_of_different_servers_are_refused().await;
+    rotation.a_cluster_that_linkerd_would_lose_is_named().await;
+    rotation.a_destination_controller_is_needed().await;
+    assert_eq!(rotation.kubeconfig().await, before);
+    assert_eq!(linkerds(&rotation.source, "turn").await, before);
+    for plane in [&rotation.source, &rotation.far] {
+        assert_eq!(minted(plane).await, Vec::<String>::new());
+    }
+    rotation.the_documented_permissions_are_enough().await;
+    rotation.end().await;
+}
+
+impl Rotation {
+    /// Runs the program, which must fail with a message that has this part.
+    fn fails(&self, more: &[&str], part: &str) {
+        let outcome = self.run(more);
+        assert_eq!(outcome.code, 1);
+        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    }
+
+    /// Its account has the same name.
+    async fn a_context_of_another_cluster_is_refused(&self) {
+        let source = self.source.name();
+        let args = [
+            "rotate",
+            "--cluster-name=turn",
+            "--from",
+            source,
+            "--to",
+            source,
+        ];
+        let outcome = run(&self.config, &args);
+        assert_eq!(outcome.code, 1);
+        let why = format!("the context \"{source}\" is not of the cluster that issued the token");
+        assert!(outcome.stderr.contains(&why), "{}", outcome.stderr);
+        assert_eq!(minted(&self.source).await, Vec::<String>::new());
+    }
+
+    async fn secrets_of_different_servers_are_refused(&self) {
+        let before = linkerds(&self.source, "turn").await;
+        let other = before.replace(self.far.url(), "https://192.0.2.1:6443");
+        assert_ne!(before, other);
+        self.put_linkerds(&other).await;
+        self.fails(&[], "are for different ServiceAccounts or API servers");
+        self.put_linkerds(&before).await;
+    }
+
+    async fn put_linkerds(&self, kubeconfig: &str) {
+        let data = json!({ "stringData": { "kubeconfig": kubeconfig } }).to_string();
+        let args = [
+            "-n",
+            LINKERD,
+            "patch",
+            "secret",
+            "cluster-credentials-turn",
+            "-p",
+            &data,
+        ];
+        self.source.kubectl(&args).await.unwrap();
+    }
+
+    /// A restart of Linkerd's destination controller would leave out a cluster that does not answer.
+    async fn a_cluster_that_linkerd_would_lose_is_named(&self) {
+        let (source, far) = (&self.source, &self.far);
+        let nobody = "--api-server-address=https://127.0.0.1:1";
+        own_link(source, far, "mute", &[nobody]).await;
+        let is_lost =
+            |now: &LinkStatus| condition(now, "Connected").is_some_and(|c| c.status == "False");
+        status_that(source, "mute", is_lost).await;
+        self.fails(&[], "Linkerd would lose mute");
+        unlink(source, "mute").await;
+        for namespace in [NAMESPACE, LINKERD] {
+            let args = [
+                "-n",
+                namespace,
+                "delete",
+                "secret",
+                "cluster-credentials-mute",
+            ];
+            source.kubectl(&args).await.unwrap();
+        }
+    }
+
+    /// Without it, `rotate` cannot know when the old token is unused.
+    async fn a_destination_controller_is_needed(&self) {
+        let params = DeleteParams::default();
+        self.deployments
+            .delete("linkerd-destination", &params)
+            .await
+            .unwrap();
+        self.fails(&[], "linkerd-destination not found");
+        super::destination(&self.source).await;
+    }
+
+    /// A user who has no others can rotate.
+    async fn the_documented_permissions_are_enough(&self) {
+        let blocks: Vec<&str> = GUIDE
+            .split("\n```yaml\n")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split_once("\n```")?.0))
+            .filter(|block| block.contains("kind: Role"))
+            .collect();
+        let [source, target] = blocks[..] else {
+            panic!("{} blocks with permissions", blocks.len());
+        };
+        let clusters: [(&ControlPlane, &str); 2] = [(&self.source, source), (&self.far, target)];
+        for (plane, roles) in clusters {
+            plane.apply(roles).await.unwrap();
+        }
+        let user = "--as=system:serviceaccount:linkerd-multicluster:rotate-credentials";
+        assert_eq!(result(&self.run(&[user, "-o=json"]))["result"], "rotated");
+        // The second rotation also revokes a token.
+        let second = result(&self.run(&[user, "-o=json"]));
+        assert_eq!(second["revoked"].as_array().unwrap().len(), 1);
+        for (plane, roles) in clusters {
+            let file = plane.folder().join("roles.yaml");
+            std::fs::write(&file, roles).unwrap();
+            plane
+                .kubectl(&["delete", "-f", &file.display().to_string()])
+                .await
+                .unwrap();
+        }
+    }
+}
