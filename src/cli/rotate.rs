@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
-    client::{Access, requests::DEADLINE},
+    client::requests::DEADLINE,
     clusters::{
         cluster_client::ClusterClient,
         collect_full,
@@ -67,21 +67,49 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
         cluster: Cluster::connect(&access).await?,
         namespace: args.namespace.clone(),
         linkerd: global.linkerd_namespace.clone(),
+        access,
     };
-    let all = links(&source.cluster, &source.namespace).await?;
+    let links = links(&source.cluster, &source.namespace).await?;
     let mut outcomes = Vec::new();
+    let due = due(global, args, &source, &links, &mut outcomes).await?;
+    // Before anything is changed: a restart that is not possible would leave all of it half done.
+    if let Err(error) = may_restart(args, &source, &links, &due).await {
+        output::error(&error);
+        outcomes.extend(due.into_iter().map(|(rotation, _)| {
+            let reason = Some(format!("{error:#}"));
+            Outcome::new(rotation.cluster(), Ending::Failed, reason, Done::default())
+        }));
+        return Ok(outcomes);
+    }
+    let written = written(args, due, &mut outcomes).await;
+    let restarted = Box::pin(restarted(args, &source, &written)).await;
+    let restarted = restarted.inspect_err(output::error);
+    for rotation in written {
+        outcomes.push(ended(args, rotation, &restarted).await);
+    }
+    Ok(outcomes)
+}
+
+/// The links for which there is something to do, each with its next step. Adds the outcomes of the others.
+async fn due<'a>(
+    global: &Global,
+    args: &Rotate,
+    source: &'a Source,
+    links: &[Link],
+    outcomes: &mut Vec<Outcome>,
+) -> anyhow::Result<Vec<(Rotation<'a>, Step)>> {
+    let destination = destination(source).await?;
     let mut due = Vec::new();
-    let destination = destination(&access, global).await?;
-    for link in chosen(&source, args, &all)? {
+    for link in chosen(source, args, links)? {
         let cluster = link.spec.target_cluster_name.clone();
-        let gathered = gather(global, &source, args, link.clone());
+        let gathered = gather(global, source, args, link.clone());
         match Box::pin(gathered).await {
             Ok(mut rotation) => {
                 let restart_is_due = restart::is_due(&destination, &cluster).unwrap_or_default();
                 match rotation.next(args, restart_is_due) {
                     Step::Ended(result, reason) => {
                         output::note(&format!("{cluster}: {reason}"));
-                        let done = std::mem::take(&mut rotation.done);
+                        let done = rotation.done;
                         outcomes.push(Outcome::new(&cluster, result, Some(reason), done));
                     }
                     step => due.push((rotation, step)),
@@ -90,22 +118,29 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
             Err(error) => outcomes.push(Outcome::failed(&cluster, &error, Done::default())),
         }
     }
-    if due.is_empty() {
-        return Ok(outcomes);
+    Ok(due)
+}
+
+/// Fails if Linkerd has to be restarted, and cannot be.
+async fn may_restart(
+    args: &Rotate,
+    source: &Source,
+    links: &[Link],
+    due: &[(Rotation<'_>, Step)],
+) -> anyhow::Result<()> {
+    let rotations = || due.iter().map(|(rotation, _)| rotation);
+    if args.no_restart || !rotations().any(Rotation::needs_restart) {
+        return Ok(());
     }
-    // Before anything is changed: a restart that is not possible would leave all of it half done.
-    let restarts = !args.no_restart && due.iter().any(|(rotation, _)| rotation.needs_restart());
-    let names = |rotation: &Rotation<'_>| rotation.cluster().to_owned();
-    let proven: BTreeSet<String> = due.iter().map(|(rotation, _)| names(rotation)).collect();
-    if restarts && let Err(error) = restart::is_possible(&source, &all, &proven).await {
-        output::error(&error);
-        let reason = format!("{error:#}");
-        outcomes.extend(due.iter().map(|(rotation, _)| {
-            let reason = Some(reason.clone());
-            Outcome::new(rotation.cluster(), Ending::Failed, reason, Done::default())
-        }));
-        return Ok(outcomes);
-    }
+    restart::is_possible(source, links, &names(rotations())).await
+}
+
+/// Puts new tokens into use. Returns the links that have them, and adds the outcomes of the others.
+async fn written<'a>(
+    args: &Rotate,
+    due: Vec<(Rotation<'a>, Step)>,
+    outcomes: &mut Vec<Outcome>,
+) -> Vec<Rotation<'a>> {
     let mut written = Vec::new();
     for (mut rotation, step) in due {
         let ended = match step {
@@ -118,34 +153,38 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
             Err(error) => outcomes.push(Outcome::failed(&cluster, &error, rotation.done)),
         }
     }
-    let restarted = if written.iter().any(Rotation::needs_restart) && !args.no_restart {
-        let proven = written.iter().map(names).collect();
-        let restarted = Box::pin(restarted(&access, global, &source, args, &proven)).await;
-        restarted.inspect_err(output::error)
-    } else {
-        Ok(())
-    };
-    for mut rotation in written {
-        let cluster = rotation.cluster().to_owned();
-        let outcome = match &restarted {
-            _ if rotation.needs_restart() && args.no_restart => {
-                rotation.keep();
-                let reason = restart_is_needed(&source, &cluster);
-                Outcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done)
-            }
-            Err(error) if rotation.needs_restart() => {
-                rotation.keep();
-                let reason = Some(format!("{error:#}"));
-                Outcome::new(&cluster, Ending::Failed, reason, rotation.done)
-            }
-            _ => match rotation.revoke().await {
-                Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
-                Err(error) => Outcome::failed(&cluster, &error, rotation.done),
-            },
-        };
-        outcomes.push(outcome);
+    written
+}
+
+/// Revokes the old tokens of a link, if Linkerd does not use them any more.
+async fn ended(
+    args: &Rotate,
+    mut rotation: Rotation<'_>,
+    restarted: &anyhow::Result<()>,
+) -> Outcome {
+    let cluster = rotation.cluster().to_owned();
+    if rotation.needs_restart() && args.no_restart {
+        let reason = rotation.restart_is_needed();
+        return Outcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done);
     }
-    Ok(outcomes)
+    match restarted {
+        Err(error) if rotation.needs_restart() => {
+            rotation.keep();
+            let reason = Some(format!("{error:#}"));
+            Outcome::new(&cluster, Ending::Failed, reason, rotation.done)
+        }
+        _ => match rotation.revoke().await {
+            Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
+            Err(error) => Outcome::failed(&cluster, &error, rotation.done),
+        },
+    }
+}
+
+/// The target clusters of these links.
+fn names<'r>(rotations: impl Iterator<Item = &'r Rotation<'r>>) -> BTreeSet<String> {
+    rotations
+        .map(|rotation| rotation.cluster().to_owned())
+        .collect()
 }
 
 /// Reads what is known of a link.
@@ -167,29 +206,26 @@ async fn gather<'a>(
 }
 
 /// Linkerd's credentials, and when its destination controller started.
-async fn destination(access: &Access, global: &Global) -> anyhow::Result<Known<Destination>> {
-    let cluster = ClusterClient::new("source", access, DEADLINE, &global.linkerd_namespace).await?;
+async fn destination(source: &Source) -> anyhow::Result<Known<Destination>> {
+    let cluster = ClusterClient::new("source", &source.access, DEADLINE, &source.linkerd).await?;
     Ok(collect_full::destination(&cluster).await)
 }
 
-/// Restarts Linkerd's destination controller, and checks that no old Pod of it is left.
-async fn restarted(
-    access: &Access,
-    global: &Global,
-    source: &Source,
-    args: &Rotate,
-    proven: &BTreeSet<String>,
-) -> anyhow::Result<()> {
-    let all = links(&source.cluster, &source.namespace).await?;
-    restart::is_possible(source, &all, proven).await?;
+/// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
+async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> anyhow::Result<()> {
+    if args.no_restart || !written.iter().any(Rotation::needs_restart) {
+        return Ok(());
+    }
+    let clusters = names(written.iter());
+    // The clusters may have changed since they were read.
+    let links = links(&source.cluster, &source.namespace).await?;
+    restart::is_possible(source, &links, &clusters).await?;
     let waiting = format!("restarting {}", restart::DESTINATION);
     let restart = restart::restart(source, args.wait);
     spin(&waiting, Box::pin(restart)).await?;
-    let known = destination(access, global).await?;
-    let old = proven
-        .iter()
-        .find(|cluster| restart::is_due(&known, cluster) == Some(true));
-    if let Some(cluster) = old {
+    let known = destination(source).await?;
+    let is_old = |cluster: &&String| restart::is_due(&known, cluster) == Some(true);
+    if let Some(cluster) = clusters.iter().find(is_old) {
         return Err(fail(
             format!(
                 "a Pod of {} still has the old credentials for {cluster}",
@@ -200,18 +236,6 @@ async fn restarted(
     }
     output::note(&format!("restarted {}", restart::DESTINATION));
     Ok(())
-}
-
-/// Says that Linkerd still uses the old token.
-fn restart_is_needed(source: &Source, cluster: &str) -> String {
-    let reason = format!(
-        "{0} still uses the old token, so nothing was revoked; run `kubectl -n {1} rollout restart deployment/{0}`, then \
-         run this again to revoke it",
-        restart::DESTINATION,
-        source.linkerd
-    );
-    output::warning(&format!("{cluster}: {reason}"));
-    reason
 }
 
 /// The chosen Links, at least one. Of several Links to one cluster, those that the controller does not use are left out.

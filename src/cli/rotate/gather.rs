@@ -11,12 +11,14 @@ use super::{
 use crate::{
     api::labels,
     cli::{cluster::Cluster, output},
+    client::Access,
     hint::fail,
 };
 
 /// The source cluster.
 pub(super) struct Source {
     pub(super) cluster: Cluster,
+    pub(super) access: Access,
     /// Namespace of Links.
     pub(super) namespace: String,
     /// Namespace of Linkerd.

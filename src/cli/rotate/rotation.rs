@@ -362,6 +362,18 @@ impl<'a> Rotation<'a> {
         Ok(None)
     }
 
+    /// Leaves the old tokens as they are, and says that Linkerd still uses one of them.
+    pub(super) fn restart_is_needed(&mut self) -> String {
+        self.keep();
+        let reason = format!(
+            "{DESTINATION} still uses the old token, so nothing was revoked; run `kubectl -n {} rollout restart \
+             deployment/{DESTINATION}`, then run this again to revoke it",
+            self.source.linkerd
+        );
+        output::warning(&format!("{}: {reason}", self.cluster()));
+        reason
+    }
+
     /// Leaves the old tokens as they are, because Linkerd may still use them.
     pub(super) fn keep(&mut self) {
         let old = self.old.revoked.iter().chain(&self.old.kept);
