@@ -91,8 +91,9 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
-    /// `linkerd-mc rotate` before it expires, which also restarts linkerd-destination: it reads credentials only at
-    /// startup
+    /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
+    /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
+    /// restarts
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
     token_duration: Option<Duration>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
