@@ -147,8 +147,8 @@ fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
     };
     Some(format!(
         "note: {} ({}{more}) {have} other members; the controller removes {cluster} from {them} after the Link is \
-         deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when \
-         `linkerd-mc unlink --cluster-name {cluster}` no longer shows this note",
+         deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when this \
+         command no longer shows this note",
         counted(shared.len(), "federated Service"),
         named.join(", "),
     ))
@@ -178,13 +178,13 @@ async fn revocation(cluster: &Cluster, args: &Unlink, linked: &Linked) -> Option
     let first = linked.elsewhere.first().and_then(|other| {
         let (namespace, _) = other.split_once('/')?;
         Some(format!(
-            " first run `linkerd-mc rotate --namespace {namespace} --cluster-name {name}`, because Linkerd's Secret may \
-             hold one of them; then"
+            " run `linkerd-mc rotate --namespace {namespace} --cluster-name {name}`, because Linkerd's Secret may hold one \
+             of them;"
         ))
     });
     Some(format!(
-        "note: tokens that `linkerd-mc rotate` created for this link are still valid in {name};{} revoke them with \
-         `kubectl --context {name} -n {account} delete secret -l {}={id}`",
+        "note: tokens that `linkerd-mc rotate` created for this link stay valid in {name};{} once the link is deleted, \
+         revoke them with `kubectl --context {name} -n {account} delete secret -l {}={id}`",
         first.unwrap_or_default(),
         labels::TOKEN_OF_LINK
     ))

@@ -324,7 +324,7 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
 
     let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
-    insta::assert_snapshot!(printed.stderr, @"note: 1 federated Service (shop/both-federated) has other members; the controller removes east from it after the Link is deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when `linkerd-mc unlink --cluster-name east` no longer shows this note");
+    insta::assert_snapshot!(printed.stderr, @"note: 1 federated Service (shop/both-federated) has other members; the controller removes east from it after the Link is deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when this command no longer shows this note");
     insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
     Link linkerd-multicluster/east
     Deployment linkerd-multicluster/linkerd-service-mirror-east
