@@ -24,7 +24,9 @@ pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
     watcher_from_credentials,
 };
-pub(crate) use self::credentials::{fingerprint, insecure_tls, token_claims, token_fingerprint};
+pub(crate) use self::credentials::{
+    account_namespace, fingerprint, insecure_tls, token_claims, token_fingerprint,
+};
 pub(crate) use self::identity::Identity;
 pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::multiplexed;

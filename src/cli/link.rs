@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
     status::{self, StatusArgs},
 };
 use crate::{
-    api::link,
+    api::{labels::KUBECONFIG_KEY, link},
     client::Access,
     hint::{HintExt as _, fail},
     manifests::link::{ClusterName, LinkObjects},
@@ -194,6 +195,19 @@ async fn direction(
     })
 }
 
+/// Whether the cluster has this Secret with other credentials. `false` if it cannot be read.
+async fn replaces_credentials(cluster: &Cluster, new: &Secret) -> bool {
+    let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
+    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let name = new.metadata.name.as_deref().unwrap_or_default();
+    let read = cluster.request("read Linkerd's credentials", secrets.get_opt(name));
+    let kubeconfig = |secret: &Secret| secret.data.as_ref()?.get(KUBECONFIG_KEY).cloned();
+    match read.await {
+        Ok(Some(old)) => kubeconfig(&old) != kubeconfig(new),
+        Ok(None) | Err(_) => false,
+    }
+}
+
 /// Applies one direction, and waits until its Link is ready.
 async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&direction.access).await?;
@@ -203,6 +217,7 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
         objects,
         ..
     } = direction;
+    let outdated = replaces_credentials(&cluster, &objects.control_plane_credentials).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     progress
         .during(async {
@@ -214,6 +229,19 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
             anyhow::Ok(())
         })
         .await?;
+    if outdated {
+        let linkerd = objects
+            .control_plane_credentials
+            .metadata
+            .namespace
+            .as_deref();
+        output::warning(&format!(
+            "linkerd-destination in {context} still uses the old credentials for {name}, because it ignores changes of \
+             its Secret; restart it with `kubectl --context {context} -n {} rollout restart \
+             deployment/linkerd-destination`",
+            linkerd.unwrap_or_default()
+        ));
+    }
     if args.wait.is_zero() {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{ListParams, PostParams},
 };
 
@@ -91,8 +91,9 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
-    /// `linkerd-mc rotate` before it expires, which also restarts linkerd-destination: it reads credentials only at
-    /// startup
+    /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
+    /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
+    /// restarts
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
     token_duration: Option<Duration>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
@@ -385,11 +386,12 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
     spin("waiting for the token", looking).await
 }
 
-/// Whether a token belongs to the ServiceAccount `name`.
+/// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it
+/// some day.
 fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
-    let annotations = secret.metadata.annotations.as_ref();
-    let account = annotations.and_then(|all| all.get(labels::SERVICE_ACCOUNT_NAME));
+    let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     account.is_some_and(|account| account == name)
+        && !secret.labels().contains_key(labels::TOKEN_OF_LINK)
 }
 
 async fn mint(
@@ -512,6 +514,20 @@ mod tests {
         for text in ["", "https://", "a b", "https://a b"] {
             assert!(server_address(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn token_of_another_link_is_not_used() {
+        let secret = |labels: serde_json::Value| {
+            let annotations = serde_json::json!({labels::SERVICE_ACCOUNT_NAME: "west"});
+            let metadata = serde_json::json!({"labels": labels, "annotations": annotations});
+            serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap()
+        };
+        let shared = secret(serde_json::json!({labels::EXTENSION: "multicluster"}));
+        assert!(is_of(&shared, "west"));
+        assert!(!is_of(&shared, "other"));
+        let of_a_link = secret(serde_json::json!({labels::TOKEN_OF_LINK: "0123456789abcdef"}));
+        assert!(!is_of(&of_a_link, "west"));
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::{
 pub(super) struct Linked {
     pub(super) links: Vec<Identity>,
     pub(super) secrets: Vec<Identity>,
+    /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
+    /// not have it.
+    pub(super) elsewhere: Vec<String>,
     /// Objects of Linkerd's service mirror for this link.
     pub(super) leftovers: Vec<Identity>,
     pub(super) mirrors: Mirrors,
@@ -50,8 +53,9 @@ impl Linked {
     ) -> anyhow::Result<Self> {
         let of_cluster = format!("{}={name}", labels::CLUSTER_NAME);
         let credentials = format!("{}={name}", labels::CREDENTIALS_CLUSTER);
-        let (links, leftovers, control_plane_secrets, mirrors) = futures::try_join!(
+        let (links, elsewhere, leftovers, control_plane_secrets, mirrors) = futures::try_join!(
             links(cluster, namespace),
+            elsewhere(cluster, namespace, name),
             leftovers(cluster, namespace, name, &of_cluster),
             objects::SECRET.list(cluster, Some(linkerd), &credentials),
             Mirrors::gather(cluster, name, namespace),
@@ -71,13 +75,16 @@ impl Linked {
         let mut secrets = objects::SECRET
             .with_names(cluster, namespace, &names)
             .await?;
-        secrets.extend(control_plane_secrets);
+        if elsewhere.is_empty() {
+            secrets.extend(control_plane_secrets);
+        }
         Ok(Self {
             links: links
                 .iter()
                 .map(|link| objects::LINK.named(link.namespace(), link.name_any()))
                 .collect(),
             secrets,
+            elsewhere,
             leftovers,
             mirrors,
         })
@@ -197,6 +204,36 @@ pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<
         .await?;
     let objects = found.map(|list| list.items).unwrap_or_default();
     Ok(objects.into_iter().map(|object| object.link).collect())
+}
+
+/// Links of other namespaces to a cluster, as `namespace/name`; none if the user may not list Links of all namespaces.
+async fn elsewhere(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &ClusterName,
+) -> anyhow::Result<Vec<String>> {
+    let api = Api::<LinkObject>::all(cluster.client.clone());
+    let listed = async {
+        match api.list(&ListParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(vec![]),
+            answer => answer.map(|list| list.items),
+        }
+    };
+    let found = cluster
+        .request_opt("list Links of all namespaces", listed)
+        .await?;
+    let links = found.into_iter().flatten().map(|object| object.link);
+    Ok(links
+        .filter(|link| link.spec.target_cluster_name == name.to_string())
+        .filter(|link| link.namespace().as_deref() != Some(namespace))
+        .map(|link| {
+            format!(
+                "{}/{}",
+                link.namespace().unwrap_or_default(),
+                link.name_any()
+            )
+        })
+        .collect())
 }
 
 /// A hint for an unknown cluster: the linked clusters, or `where_else` if there are none.

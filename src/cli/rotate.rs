@@ -19,6 +19,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 pub(crate) use self::args::Rotate;
+pub(super) use self::tokens::link_id;
 use self::{
     args::Format,
     gather::{Source, Target},

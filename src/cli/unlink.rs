@@ -8,6 +8,9 @@ use std::{
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
@@ -16,11 +19,16 @@ use super::{
     linked::{Linked, Mirrors, known_clusters, links},
     output,
     progress::spin,
+    rotate::link_id,
 };
 use crate::{
     api::labels,
+    client::account_namespace,
     hint::fail,
-    manifests::{identity, link::ClusterName},
+    manifests::{
+        identity::{self, Identity},
+        link::ClusterName,
+    },
 };
 
 const EXAMPLES: &str = "\
@@ -46,7 +54,8 @@ pub(super) const SEEN: Duration = Duration::from_secs(2);
 ///
 /// The objects are the Link, those of Linkerd's service mirror for this link, the probe Service, all mirrors, federated
 /// Services without another member, and both Secrets. The Secrets are last: Linkerd needs the Secret of a cluster when
-/// a Service stops naming the cluster, and otherwise keeps its endpoints forever.
+/// a Service stops naming the cluster, and otherwise keeps its endpoints forever. Its Secret stays if a Link in another
+/// namespace needs it.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
@@ -98,14 +107,87 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     if args.apply {
         return Box::pin(apply(&cluster, args, linked)).await;
     }
-    for service in &linked.mirrors.shared {
-        output::note(&format!(
-            "note: the federated Service {}/{} has other members; the controller removes this one",
-            service.namespace.as_deref().unwrap_or_default(),
-            service.name
-        ));
+    let notes = [
+        memberships(&args.cluster_name, &linked.mirrors.shared),
+        kept_secret(&linked.elsewhere),
+        revocation(&cluster, args, &linked).await,
+    ];
+    let printed = args.output.format(&identity::manifest(linked.all())?);
+    for note in notes.into_iter().flatten() {
+        output::note(&note);
     }
-    output::data(&args.output.format(&identity::manifest(linked.all())?))
+    output::data(&printed)
+}
+
+/// Names in a note; more are only counted.
+const NAMED: usize = 3;
+
+/// A note for printed objects: the controller removes the cluster from these federated Services only when the Link is
+/// gone, and `kubectl delete` does not wait for it.
+fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
+    if shared.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = shared
+        .iter()
+        .take(NAMED)
+        .map(|service| {
+            let namespace = service.namespace.as_deref().unwrap_or_default();
+            format!("{namespace}/{}", service.name)
+        })
+        .collect();
+    let more = match shared.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (have, them) = if shared.len() == 1 {
+        ("has", "it")
+    } else {
+        ("have", "them")
+    };
+    Some(format!(
+        "note: {} ({}{more}) {have} other members; the controller removes {cluster} from {them} after the Link is \
+         deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when this \
+         command no longer shows this note",
+        counted(shared.len(), "federated Service"),
+        named.join(", "),
+    ))
+}
+
+/// A note if Linkerd's Secret stays.
+fn kept_secret(elsewhere: &[String]) -> Option<String> {
+    let other = elsewhere.first()?;
+    Some(format!(
+        "note: Linkerd's Secret for this cluster stays, because the Link {other} needs it"
+    ))
+}
+
+/// A note with the command that revokes the tokens of this link in the target cluster; `None` if the credentials or the
+/// namespace kube-system cannot be read.
+async fn revocation(cluster: &Cluster, args: &Unlink, linked: &Linked) -> Option<String> {
+    let (name, namespace) = (&args.cluster_name, &args.namespace);
+    let own = linked
+        .secrets
+        .iter()
+        .find(|secret| secret.namespace.as_ref() == Some(namespace))?;
+    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let read = cluster.request("read the credentials", secrets.get(&own.name));
+    let kubeconfig = read.await.ok()?.data?.remove(labels::KUBECONFIG_KEY)?;
+    let account = account_namespace(&kubeconfig.0)?;
+    let id = link_id(cluster, namespace, &name.to_string()).await.ok()?;
+    let first = linked.elsewhere.first().and_then(|other| {
+        let (namespace, _) = other.split_once('/')?;
+        Some(format!(
+            " run `linkerd-mc rotate --namespace {namespace} --cluster-name {name}`, because Linkerd's Secret may hold one \
+             of them;"
+        ))
+    });
+    Some(format!(
+        "note: tokens that `linkerd-mc rotate` created for this link stay valid in {name};{} once the link is deleted, \
+         revoke them with `kubectl --context {name} -n {account} delete secret -l {}={id}`",
+        first.unwrap_or_default(),
+        labels::TOKEN_OF_LINK
+    ))
 }
 
 async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
@@ -117,6 +199,8 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
         ));
     }
     let had_link = !linked.links.is_empty();
+    // Needs the credentials, which are deleted below.
+    let revocation = revocation(cluster, args, &linked).await;
     // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
         delete(cluster, object).await?;
@@ -156,6 +240,12 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
         delete(cluster, secret).await?;
     }
     output::note(&format!("deleted the link to {name} and its mirrors"));
+    for note in [kept_secret(&linked.elsewhere), revocation]
+        .into_iter()
+        .flatten()
+    {
+        output::note(&note);
+    }
     Ok(())
 }
 
@@ -208,11 +298,23 @@ async fn mirrors_left(
 
 async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
     let known = links(cluster, &args.namespace).await.unwrap_or_default();
+    let name = args.cluster_name.to_string();
+    let is_linked = known
+        .iter()
+        .any(|link| link.spec.target_cluster_name == name);
+    if args.only_controller && is_linked {
+        return fail(
+            format!(
+                "namespace {:?} has no objects of Linkerd's service mirror for cluster {name:?}",
+                args.namespace
+            ),
+            "nothing has to be removed; the Link and its mirrors stay",
+        );
+    }
     let hint = known_clusters(&known, "choose another namespace with --namespace");
     fail(
         format!(
-            "cluster {:?} is not linked to namespace {:?}",
-            args.cluster_name.to_string(),
+            "cluster {name:?} is not linked to namespace {:?}",
             args.namespace
         ),
         hint,
@@ -239,6 +341,31 @@ fn confirmed(question: &str) -> anyhow::Result<bool> {
 mod tests {
     use super::*;
     use crate::cli::inventory::SERVICE;
+
+    #[test]
+    fn note_about_memberships_names_at_most_three_services() {
+        let name = "east".parse().unwrap();
+        let note = |count: usize| {
+            let services =
+                (0..count).map(|n| SERVICE.named(Some("shop".into()), format!("web{n}")));
+            memberships(&name, &services.collect::<Vec<_>>())
+        };
+        assert_eq!(note(0), None);
+        for (count, expected) in [
+            (
+                1,
+                "note: 1 federated Service (shop/web0) has other members; the controller removes east from it after",
+            ),
+            (
+                5,
+                "note: 5 federated Services (shop/web0, shop/web1, shop/web2 and 2 more) have other members; the controller \
+                 removes east from them after",
+            ),
+        ] {
+            let note = note(count).unwrap();
+            assert!(note.starts_with(expected), "{note}");
+        }
+    }
 
     #[test]
     fn prompt_counts_the_services_that_will_be_removed() {

@@ -163,9 +163,12 @@ pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
         list_all(&pods, DESTINATION)
     )
     .map_err(|error| explain(&error))?;
+    let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
+    // The last one of a cluster is kept: one that Linkerd uses, if there is one.
+    credentials.sort_by_key(|(_, credentials)| credentials.lacks.is_empty());
     Ok(Destination {
         namespace: namespace.clone(),
-        credentials: secrets.iter().filter_map(linkerd_credentials).collect(),
+        credentials: credentials.into_iter().collect(),
         started: pods.iter().filter_map(started).min(),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! `check` has rules for these, and `status` shows them with the Link.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::{
@@ -10,11 +10,16 @@ use crate::{
     mirror::{status::expiry, target::tls::InsecureTls},
 };
 
+/// A Secret of Linkerd that is younger than its Link by more than this was created late, or again.
+const LATE: SignedDuration = SignedDuration::from_mins(1);
+
 /// All problems, each with a remedy. The remedy of the first also solves the others.
 ///
-/// `None` if no problem is known, but not everything could be read.
+/// `links` are all Links of the cluster that has this one. `None` if no problem is known, but not everything could be
+/// read.
 pub(crate) fn problems(
     link: &LinkSnapshot,
+    links: &[LinkSnapshot],
     destination: &Known<Destination>,
     now: Timestamp,
 ) -> Option<Vec<String>> {
@@ -23,9 +28,10 @@ pub(crate) fn problems(
     let mut found = Vec::new();
     found.extend(insecure(link));
     found.extend(theirs.and_then(|theirs| missing(link, theirs)));
+    found.extend(theirs.and_then(|theirs| ignored(link, theirs)));
     found.extend(own.map_or_else(told, |own| expiring(link, own, now)));
     if let Some(theirs) = theirs {
-        found.extend(differs(link, theirs));
+        found.extend(differs(link, links, theirs));
         found.extend(expiring_at_linkerd(link, theirs, now));
         found.extend(unused(link, theirs));
     }
@@ -73,17 +79,39 @@ pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<Strin
     })
 }
 
+/// Linkerd ignores its Secret, because it is incomplete.
+pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+    let known = theirs.credentials.get(link.cluster())?;
+    let (namespace, name) = (&theirs.namespace, &known.name);
+    (needs_linkerd(link) && !known.lacks.is_empty()).then(|| {
+        format!(
+            "Linkerd ignores the Secret {namespace}/{name}, which lacks {}; delete it with `kubectl -n {namespace} delete \
+             secret {name}`, and create it with `linkerd-mc link` or `linkerd-mc link-gen`",
+            known.lacks.join(", ")
+        )
+    })
+}
+
 /// Whether a Link needs Linkerd to connect to the target cluster: for remote discovery or federated Services.
-fn needs_linkerd(link: &LinkSnapshot) -> bool {
+pub(crate) fn needs_linkerd(link: &LinkSnapshot) -> bool {
     let spec = &link.link.spec;
     spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
 }
 
-/// The two Secrets hold different tokens.
-pub(crate) fn differs(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+/// The two Secrets hold different tokens. Linkerd has one Secret for a cluster, so of several Links to it, in the
+/// namespaces of several installations, only one needs to have Linkerd's token.
+pub(crate) fn differs(
+    link: &LinkSnapshot,
+    links: &[LinkSnapshot],
+    theirs: &Destination,
+) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
-    differs.then(|| {
+    let mut others = links
+        .iter()
+        .filter(|other| other.cluster() == link.cluster() && other.id() != link.id());
+    let may_have_it = |other| own(other).is_none_or(|own| own.token == known.token);
+    (differs && known.lacks.is_empty() && !others.any(may_have_it)).then(|| {
         format!(
             "the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with \
              `linkerd-mc rotate --cluster-name {}`",
@@ -107,16 +135,30 @@ pub(crate) fn expiring_at_linkerd(
 }
 
 /// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
-/// changes (`cluster_store.go`).
+/// changes (`cluster_store.go`). What named the cluster before the Secret was created, it does not follow either
+/// (`federated_service_watcher.go`).
 pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
-    let changed = theirs.credentials.get(link.cluster())?.changed?;
-    (changed > theirs.started?).then(|| {
-        format!(
-            "linkerd-destination started before its credentials were changed, and does not use the new ones; restart \
-             it with `kubectl -n {} rollout restart deployment/linkerd-destination`",
-            theirs.namespace
-        )
-    })
+    let known = theirs.credentials.get(link.cluster())?;
+    let started = theirs.started?;
+    if !needs_linkerd(link) || !known.lacks.is_empty() {
+        return None;
+    }
+    let linked = link.link.metadata.creation_timestamp.as_ref();
+    let is_late = |created: Timestamp| {
+        created > started && linked.is_some_and(|linked| created.duration_since(linked.0) > LATE)
+    };
+    let why = if known.changed.is_some_and(|changed| changed > started) {
+        "linkerd-destination started before its credentials were changed, and does not use the new ones"
+    } else if known.created.is_some_and(is_late) {
+        "linkerd-destination started before its credentials were created, and the Link is older, so it may not follow \
+         the Services that were there before"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{why}; restart it with `kubectl -n {} rollout restart deployment/linkerd-destination`",
+        theirs.namespace
+    ))
 }
 
 #[cfg(test)]
@@ -163,7 +205,7 @@ mod tests {
 
     /// The beginning of each problem.
     fn found(link: &LinkSnapshot, destination: &Known<Destination>) -> Option<Vec<String>> {
-        let problems = problems(link, destination, time(NOW))?;
+        let problems = problems(link, &[], destination, time(NOW))?;
         let short = |text: String| text.split([';', ',']).next().map(str::to_owned);
         Some(problems.into_iter().filter_map(short).collect())
     }
@@ -180,7 +222,7 @@ mod tests {
         let theirs = Ok(theirs);
         let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
         own.insecure = Some(InsecureTls::Unverified);
-        let told = problems(&link, &theirs, time(NOW)).unwrap();
+        let told = problems(&link, &[], &theirs, time(NOW)).unwrap();
         assert_eq!(told[0], InsecureTls::Unverified.problem());
         assert_eq!(told.len(), 2);
         // The Secret is newer than the Link's status.
@@ -267,9 +309,66 @@ mod tests {
     }
 
     #[test]
+    fn incomplete_secret_of_linkerd_is_the_only_problem_of_it() {
+        let (link, mut theirs) = with(Some("a"), "b");
+        let known = theirs.credentials.get_mut("east").unwrap();
+        known.name = "mine".into();
+        known.changed = Some(time(NOW));
+        known.lacks = vec!["the type x".into(), "the annotation y".into()];
+        assert_eq!(
+            problems(&link, &[], &Ok(theirs), time(NOW)).unwrap(),
+            [
+                "Linkerd ignores the Secret linkerd/mine, which lacks the type x, the annotation y; delete it with `kubectl \
+                 -n linkerd delete secret mine`, and create it with `linkerd-mc link` or `linkerd-mc link-gen`"
+            ]
+        );
+    }
+
+    #[test]
+    fn secret_that_was_created_late_needs_a_restart() {
+        let (mut link, mut theirs) = with(Some("a"), "a");
+        for (linked, created, expected) in [
+            ("2026-11-20T12:00:00Z", "2026-11-20T12:01:00Z", false),
+            ("2026-11-20T12:00:00Z", "2026-11-20T12:01:01Z", true),
+            ("2026-11-20T12:00:00Z", "2026-11-20T11:00:00Z", false),
+            // Linkerd's destination controller has started since.
+            ("2026-11-19T12:00:00Z", "2026-11-19T23:00:00Z", false),
+        ] {
+            let creation = serde_json::from_value(json!(linked)).unwrap();
+            link.link.metadata.creation_timestamp = Some(creation);
+            theirs.credentials.get_mut("east").unwrap().created = Some(time(created));
+            let late = "linkerd-destination started before its credentials were created";
+            let expected: Vec<String> = expected.then(|| late.to_owned()).into_iter().collect();
+            let found = found(&link, &Ok(theirs.clone()));
+            assert_eq!(found, Some(expected), "{linked} {created}");
+        }
+    }
+
+    #[test]
+    fn of_links_to_one_cluster_one_has_the_token_of_linkerd() {
+        let (link, theirs) = with(Some("a"), "b");
+        let other = |cluster: &str, token: Option<&str>| {
+            let (mut other, _) = with(token, "b");
+            other.link.spec.target_cluster_name = cluster.into();
+            other.link.metadata.namespace = Some("other".into());
+            other
+        };
+        for (other, expected) in [
+            (other("east", Some("b")), false),
+            (other("east", None), false),
+            (other("east", Some("c")), true),
+            (other("north", Some("b")), true),
+        ] {
+            let links = [link.clone(), other];
+            assert_eq!(differs(&link, &links, &theirs).is_some(), expected);
+        }
+    }
+
+    #[test]
     fn gateway_only_link_needs_no_secret_of_linkerd() {
         let (mut link, mut theirs) = with(Some("a"), "b");
         link.link.spec.remote_discovery_selector = None;
+        theirs.credentials.get_mut("east").unwrap().changed = Some(time(NOW));
         assert_eq!(found(&link, &Ok(theirs.clone())), Some(vec![]));
         theirs.credentials.clear();
         assert_eq!(found(&link, &Ok(theirs)), Some(vec![]));

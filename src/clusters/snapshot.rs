@@ -139,6 +139,12 @@ pub(crate) struct Destination {
 /// A credentials Secret in the namespace of Linkerd's control plane, without token and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkerdCredentials {
+    /// Name of the Secret.
+    pub name: String,
+    /// What the Secret lacks, if so; Linkerd ignores such a Secret.
+    pub lacks: Vec<String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// When its token expires, if ever.
     pub expiry: Option<Timestamp>,
     /// The start of the SHA-256 of its token.

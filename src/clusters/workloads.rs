@@ -124,7 +124,9 @@ pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
 /// The target cluster of a credentials Secret of Linkerd, and the Secret's content.
 pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredentials)> {
     let cluster = label(&secret.metadata, labels::CREDENTIALS_CLUSTER);
-    let kubeconfig = secret.data.as_ref()?.get(labels::KUBECONFIG_KEY)?;
+    let data = secret.data.as_ref();
+    let kubeconfig = data.and_then(|data| data.get(labels::KUBECONFIG_KEY));
+    let kubeconfig = kubeconfig.map(|kubeconfig| kubeconfig.0.as_slice());
     let fields = secret.metadata.managed_fields.iter().flatten();
     let written = fields.filter(|entry| wrote_data(entry));
     let written = written.filter_map(|entry| entry.time.as_ref().map(|time| time.0));
@@ -134,11 +136,33 @@ pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCre
         .as_ref()
         .map(|time| time.0);
     let credentials = LinkerdCredentials {
-        expiry: credentials_expiry(&kubeconfig.0),
-        token: token_fingerprint(&kubeconfig.0),
+        name: secret.metadata.name.clone().unwrap_or_default(),
+        lacks: lacks(secret),
+        created,
+        expiry: kubeconfig.and_then(credentials_expiry),
+        token: kubeconfig.and_then(token_fingerprint),
         changed: written.max().filter(|written| Some(*written) > created),
     };
     (!cluster.is_empty()).then(|| (cluster.to_owned(), credentials))
+}
+
+/// What Linkerd needs and a credentials Secret does not have (`cluster_store.go`).
+fn lacks(secret: &Secret) -> Vec<String> {
+    let data = secret.data.as_ref();
+    let mut lacks = Vec::new();
+    if secret.type_.as_deref() != Some(labels::CREDENTIALS_TYPE) {
+        lacks.push(format!("the type {}", labels::CREDENTIALS_TYPE));
+    }
+    for key in [labels::TRUST_DOMAIN, labels::CLUSTER_DOMAIN] {
+        let annotations = secret.metadata.annotations.as_ref();
+        if !annotations.is_some_and(|all| all.contains_key(key)) {
+            lacks.push(format!("the annotation {key}"));
+        }
+    }
+    if !data.is_some_and(|data| data.contains_key(labels::KUBECONFIG_KEY)) {
+        lacks.push(format!("the key {}", labels::KUBECONFIG_KEY));
+    }
+    lacks
 }
 
 /// Whether a writer of a Secret has written its data, and not only labels or annotations, as `kubectl apply` and tools for
@@ -283,6 +307,32 @@ mod tests {
             let found = started(&serde_json::from_value(pod).unwrap());
             assert_eq!(found, expected.map(|at| at.parse().unwrap()), "{phase}");
         }
+    }
+
+    #[test]
+    fn secret_lacks_what_linkerd_would_ignore_it_for() {
+        let of = |secret: serde_json::Value| {
+            let secret = serde_json::from_value(secret).unwrap();
+            linkerd_credentials(&secret).unwrap().1.lacks
+        };
+        let labels = json!({labels::CREDENTIALS_CLUSTER: "east"});
+        let annotations =
+            json!({labels::TRUST_DOMAIN: "", labels::CLUSTER_DOMAIN: "cluster.local"});
+        let complete = json!({
+            "type": labels::CREDENTIALS_TYPE,
+            "metadata": {"labels": labels, "annotations": annotations},
+            "data": {labels::KUBECONFIG_KEY: ""},
+        });
+        assert_eq!(of(complete), [""; 0]);
+        assert_eq!(
+            of(json!({"type": "Opaque", "metadata": {"labels": labels}})),
+            [
+                "the type mirror.linkerd.io/remote-kubeconfig",
+                "the annotation multicluster.linkerd.io/trust-domain",
+                "the annotation multicluster.linkerd.io/cluster-domain",
+                "the key kubeconfig",
+            ]
+        );
     }
 
     #[test]

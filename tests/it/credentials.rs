@@ -188,7 +188,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
         "the token expires on {}; renew it with `linkerd-mc rotate --cluster-name ending`",
         at.strftime("%Y-%m-%d %H:%M UTC")
     );
-    assert_eq!(told.message, expected);
+    assert!(told.message.starts_with(&expected), "{}", told.message);
 
     // A token that is valid for longer.
     own_link(west, east, "ending", &["--service-account-name=ending"]).await;

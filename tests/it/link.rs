@@ -3,7 +3,11 @@
 use std::{process::Stdio, sync::Arc};
 
 use control_plane::ControlPlane;
-use kube::{Api, api::PostParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -100,6 +104,32 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
         linked.stderr
     );
     assert!(linked.stdout.contains("web-link-east"), "{}", linked.stdout);
+
+    // Linkerd ignores a change of its Secret, but no change needs no restart.
+    let link_again = || {
+        let linked = run(
+            &kubeconfig,
+            &["link", "--from", "link-east", "--to", "link-west"],
+        );
+        assert_eq!(linked.code, 0, "{}", linked.stderr);
+        linked.stderr
+    };
+    let restart =
+        "`kubectl --context link-west -n linkerd rollout restart deployment/linkerd-destination`";
+    let said = link_again();
+    assert!(!said.contains("restart"), "{said}");
+    let secrets = Api::<Secret>::namespaced(west.client(), "linkerd");
+    let other = Patch::Merge(json!({ "stringData": { "kubeconfig": "another" } }));
+    secrets
+        .patch(
+            "cluster-credentials-link-east",
+            &PatchParams::default(),
+            &other,
+        )
+        .await
+        .unwrap();
+    let said = link_again();
+    assert!(said.contains(restart), "{said}");
 
     // After linking: nothing is left to do. A Link that was not applied is unknown.
     let again = run(

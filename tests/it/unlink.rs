@@ -12,7 +12,8 @@ use crate::support::{
     program::run,
 };
 
-/// Objects that a link leaves in a cluster over time: ours, and those of Linkerd's own `link` and `controllers`.
+/// Objects that a link leaves in a cluster over time: ours, and those of Linkerd's own `controllers` and of its `link` in
+/// 2.17 with `--ha`.
 const LINKED: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -102,6 +103,61 @@ metadata:
   labels: {component: service-mirror, mirror.linkerd.io/cluster-name: east}
 rules: []
 ---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: linkerd-service-mirror-east
+  namespace: linkerd-multicluster
+  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: linkerd-service-mirror-access-local-resources-east
+  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: linkerd-service-mirror-access-local-resources-east}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: linkerd-service-mirror-read-remote-creds-east
+  namespace: linkerd-multicluster
+  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
+rules: []
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: linkerd-service-mirror-read-remote-creds-east
+  namespace: linkerd-multicluster
+  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: linkerd-service-mirror-read-remote-creds-east}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: linkerd-service-mirror-east
+  namespace: linkerd-multicluster
+  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
+spec:
+  replicas: 0
+  selector: {matchLabels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}}
+  template:
+    metadata:
+      labels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}
+    spec:
+      containers: [{name: service-mirror, image: none}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: linkerd-service-mirror-east
+  namespace: linkerd-multicluster
+  labels: {component: linkerd-service-mirror}
+spec:
+  maxUnavailable: 1
+  selector: {matchLabels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}}
+---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: controller-east, namespace: linkerd-multicluster}
@@ -138,6 +194,7 @@ async fn unlink_and_uninstall_delete_what_belongs_to_them_and_nothing_else() {
     plane.apply(LINKED).await.unwrap();
 
     nothing_is_deleted_by_mistake(plane.kubeconfig());
+    linkerd_keeps_a_secret_that_another_link_needs(&plane).await;
     printed_objects_are_those_of_the_link(&plane).await;
     without_a_controller_mirrors_stay(&plane).await;
     uninstall_names_what_install_made(&plane).await;
@@ -154,12 +211,90 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     error: cluster "south" is not linked to namespace "linkerd-multicluster"
     hint: linked clusters: east, north
     "#);
+    let only = ["unlink", "--cluster-name=north", "--only-controller"];
+    insta::assert_snapshot!(run(kubeconfig, &only).failure(), @r#"
+    error: namespace "linkerd-multicluster" has no objects of Linkerd's service mirror for cluster "north"
+    hint: nothing has to be removed; the Link and its mirrors stay
+    "#);
     // Without a terminal, the command cannot ask, and must not delete anything.
     let unasked = run(kubeconfig, &["unlink", "--cluster-name=east", "--apply"]).failure();
     insta::assert_snapshot!(unasked, @r"
     error: cannot prompt for confirmation: stdin or stderr is not a terminal
     hint: pass --yes to delete without confirmation
     ");
+}
+
+/// A Link to east of another installation, and a user who may not see it.
+const ANOTHER: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: other-mc}
+---
+apiVersion: multicluster.linkerd.io/v1alpha3
+kind: Link
+metadata: {name: far, namespace: other-mc}
+spec: {targetClusterName: east}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: unlinks}
+rules:
+- {apiGroups: ['', apps, rbac.authorization.k8s.io, policy, coordination.k8s.io], resources: ['*'], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: unlinks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: unlinks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: restricted}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: unlinks, namespace: linkerd-multicluster}
+rules:
+- {apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: unlinks, namespace: linkerd-multicluster}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: unlinks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: restricted}]
+";
+
+async fn linkerd_keeps_a_secret_that_another_link_needs(plane: &ControlPlane) {
+    let unlink = |more: &[&str]| {
+        let args = [&["unlink", "--cluster-name=east", "-o=json"][..], more].concat();
+        let printed = run(plane.kubeconfig(), &args);
+        assert_eq!(printed.code, 0, "{}", printed.stderr);
+        printed
+    };
+    plane.apply(ANOTHER).await.unwrap();
+    let printed = unlink(&[]);
+    let secrets = |json: &str| {
+        let all = names(json).into_iter();
+        all.filter(|name| name.starts_with("Secret"))
+            .collect::<Vec<_>>()
+    };
+    let own = "Secret linkerd-multicluster/cluster-credentials-east";
+    assert_eq!(secrets(&printed.stdout), [own]);
+    let kept =
+        "note: Linkerd's Secret for this cluster stays, because the Link other-mc/far needs it";
+    assert!(printed.stderr.contains(kept), "{}", printed.stderr);
+
+    let restricted = unlink(&["--as=restricted"]);
+    assert_eq!(
+        secrets(&restricted.stdout),
+        [own, "Secret linkerd/any-name"]
+    );
+    assert!(
+        !restricted.stderr.contains("stays"),
+        "{}",
+        restricted.stderr
+    );
+
+    plane
+        .kubectl_stdin(&["delete", "-f", "-"], ANOTHER)
+        .await
+        .unwrap();
 }
 
 async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
@@ -175,19 +310,31 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
     )
     .data();
     insta::assert_snapshot!(names(&only).join("\n"), @r"
+    Deployment linkerd-multicluster/linkerd-service-mirror-east
     ClusterRole /linkerd-service-mirror-access-local-resources-east
+    ClusterRoleBinding /linkerd-service-mirror-access-local-resources-east
+    Role linkerd-multicluster/linkerd-service-mirror-read-remote-creds-east
+    RoleBinding linkerd-multicluster/linkerd-service-mirror-read-remote-creds-east
     ServiceAccount linkerd-multicluster/controller-east
+    ServiceAccount linkerd-multicluster/linkerd-service-mirror-east
+    PodDisruptionBudget linkerd-multicluster/linkerd-service-mirror-east
     PodDisruptionBudget linkerd-multicluster/controller-east
     Lease linkerd-multicluster/service-mirror-write-east
     ");
 
     let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
-    insta::assert_snapshot!(printed.stderr, @"note: the federated Service shop/both-federated has other members; the controller removes this one");
+    insta::assert_snapshot!(printed.stderr, @"note: 1 federated Service (shop/both-federated) has other members; the controller removes east from it after the Link is deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when this command no longer shows this note");
     insta::assert_snapshot!(names(&printed.stdout).join("\n"), @r"
     Link linkerd-multicluster/east
+    Deployment linkerd-multicluster/linkerd-service-mirror-east
     ClusterRole /linkerd-service-mirror-access-local-resources-east
+    ClusterRoleBinding /linkerd-service-mirror-access-local-resources-east
+    Role linkerd-multicluster/linkerd-service-mirror-read-remote-creds-east
+    RoleBinding linkerd-multicluster/linkerd-service-mirror-read-remote-creds-east
     ServiceAccount linkerd-multicluster/controller-east
+    ServiceAccount linkerd-multicluster/linkerd-service-mirror-east
+    PodDisruptionBudget linkerd-multicluster/linkerd-service-mirror-east
     PodDisruptionBudget linkerd-multicluster/controller-east
     Lease linkerd-multicluster/service-mirror-write-east
     Service linkerd-multicluster/probe-east
@@ -290,6 +437,10 @@ async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     let apply = ["unlink", "--cluster-name=part", "--apply", "--yes"];
     let done = run(west.kubeconfig(), &apply);
     assert_eq!(done.code, 0, "{}", done.stderr);
+    let revoke = format!(
+        "`kubectl --context part -n {NAMESPACE} delete secret -l multicluster.linkerd.io/token-of-link="
+    );
+    assert!(done.stderr.contains(&revoke), "{}", done.stderr);
     let events = west.audit().unwrap().split_off(since);
     let removed = |event: &&control_plane::AuditEvent| {
         event.user == CONTROLLER && event.namespace == "parted" && event.is_write()

@@ -1,12 +1,15 @@
 //! Checks of the credentials of Links, and of their target clusters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::Verdict;
-use crate::clusters::{
-    credentials,
-    snapshot::{AccessRule, FullSnapshot, LinkSnapshot},
-    trust_anchors,
+use crate::{
+    api::{labels, members::remote_members, resource_id::ResourceId},
+    clusters::{
+        credentials,
+        snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},
+        trust_anchors,
+    },
 };
 
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
@@ -57,11 +60,62 @@ pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
             return Verdict::Warn(vec![format!("cannot read Linkerd's credentials: {why}")]);
         }
     };
-    per_link(snapshot, |link| {
+    let verdict = per_link(snapshot, |link| {
         let missing = credentials::missing(link, known);
-        let differs = credentials::differs(link, known);
-        Some(missing.into_iter().chain(differs).collect())
-    })
+        let ignored = credentials::ignored(link, known);
+        let differs = credentials::differs(link, snapshot.links(), known);
+        Some(missing.into_iter().chain(ignored).chain(differs).collect())
+    });
+    let mut unlinked = unlinked(snapshot, known);
+    if unlinked.is_empty() {
+        return verdict;
+    }
+    if let Verdict::Fail(problems) | Verdict::Warn(problems) = verdict {
+        unlinked.extend(problems);
+    }
+    Verdict::Fail(unlinked)
+}
+
+/// Clusters that Linkerd has no Secret for, although Services name them; without those whose Link needs the Secret, which
+/// [`credentials::missing`] is about.
+fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<String> {
+    let mut naming = BTreeMap::<&str, Vec<ResourceId>>::new();
+    for mirror in snapshot.mirrors.iter().flatten() {
+        let metadata = &mirror.metadata;
+        let listed = |key: &str| {
+            let list = metadata.annotations.get(key);
+            list.filter(|_| key == labels::REMOTE_DISCOVERY)
+        };
+        let mirrored = metadata.label(labels::REMOTE_DISCOVERY);
+        let mirrored = Some(mirrored).filter(|cluster| !cluster.is_empty());
+        let clusters: BTreeSet<_> = remote_members(listed)
+            .map(|(_, cluster)| cluster)
+            .chain(mirrored)
+            .collect();
+        for cluster in clusters {
+            let services = naming.entry(cluster).or_default();
+            services.push(metadata.resource_id());
+        }
+    }
+    let is_told = |cluster: &str| {
+        let mut links = snapshot.links().iter();
+        links.any(|link| link.cluster() == cluster && credentials::needs_linkerd(link))
+    };
+    naming.retain(|cluster, _| !known.credentials.contains_key(*cluster) && !is_told(cluster));
+    let namespace = &known.namespace;
+    let problem = |(cluster, services): (&str, Vec<ResourceId>)| {
+        let first = services.first()?;
+        let more = match services.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!(
+            "{cluster}: namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd \
+             cannot follow its endpoints; link the cluster again, or remove what names it; then restart \
+             linkerd-destination with `kubectl -n {namespace} rollout restart deployment/linkerd-destination`"
+        ))
+    };
+    naming.into_iter().filter_map(problem).collect()
 }
 
 pub(super) fn destination_is_current(snapshot: &FullSnapshot) -> Verdict {
@@ -205,10 +259,7 @@ fn per_link(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        api::labels,
-        manifests::{install::install, values::Values},
-    };
+    use crate::manifests::{install::install, values::Values};
 
     #[test]
     fn permissions_that_install_grants_to_other_clusters_are_needed() {

@@ -159,7 +159,7 @@ impl<'a> Tokens<'a> {
 
 /// An ID that is unique among the links to a target cluster, from the source cluster, the namespace of the Link, and
 /// the target's name there. It is valid as a label value.
-pub(super) async fn link_id(
+pub(in crate::cli) async fn link_id(
     source: &Cluster,
     namespace: &str,
     cluster: &str,

@@ -32,11 +32,11 @@ pub(super) fn note(
         .iter()
         .zip(destinations)
         .flat_map(|(snapshot, theirs)| {
-            let links = snapshot.links.iter().flatten();
-            links.map(move |link| (link, theirs))
+            let links = snapshot.links.as_deref().unwrap_or_default();
+            links.iter().map(move |link| (link, links, theirs))
         });
-    for (edge, (link, theirs)) in topology.links.iter_mut().zip(links) {
-        edge.link.credentials_problems = problems(link, theirs, now);
+    for (edge, (link, links, theirs)) in topology.links.iter_mut().zip(links) {
+        edge.link.credentials_problems = problems(link, links, theirs, now);
     }
 }
 

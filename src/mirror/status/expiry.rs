@@ -52,7 +52,9 @@ pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
         Stage::Expired => "expired",
     };
     Some(format!(
-        "the token {verb} on {}; renew it with `linkerd-mc rotate --cluster-name {cluster}`",
+        "the token {verb} on {}; renew it with `linkerd-mc rotate --cluster-name {cluster}`. An expired token cuts the \
+         controller and Linkerd off from the target cluster: proxies keep the last endpoints, even with a new token in \
+         the Secrets, until linkerd-destination restarts",
         at.strftime("%Y-%m-%d %H:%M UTC")
     ))
 }
@@ -93,7 +95,13 @@ mod tests {
             let time = now.parse().unwrap();
             assert_eq!(Stage::of(at, time), stage, "{now}");
             assert_eq!(lasts(at, time), lasting, "{now}");
-            assert_eq!(problem(at, time, "east").as_deref(), said, "{now}");
+            let text = problem(at, time, "east");
+            let (said_now, ending) = text
+                .as_deref()
+                .and_then(|text| text.split_once(". "))
+                .unzip();
+            assert_eq!(said_now, said, "{now}");
+            assert!(ending.is_none_or(|ending| ending.ends_with("linkerd-destination restarts")));
         }
     }
 
