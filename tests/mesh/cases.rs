@@ -8,6 +8,7 @@ mod form;
 mod gateway;
 mod migrate;
 mod modes;
+mod newcomer;
 mod outages;
 mod prefer;
 mod reach;
@@ -54,7 +55,7 @@ const CASES: &[(&str, Case)] = &[
     ("gateway's proxy killed and back", |rig| {
         Box::pin(gateway::killed(rig))
     }),
-    ("local DNS away 30 s", |rig| Box::pin(outages::dns(rig))),
+    ("local DNS away 45 s", |rig| Box::pin(outages::dns(rig))),
     (
         "back to Linkerd's service mirror and take over again",
         |rig| Box::pin(migrate::there_and_back(rig)),
@@ -204,6 +205,8 @@ fn without_failures(tallies: &BTreeMap<String, Tally>) -> anyhow::Result<Row> {
         .map(|(name, tally)| format!("\n    {name}: {tally}"))
         .collect();
     ensure!(row.failed == 0, "requests failed:{}", told.concat());
+    let without = tallies.iter().find(|(_, tally)| tally.requests == 0);
+    ensure!(without.is_none(), "not all got requests:{}", told.concat());
     Ok(row)
 }
 

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
     task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,8 @@ use crate::{helper::Answer, requests::Client};
 const PERIOD: Duration = Duration::from_millis(50);
 /// The same while the Service does not answer yet.
 const IMPATIENT: Duration = Duration::from_millis(20);
+/// How long to wait for the first answer.
+const ANSWERED: Duration = Duration::from_secs(60);
 
 /// The target of a load.
 #[derive(Clone, Debug)]
@@ -85,6 +87,12 @@ impl fmt::Display for Tally {
 
 /// Sends requests, without waiting for answers, until one has succeeded. Returns how many it took.
 pub(crate) async fn until_answered(client: &Client, target: &Target) -> anyhow::Result<u64> {
+    timeout(ANSWERED, first_answer(client, target))
+        .await
+        .with_context(|| format!("no answer from {} within {ANSWERED:?}", target.name))?
+}
+
+async fn first_answer(client: &Client, target: &Target) -> anyhow::Result<u64> {
     let mut ticks = interval(IMPATIENT);
     let mut asked = FuturesUnordered::new();
     let mut requests = 0;
@@ -123,7 +131,11 @@ impl Load {
         let counts = Arc::new(Mutex::new(Counts {
             started: Instant::now(),
             from: Duration::ZERO,
-            tallies: BTreeMap::new(),
+            // Also for targets that get no requests.
+            tallies: targets
+                .iter()
+                .map(|target| (target.name.clone(), Tally::default()))
+                .collect(),
         }));
         let tasks = targets
             .iter()
@@ -148,7 +160,9 @@ impl Load {
     pub(crate) fn count_anew(&self) {
         let mut counts = lock(&self.counts);
         counts.from = counts.started.elapsed();
-        counts.tallies.clear();
+        for tally in counts.tallies.values_mut() {
+            *tally = Tally::default();
+        }
     }
 
     /// Ends it, waits for the last answers, and returns the results.

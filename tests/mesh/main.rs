@@ -1,7 +1,8 @@
 //! Sends requests through real Linkerd proxies, between two clusters, while mirrors and clusters change.
 //!
 //! It runs as root on Linux, with Linkerd's programs in the folder in `LINKERD_BIN`. Otherwise it prints one line with
-//! the missing requirement, and passes. Arguments choose cases by a part of their names.
+//! the missing requirement, and passes. Arguments choose cases by a part of their names. With `LINKERD_MC_MESH`, as
+//! `just mesh` sets it, it fails if no case is run.
 //!
 //! - [`isolation`]: everything runs in separate network, process and mount namespaces, so nothing is left behind.
 //! - [`rig`]: two clusters with Linkerd's controllers, Pods with proxies, a gateway, and our controller in the mesh.
@@ -28,6 +29,9 @@ use std::{env, process::ExitCode, sync::Arc};
 
 use isolation::Outcome;
 
+/// If this is set, a run of no case fails.
+const REQUIRED: &str = "LINKERD_MC_MESH";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     if let Some((role, rest)) = helper::role(&arguments) {
@@ -42,16 +46,24 @@ fn main() -> ExitCode {
         cases::list();
         return ExitCode::SUCCESS;
     }
-    if asked("--ignored") || !cases::any_is_chosen(&parts) {
+    let not_run = |reason: &str| {
+        println!("mesh: the data-plane suite was not run: {reason}");
+        if env::var_os(REQUIRED).is_some() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    };
+    if asked("--ignored") {
         return ExitCode::SUCCESS;
+    }
+    if !cases::any_is_chosen(&parts) {
+        return not_run(&format!("no case is named like {}", parts.join(", ")));
     }
     match isolation::enter() {
         Outcome::Inside(place) => cases::run(&Arc::new(place), &parts),
         Outcome::Ended(code) => code,
-        Outcome::NotRun(reason) => {
-            println!("mesh: the data-plane suite was not run: {reason}");
-            ExitCode::SUCCESS
-        }
+        Outcome::NotRun(reason) => not_run(&reason),
         Outcome::Failed(error) => {
             eprintln!("mesh: {error:#}");
             ExitCode::FAILURE

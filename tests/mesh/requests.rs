@@ -38,7 +38,7 @@ pub(crate) struct Client {
 impl Client {
     /// Starts the client of a Pod.
     pub(crate) fn start(pod: &Pod, place: &Place) -> anyhow::Result<Self> {
-        let log = place.logs.join("client.log");
+        let log = place.logs.join(format!("{}-requests.log", pod.name));
         let mut process = pod
             .program(helper::NAME, &[helper::NAME, "client"], log.clone())
             .command()

@@ -163,6 +163,14 @@ impl Rig {
         Pod::start(&mut self.west, template, &[]).await
     }
 
+    /// Starts another Pod of `west`, for a client.
+    pub(crate) async fn start_client_pod(&mut self) -> anyhow::Result<Pod> {
+        let name = format!("client-{}", self.next_pod);
+        self.next_pod += 1;
+        let template = PodTemplate::app(NAMESPACE, &name, "client");
+        Pod::start(&mut self.west, template, &[]).await
+    }
+
     /// Starts a Pod of `east`, and deletes the oldest one. Returns the deleted Pod, which answers until it is dropped,
     /// like a Pod that terminates.
     pub(crate) async fn replace_pod(&mut self) -> anyhow::Result<Pod> {
@@ -197,13 +205,23 @@ impl Rig {
 
     /// Waits until this controller holds the lease.
     pub(crate) async fn leads(&self, name: &str, limit: Duration) -> anyhow::Result<()> {
+        self.one_leads(&[name], limit).await
+    }
+
+    /// Waits until one of these controllers holds the lease.
+    pub(crate) async fn one_leads(&self, names: &[&str], limit: Duration) -> anyhow::Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.west.plane.client(), EXTENSION);
-        eventually(&format!("{name} to lead"), limit, async || {
-            let spec = leases.get(LEASE).await?.spec;
-            let holder = spec.and_then(|spec| spec.holder_identity);
-            anyhow::ensure!(holder.as_deref() == Some(name), "{holder:?} leads");
-            Ok(Some(()))
-        })
+        eventually(
+            &format!("{} to lead", names.join(" or ")),
+            limit,
+            async || {
+                let spec = leases.get(LEASE).await?.spec;
+                let holder = spec.and_then(|spec| spec.holder_identity);
+                let holder = holder.unwrap_or_default();
+                anyhow::ensure!(names.contains(&holder.as_str()), "{holder:?} leads");
+                Ok(Some(()))
+            },
+        )
         .await
     }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::without_failures;
 use crate::{
-    rig::{Rig, mirrors::FOLLOWS},
+    rig::{NAMESPACE, Rig, condition_of, mirrors::FOLLOWS, workloads::service},
     table::Row,
 };
 
@@ -23,9 +24,24 @@ const HOLD: Duration = Duration::from_secs(10);
 pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     replace_by_linkerds(rig).await?;
+    // The controller works on, and its status loses what this CRD does not have.
+    let exported = service("meanwhile", "mirror.linkerd.io/exported", "true");
+    rig.east.apply(&exported.to_string()).await?;
+    rig.target("meanwhile-east").await?;
     sleep(HOLD).await;
+    let link = rig.link_object().await?;
+    ensure!(
+        condition_of(&link, "Ready").is_none(),
+        "the CRD keeps our conditions"
+    );
     rig.west.install().await?;
+    // The same controller writes it again, before the next one starts.
+    rig.link_is_ready().await?;
     sleep(HOLD).await;
+    let services = rig.east.services(NAMESPACE);
+    services
+        .delete("meanwhile", &DeleteParams::default())
+        .await?;
     // An upgrade replaces the controller too.
     rig.controller.restart().await?;
     rig.link_is_ready().await?;

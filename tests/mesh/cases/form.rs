@@ -6,11 +6,12 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::ensure;
 use tokio::time::sleep;
 
-use super::{of, without_failures};
+use super::{newcomer::Newcomer, of, without_failures};
 use crate::{
-    load::Tally,
+    load::{Load, Tally},
     rig::{
         NAMESPACE, Rig,
+        cluster::EXTENSION,
         federation::Form,
         identity_of,
         mirrors::{FEDERATED, FOLLOWS, GATED},
@@ -31,29 +32,38 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     let expected = &rig.expected_unlinked() | &rig.expected(GATED);
     let service = format!("{NAMESPACE}/{FEDERATED}");
     rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
-    without_failures(&load.so_far())?;
-    load.count_anew();
+    // Only these requests all go through the gateway.
+    let target = rig.target(FEDERATED).await?;
+    let through = Load::start(&rig.client, std::slice::from_ref(&target));
     sleep(HOLD).await;
+    let through = through.finish().await?;
+    without_failures(&through)?;
+    all_members_see_their_clients(&through, &rig.west_pods, &[&rig.east_pods])?;
     rig.federate_through(Form::Discovery).await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
-    all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods])?;
     is_flat_again(rig).await?;
     without_failures(&tallies)
 }
 
-/// Changes from one form to the other and back, and keeps each form under load.
+/// Changes from one form to the other and back, and keeps each form under load. New streams use it.
 pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 10;
+    let newcomer = Newcomer::start(rig).await?;
     let load = rig.load().await?;
     let address = rig.target(FEDERATED).await?.address;
+    let client = identity_of("client", NAMESPACE);
+    let gateway = identity_of("linkerd-gateway", EXTENSION);
     for time in 0..TIMES {
         let form = [Form::Gateway, Form::Discovery][time % 2];
         rig.federate_through(form).await?;
         sleep(HOLD).await;
         let now = rig.target(FEDERATED).await?.address;
         ensure!(now == address, "the ClusterIP was {address} and is {now}");
+        let identity = [&gateway, &client][time % 2];
+        newcomer.is_seen_as(rig, FEDERATED, identity).await?;
     }
+    newcomer.delete().await?;
     let tallies = load.finish().await?;
     is_flat_again(rig).await?;
     without_failures(&tallies)
@@ -62,7 +72,9 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
 /// Open streams continue with the slices. After they have ended, new streams discover all members.
 pub(super) async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
     sleep(FORGOTTEN).await;
-    without_failures(&rig.load().await?.finish().await?).map(|_| ())
+    let load = rig.load().await?;
+    sleep(HOLD).await;
+    without_failures(&load.finish().await?).map(|_| ())
 }
 
 /// Checks that Pods of other clusters get requests from their gateways, local ones from the client, and that all
@@ -73,7 +85,7 @@ pub(super) fn all_members_see_their_clients(
     others: &[&[Pod]],
 ) -> anyhow::Result<()> {
     let client = identity_of("client", NAMESPACE);
-    let gateway = identity_of("linkerd-gateway", "linkerd-multicluster");
+    let gateway = identity_of("linkerd-gateway", EXTENSION);
     let is_of = |pods: &[Pod], name: &str| pods.iter().any(|pod| pod.name == name);
     let answers = &of(tallies, FEDERATED)?.answers;
     for (pod, seen) in answers.keys() {

@@ -41,10 +41,11 @@ const MIRRORS: [(&str, &str); 3] = [
 /// Moves to Linkerd's own service mirror, and then to linkerd-mc again.
 pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
-    let load = rig.load().await?;
+    let load = rig.load_with(vec![rig.host().await?]).await?;
     walk(rig, &mut deployments, "Go back").await?;
     sleep(HOLD).await;
     rig.proxy_is_right(FOLLOWS).await?;
+    host_agrees(rig).await?;
     let back = without_failures(&load.finish().await?).context("on the way back")?;
 
     for (name, label, value) in LATE {
@@ -59,10 +60,11 @@ pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     let late = Load::start(&rig.client, &targets);
     agree(rig).await?;
     late.count_anew();
-    let load = rig.load().await?;
+    let load = rig.load_with(vec![rig.host().await?]).await?;
     walk(rig, &mut deployments, "Take over").await?;
     sleep(HOLD).await;
     rig.proxy_is_right(FOLLOWS).await?;
+    host_agrees(rig).await?;
     let agreed = agree(rig).await;
     let left = rig.west.get(&["endpoints", "-n", NAMESPACE]).await?;
     let tallies = [load.finish().await?, late.finish().await?];
@@ -126,4 +128,11 @@ async fn agree(rig: &Rig) -> anyhow::Result<()> {
         rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
     }
     Ok(())
+}
+
+/// Waits until the proxy has the gateway as the endpoint of the host's mirror.
+async fn host_agrees(rig: &Rig) -> anyhow::Result<()> {
+    let service = format!("{NAMESPACE}/{}", rig.host().await?.name);
+    let gateway = rig.expected(GATED);
+    rig.oracle.agrees(&service, &gateway, FOLLOWS).await
 }

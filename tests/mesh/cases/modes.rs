@@ -2,19 +2,19 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context as _;
 use control_plane::eventually;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::without_failures;
+use super::{newcomer::Newcomer, without_failures};
 use crate::{
     load::until_answered,
     rig::{
         NAMESPACE, Rig,
         cluster::{Cluster, EXTENSION},
-        mirrors::{FEDERATED, FOLLOWS, target},
+        identity_of,
+        mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
         wait::SOON,
         workloads::{headless, service},
     },
@@ -32,9 +32,11 @@ const DISCOVERY: &str = "remote-discovery";
 pub(super) const EXPORTED: &str = "mirror.linkerd.io/exported";
 pub(super) const MEMBER: &str = "mirror.linkerd.io/federated";
 
-/// Changes from the gateway to remote discovery and back, and the other way round. Each mode is kept under load.
+/// Changes from the gateway to remote discovery and back, and the other way round. Each mode is kept under load, and
+/// new streams use it.
 pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 10;
+    let newcomer = Newcomer::start(rig).await?;
     let load = rig.load().await?;
     for time in 0..TIMES {
         let (gated, flat) = if time % 2 == 0 {
@@ -46,7 +48,16 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
             label(&rig.east, name, EXPORTED, mode.into()).await?;
         }
         sleep(HOLD).await;
+        for (mirror, mode) in [(GATED, gated), (FLAT, flat)] {
+            let identity = if mode == DISCOVERY {
+                identity_of("client", NAMESPACE)
+            } else {
+                identity_of("linkerd-gateway", EXTENSION)
+            };
+            newcomer.is_seen_as(rig, mirror, &identity).await?;
+        }
     }
+    newcomer.delete().await?;
     rig.proxy_is_right(FOLLOWS).await?;
     without_failures(&load.finish().await?)
 }
@@ -97,22 +108,11 @@ pub(super) async fn lose_gateway(rig: &Rig) -> anyhow::Result<()> {
 pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     const TIMES: usize = 5;
     let load = rig.load().await?;
-    let db = service("db", EXPORTED, GATEWAY);
-    let host = format!("{}-east", rig.east_pods.last().context("no Pods")?.name);
     let mut most = Duration::ZERO;
-    for _ in 0..TIMES {
-        let began = replace(rig, &db).await?;
-        let mirror = rig.target("db-east").await?;
-        timeout(SOON, until_answered(&rig.client, &mirror)).await??;
-        most = most.max(began.elapsed());
-
-        let began = replace(rig, &headless()).await?;
-        let address = rig.target(&host).await?.address;
-        let mut host = target(&host, [0, 0, 0, 0].into());
-        host.address = address;
-        host.address.set_port(crate::helper::APP_PORT);
-        timeout(SOON, until_answered(&rig.client, &host)).await??;
-        most = most.max(began.elapsed());
+    for time in 0..TIMES {
+        // As `kubectl replace --force` does it, and by hand.
+        let at_once = time % 2 == 0;
+        most = most.max(replace_headless(rig, at_once).await?);
     }
     rig.proxy_is_right(FOLLOWS).await?;
     let row = without_failures(&load.finish().await?)?;
@@ -123,10 +123,26 @@ pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Replaces the Service `db` of the target by this one, and returns when.
-async fn replace(rig: &Rig, service: &Value) -> anyhow::Result<Instant> {
+/// Replaces the headless Service by one with a ClusterIP, and back. Returns the longest time from a new Service to the
+/// first answer.
+pub(super) async fn replace_headless(rig: &Rig, at_once: bool) -> anyhow::Result<Duration> {
+    let began = replace(rig, &service("db", EXPORTED, GATEWAY), at_once).await?;
+    let mirror = rig.target("db-east").await?;
+    until_answered(&rig.client, &mirror).await?;
+    let first = began.elapsed();
+    let began = replace(rig, &headless(), at_once).await?;
+    until_answered(&rig.client, &rig.host().await?).await?;
+    Ok(first.max(began.elapsed()))
+}
+
+/// Replaces the Service `db` of the target by this one, at once or when its mirrors are gone, and returns when.
+async fn replace(rig: &Rig, service: &Value, at_once: bool) -> anyhow::Result<Instant> {
     let services = rig.east.services(NAMESPACE);
     services.delete("db", &DeleteParams::default()).await?;
+    if at_once {
+        rig.east.apply(&service.to_string()).await?;
+        return Ok(Instant::now());
+    }
     let mirrors = rig.west.services(NAMESPACE);
     eventually("the mirrors to go", SOON, async || {
         let all = mirrors.list_metadata(&ListParams::default()).await?;

@@ -12,7 +12,8 @@ use crate::{
     table::{Row, seconds},
 };
 
-const DNS_AWAY: Duration = Duration::from_secs(30);
+/// Names are looked up every 30 s, so at least one lookup fails.
+const DNS_AWAY: Duration = Duration::from_secs(45);
 const API_AWAY: Duration = Duration::from_secs(60);
 /// How long after an outage our objects may take to be correct.
 const OURS: Duration = Duration::from_secs(10);

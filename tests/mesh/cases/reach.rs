@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use super::{of, without_failures};
 use crate::{
-    helper::APP_PORT,
     load::Load,
     rig::{
         NAMESPACE, Rig, identity_of,
@@ -52,8 +51,7 @@ pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
 /// A host of a headless Service is reached through the gateway, by its own mirror.
 pub(super) async fn host(rig: &mut Rig) -> anyhow::Result<Row> {
     let pod = rig.east_pods.last().context("no Pods")?.name.clone();
-    let mut target = rig.target(&format!("{pod}-east")).await?;
-    target.address.set_port(APP_PORT);
+    let target = rig.host().await?;
     let load = Load::start(&rig.client, std::slice::from_ref(&target));
     let service = format!("{NAMESPACE}/{}", target.name);
     let gateway = rig.expected(GATED);

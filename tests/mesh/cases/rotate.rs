@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use control_plane::eventually;
 
 use super::without_failures;
@@ -23,6 +23,8 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
     // Other links may use the first token, because the installation created it, so it is kept.
     deployments.shell(rig, ROTATE).await?;
+    // Whatever `rotate` did: Linkerd must not use the first token, which stays valid.
+    rig.west.linkerd.restart_destination().await?;
     deployments.shell(rig, KEEP).await?;
     let old = rig.west.place.home.join("old-credentials");
     let old = old.display().to_string();
@@ -46,6 +48,8 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.link_is_ready().await?;
     gone.push(rig.replace_pod().await?);
     let changed = tokio::time::Instant::now();
+    let host = rig.east_pods.last().map(|pod| format!("{}-east", pod.name));
+    rig.target(&host.context("no Pods")?).await?;
     rig.proxy_is_right(SOON).await?;
     let followed = changed.elapsed();
     let row = without_failures(&load.finish().await?)?;

@@ -4,20 +4,18 @@
 //! `just mesh-soak` runs it. `LINKERD_MC_MESH_OPERATIONS` sets the number of operations, `LINKERD_MC_MESH_SEED` repeats
 //! the random choices of an earlier run.
 
+mod operation;
 mod state;
+mod steps;
 
 use std::{collections::BTreeMap, env, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::{
-    Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-};
-use serde_json::{Value, json};
+use control_plane::eventually;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use self::state::{Mode, State};
+use self::{operation::Operation, state::State};
 use super::{definition, migrate, modes, of, outages, rotate::ROTATE};
 use crate::{
     load::{Load, Tally, until_answered},
@@ -26,6 +24,7 @@ use crate::{
         cluster::EXTENSION,
         controller::OURS,
         deployments::Deployments,
+        federation::Form,
         mirrors::{FEDERATED, FLAT, FOLLOWS, GATED, MODES},
         pod::Pod,
     },
@@ -35,65 +34,11 @@ use crate::{
 const OPERATIONS: usize = 100;
 /// How long something is unavailable.
 const AWAY: Duration = Duration::from_secs(8);
-/// Linkerd's watches of the target come back one by one, each after a delay that doubles with each attempt. Until all
-/// are back, it may read a slice with a new Pod before it reads the Pod, and does not try again.
+/// How long Linkerd's watches of the target may take to come back. Until all are back, it may read a slice with a new
+/// Pod before it reads the Pod, and does not try again.
 const LINKERD_BACK: Duration = Duration::from_secs(30);
 /// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(1);
-
-/// An operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Operation {
-    KillController,
-    ReplaceController,
-    SwitchGated,
-    SwitchFlat,
-    OwnMember,
-    OtherMember,
-    ReplacePod,
-    UnreadyPod,
-    LinkAgain,
-    Unlink,
-    UnlinkByHand,
-    Rotate,
-    TargetAway,
-    TargetRestarted,
-    SourceRestarted,
-    DestinationRestarted,
-    SlicesDeleted,
-    MirrorsChanged,
-    GatewayLost,
-    DnsAway,
-    DefinitionReplaced,
-    HandedBack,
-}
-
-impl Operation {
-    const ALL: [Self; 22] = [
-        Self::KillController,
-        Self::ReplaceController,
-        Self::SwitchGated,
-        Self::SwitchFlat,
-        Self::OwnMember,
-        Self::OtherMember,
-        Self::ReplacePod,
-        Self::UnreadyPod,
-        Self::LinkAgain,
-        Self::Unlink,
-        Self::UnlinkByHand,
-        Self::Rotate,
-        Self::TargetAway,
-        Self::TargetRestarted,
-        Self::SourceRestarted,
-        Self::DestinationRestarted,
-        Self::SlicesDeleted,
-        Self::MirrorsChanged,
-        Self::GatewayLost,
-        Self::DnsAway,
-        Self::DefinitionReplaced,
-        Self::HandedBack,
-    ];
-}
 
 /// A soak in progress.
 struct Soak<'a> {
@@ -128,7 +73,7 @@ pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
     };
     soak.start(&MODES).await?;
     let mut done = BTreeMap::<Operation, usize>::new();
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut after_outages) = (Duration::ZERO, Duration::ZERO);
     for count in 1..=operations {
         let chosen = soak.random.usize(..Operation::ALL.len());
         let operation = Operation::ALL[chosen];
@@ -136,9 +81,19 @@ pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
         let began = Instant::now();
         soak.perform(operation).await.with_context(what)?;
         let acted = Instant::now();
-        soak.is_right().await.with_context(what)?;
+        if operation.cuts_watches() {
+            sleep(LINKERD_BACK).await;
+        }
+        if operation.restarts_linkerd() {
+            soak.state.streams_are_new();
+        }
+        soak.is_right(acted + FOLLOWS).await.with_context(what)?;
         let followed = acted.elapsed();
-        slowest = slowest.max(followed);
+        if operation.cuts_watches() {
+            after_outages = after_outages.max(followed);
+        } else {
+            slowest = slowest.max(followed);
+        }
         let (took, followed) = (seconds(began.elapsed()), seconds(followed));
         println!("{count}: {operation:?}, right {followed} later, {took} in all");
         *done.entry(operation).or_default() += 1;
@@ -150,9 +105,11 @@ pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
         failed: 0,
         oracle: "right".to_owned(),
         measured: format!(
-            "{operations} operations of {} kinds, seed {seed}; right at most {} after one",
+            "{operations} operations of {} kinds, seed {seed}; right at most {} after one, {} after those that cut \
+             Linkerd's watches",
             done.len(),
-            seconds(slowest)
+            seconds(slowest),
+            seconds(after_outages)
         ),
     })
 }
@@ -188,10 +145,22 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Checks that the proxy has the right endpoints, our controller has nothing to do, and no request has failed.
-    async fn is_right(&self) -> anyhow::Result<()> {
+    /// Checks that our controller has nothing to do and the proxy has the right endpoints in time, and that no request
+    /// has failed a moment later.
+    async fn is_right(&self, until: Instant) -> anyhow::Result<()> {
         self.rig.link_is_ready().await?;
-        self.state.is_followed(self.rig, FOLLOWS).await?;
+        eventually(
+            "plan to find nothing to do",
+            until - Instant::now(),
+            async || {
+                self.rig.west.linkerd_mc(&["plan"])?;
+                Ok(Some(()))
+            },
+        )
+        .await?;
+        self.state
+            .is_followed(self.rig, until - Instant::now())
+            .await?;
         sleep(HOLD).await;
         for (mirror, load) in &self.loads {
             let tallies = load.so_far();
@@ -212,13 +181,22 @@ impl Soak<'_> {
                 self.shell(&script).await
             }
             Operation::SwitchGated => {
-                self.state.gated = self.state.gated.other();
-                self.switch("gated", self.state.gated.label()).await
+                self.state.gated.switch();
+                self.switch("gated", self.state.gated.mode.label()).await
             }
             Operation::SwitchFlat => {
-                self.state.flat = self.state.flat.other();
-                self.switch("flat", self.state.flat.label()).await
+                self.state.flat.switch();
+                self.switch("flat", self.state.flat.mode.label()).await
             }
+            Operation::SwitchForm => {
+                for form in [Form::Gateway, Form::Discovery] {
+                    self.state.through_gateway = true;
+                    self.rig.federate_through(form).await?;
+                    self.state.is_followed(self.rig, FOLLOWS).await?;
+                }
+                Ok(())
+            }
+            Operation::ReplaceHeadless => modes::replace_headless(self.rig, true).await.map(|_| ()),
             Operation::OwnMember => {
                 self.has_member(
                     !self.state.own_member || !self.state.other_member,
@@ -263,14 +241,11 @@ impl Soak<'_> {
                 let new = self.known_pod().await?;
                 let old = outages::cut_off(self.rig, new, AWAY).await?;
                 self.gone.push(old);
-                sleep(LINKERD_BACK).await;
                 Ok(())
             }
             Operation::TargetRestarted => {
                 self.rig.east.plane.kill_api_server()?;
-                self.rig.east.plane.restart_api_server().await?;
-                sleep(LINKERD_BACK).await;
-                Ok(())
+                self.rig.east.plane.restart_api_server().await
             }
             Operation::SourceRestarted => {
                 self.rig.west.plane.kill_api_server()?;
@@ -284,6 +259,7 @@ impl Soak<'_> {
                 sleep(AWAY).await;
                 self.rig.link().await
             }
+            Operation::GatewayKilled => self.kill_gateway().await,
             Operation::DnsAway => {
                 self.rig.dns.away(true);
                 sleep(AWAY).await;
@@ -296,12 +272,8 @@ impl Soak<'_> {
                 self.rig.west.install().await
             }
             Operation::HandedBack => {
-                if self.state.switched {
-                    // The guide says to do this: afterwards no old stream is left.
-                    self.rig.west.linkerd.restart_destination().await?;
-                    self.state.switched = false;
-                    self.state.is_followed(self.rig, FOLLOWS).await?;
-                }
+                // The guide says to do this: afterwards no old stream is left.
+                self.renew_streams().await?;
                 migrate::walk(self.rig, &mut self.deployments, "Go back").await?;
                 self.state.is_followed(self.rig, FOLLOWS).await?;
                 migrate::walk(self.rig, &mut self.deployments, "Take over").await
@@ -313,9 +285,18 @@ impl Soak<'_> {
         self.deployments.shell(self.rig, script).await.map(|_| ())
     }
 
+    /// Lets Linkerd decide again how it finds endpoints, if a stream is older than a change of that.
+    async fn renew_streams(&mut self) -> anyhow::Result<()> {
+        if self.state.has_old_streams() {
+            self.rig.west.linkerd.restart_destination().await?;
+            self.state.streams_are_new();
+            self.state.is_followed(self.rig, FOLLOWS).await?;
+        }
+        Ok(())
+    }
+
     /// Changes the mode of a Service of the target.
     async fn switch(&mut self, service: &str, mode: &str) -> anyhow::Result<()> {
-        self.state.switched = true;
         modes::label(&self.rig.east, service, modes::EXPORTED, mode.into()).await
     }
 
@@ -349,51 +330,5 @@ impl Soak<'_> {
         self.rig.oracle.agrees(&service, &own, FOLLOWS).await?;
         self.rig.link().await?;
         self.start(&[GATED, FLAT]).await
-    }
-
-    /// A Pod that is not ready, and that Linkerd has read already. When Linkerd's watches come back, it may read a
-    /// slice with a new Pod before it reads the Pod, and does not try again.
-    async fn known_pod(&mut self) -> anyhow::Result<Pod> {
-        let new = self.rig.start_pod().await?;
-        self.rig.east_pods.insert(0, new);
-        self.state.is_followed(self.rig, FOLLOWS).await?;
-        let new = self.rig.east_pods.remove(0);
-        new.set_ready(false).await?;
-        self.state.is_followed(self.rig, FOLLOWS).await?;
-        Ok(new)
-    }
-
-    /// Deletes the slices of a mirror, as a person might.
-    async fn delete_slices(&self) -> anyhow::Result<()> {
-        // Slices that stay for open streams, after a change to remote discovery, are not made again.
-        if self.state.gated != Mode::Gateway {
-            return Ok(());
-        }
-        let slices: Api<EndpointSlice> = Api::namespaced(self.rig.west.plane.client(), NAMESPACE);
-        let of_mirror = format!("kubernetes.io/service-name={GATED}");
-        let params = ListParams::default().labels(&of_mirror);
-        for slice in slices.list(&params).await? {
-            let name = slice.metadata.name.unwrap_or_default();
-            slices.delete(&name, &DeleteParams::default()).await?;
-        }
-        Ok(())
-    }
-
-    /// Changes labels and annotations of mirrors, as a person might.
-    async fn meddle(&mut self) -> anyhow::Result<()> {
-        let changes = [
-            json!({ "metadata": { "labels": { "mirror.linkerd.io/mirrored-service": null } } }),
-            json!({ "metadata": { "labels": { "multicluster.linkerd.io/remote-discovery": "nowhere" } } }),
-            json!({ "metadata": { "annotations": { "mirror.linkerd.io/remote-svc-fq-name": "nowhere" } } }),
-            json!({ "spec": { "selector": { "app": "nothing" } } }),
-        ];
-        let services = self.rig.west.services(NAMESPACE);
-        for mirror in [GATED, FLAT] {
-            let change = &changes[self.random.usize(..changes.len())];
-            services
-                .patch(mirror, &PatchParams::default(), &Patch::Merge(change))
-                .await?;
-        }
-        Ok(())
     }
 }

@@ -4,16 +4,18 @@
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use tokio::time::Instant;
+use k8s_openapi::{api::core::v1::Secret, jiff::SignedDuration};
+use kube::Api;
 
 use super::{of, without_failures};
 use crate::{
     load::{Load, Tally},
     rig::{
         NAMESPACE, Rig,
+        cluster::EXTENSION,
         mirrors::{FEDERATED, FOLLOWS},
     },
-    table::{Row, seconds},
+    table::Row,
 };
 
 const TIMES: usize = 20;
@@ -41,21 +43,41 @@ pub(super) async fn printed(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// Deletes everything that was applied at once, the Secrets first. No result is guaranteed for this, so the case only
-/// measures how long the Secrets are deleted before the Link, and the effect.
+/// measures how long the Secret of Linkerd is deleted before the Link, and the effect.
 pub(super) async fn at_once(rig: &mut Rig) -> anyhow::Result<Row> {
-    let mut took = Duration::ZERO;
+    let mut gap = SignedDuration::ZERO;
     let rounds = rounds(rig, HEARD, async |rig| {
         let printed = rig.link_gen()?;
-        let began = Instant::now();
         delete(rig, &printed).await?;
-        took = took.max(began.elapsed());
+        gap = gap.max(secret_before_link(rig)?);
         Ok(())
     })
     .await?;
     ensure!(rounds.missing == 0, "{rounds:?}");
     let mut row = without_failures(&[(FEDERATED.to_owned(), rounds.tally)].into())?;
     row.oracle = format!("stale after {} of {TIMES}", rounds.stale);
-    Ok(row.with(format!("all objects were gone within {}", seconds(took))))
+    Ok(row.with(format!(
+        "Linkerd's Secret was deleted up to {} ms before the Link",
+        gap.as_millis()
+    )))
+}
+
+/// How long Linkerd's Secret was deleted before the Link, the last time.
+fn secret_before_link(rig: &Rig) -> anyhow::Result<SignedDuration> {
+    let audit = rig.west.plane.audit()?;
+    let deleted = |resource: &str, namespace: &str| {
+        let mut all = audit.iter().rev();
+        let last = all.find(|event| {
+            event.verb == "delete"
+                && event.is_write()
+                && event.resource == resource
+                && event.namespace == namespace
+        });
+        let last = last.with_context(|| format!("no deletion of {resource} in the audit log"));
+        last.map(|event| event.noted)
+    };
+    let (link, secret) = (deleted("links", EXTENSION)?, deleted("secrets", "linkerd")?);
+    Ok(link.duration_since(secret))
 }
 
 /// Results of the rounds.
@@ -100,6 +122,7 @@ async fn rounds(
     let (mut stale, mut missing) = (0, 0);
     for _ in 0..TIMES {
         unlink(rig).await.context("failed to unlink")?;
+        secrets_are_gone(rig).await?;
         stale += usize::from(!has(rig, &own, limit).await);
         rig.link().await?;
         missing += usize::from(!has(rig, &linked, FOLLOWS).await);
@@ -110,6 +133,16 @@ async fn rounds(
         missing,
         tally: of(&tallies, FEDERATED)?.clone(),
     })
+}
+
+/// Both credentials Secrets are deleted.
+async fn secrets_are_gone(rig: &Rig) -> anyhow::Result<()> {
+    for namespace in [EXTENSION, "linkerd"] {
+        let secrets: Api<Secret> = Api::namespaced(rig.west.plane.client(), namespace);
+        let found = secrets.get_metadata_opt("cluster-credentials-east").await?;
+        ensure!(found.is_none(), "the Secret in {namespace} is left");
+    }
+    Ok(())
 }
 
 /// Whether the proxy gets these endpoints for the federated Service in time.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use control_plane::eventually;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::ListParams};
@@ -37,9 +38,21 @@ impl Rig {
         Ok(target(mirror, address))
     }
 
+    /// The mirror of the host of the newest Pod of `east`. Clients connect to the Pod's own port.
+    pub(crate) async fn host(&self) -> anyhow::Result<Target> {
+        let pod = self.east_pods.last().context("no Pods")?;
+        let mut target = self.target(&format!("{}-east", pod.name)).await?;
+        target.address.set_port(APP_PORT);
+        Ok(target)
+    }
+
     /// Starts a load on the mirrors of all modes, and counts requests from the time when all mirrors work.
     pub(crate) async fn load(&self) -> anyhow::Result<Load> {
-        let mut targets = Vec::new();
+        self.load_with(Vec::new()).await
+    }
+
+    /// Like [`Self::load`], also on these targets.
+    pub(crate) async fn load_with(&self, mut targets: Vec<Target>) -> anyhow::Result<Load> {
         for mirror in MODES {
             targets.push(self.target(mirror).await?);
         }

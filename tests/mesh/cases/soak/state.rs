@@ -34,13 +34,37 @@ impl Mode {
     }
 }
 
+/// The mode of a Service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Export {
+    pub(super) mode: Mode,
+    /// Whether the mode has changed since Linkerd started: streams that were open then keep their endpoints.
+    switched: bool,
+}
+
+impl Export {
+    const fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            switched: false,
+        }
+    }
+
+    /// Changes the mode.
+    pub(super) const fn switch(&mut self) {
+        self.mode = self.mode.other();
+        self.switched = true;
+    }
+}
+
 /// The desired state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    pub(super) gated: Mode,
-    pub(super) flat: Mode,
-    /// Whether the mode of a Service was ever changed: streams that were open then keep their endpoints.
-    pub(super) switched: bool,
+    pub(super) gated: Export,
+    pub(super) flat: Export,
+    /// Whether the target's member was reached through its gateway since Linkerd started: streams that were open then
+    /// keep that endpoint.
+    pub(super) through_gateway: bool,
     /// Whether the source's own member exists, and the target's.
     pub(super) own_member: bool,
     pub(super) other_member: bool,
@@ -50,18 +74,29 @@ impl State {
     /// The state at the start of the rig.
     pub(super) const fn new() -> Self {
         Self {
-            gated: Mode::Gateway,
-            flat: Mode::Discovery,
-            switched: false,
+            gated: Export::of(Mode::Gateway),
+            flat: Export::of(Mode::Discovery),
+            through_gateway: false,
             own_member: true,
             other_member: true,
         }
     }
 
+    /// Linkerd has decided again for all streams how it finds endpoints.
+    pub(super) const fn streams_are_new(&mut self) {
+        (self.gated.switched, self.flat.switched) = (false, false);
+        self.through_gateway = false;
+    }
+
+    /// Whether streams may have been opened before a change of how endpoints are found.
+    pub(super) const fn has_old_streams(self) -> bool {
+        self.gated.switched || self.flat.switched || self.through_gateway
+    }
+
     /// The sets of endpoints that a proxy may have for a mirror.
     fn allowed(self, rig: &Rig, mirror: &str) -> Vec<BTreeSet<SocketAddr>> {
         let (gateway, pods) = (rig.expected(GATED), rig.expected(FLAT));
-        let mode = match mirror {
+        let export = match mirror {
             GATED => self.gated,
             FLAT => self.flat,
             _ => {
@@ -70,16 +105,16 @@ impl State {
                 } else {
                     BTreeSet::new()
                 };
-                let others = if self.other_member {
-                    pods
-                } else {
-                    BTreeSet::new()
-                };
-                return vec![&own | &others];
+                if !self.other_member {
+                    return vec![own];
+                }
+                let through_gateway = self.through_gateway.then_some(gateway);
+                let others = std::iter::once(pods).chain(through_gateway);
+                return others.map(|others| &own | &others).collect();
             }
         };
-        match mode {
-            _ if self.switched => vec![gateway, pods],
+        match export.mode {
+            _ if export.switched => vec![gateway, pods],
             Mode::Gateway => vec![gateway],
             Mode::Discovery => vec![pods],
         }
