@@ -49,7 +49,8 @@ pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
 pub mod credentials_expiring {
     /// The token expires within 7 days; the message has the time.
     pub const EXPIRES_SOON: &str = "ExpiresSoon";
-    /// The token has expired.
+    /// The token has expired: the controller and Linkerd are cut off from the target cluster, and proxies keep the last
+    /// endpoints.
     pub const EXPIRED: &str = "Expired";
 }
 
