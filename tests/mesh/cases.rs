@@ -60,6 +60,10 @@ const CASES: &[(&str, Case)] = &[
         "back to Linkerd's service mirror and take over again",
         |rig| Box::pin(migrate::there_and_back(rig)),
     ),
+    (
+        "back to `linkerd multicluster link` and over again",
+        |rig| Box::pin(migrate::with_link(rig)),
+    ),
     ("mode switched 10 times, each held 30 s", |rig| {
         Box::pin(modes::switched(rig))
     }),

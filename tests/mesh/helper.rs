@@ -2,7 +2,7 @@
 
 mod app;
 mod client;
-mod forward;
+pub(crate) mod forward;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod controller;
 pub(crate) mod deployments;
+mod destination;
 mod dns;
 pub(crate) mod federation;
 mod identity;

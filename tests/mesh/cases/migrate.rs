@@ -24,6 +24,10 @@ const GUIDE: &str = include_str!("../../../docs/migrate.md");
 /// Longer than it takes until a proxy's stream gets the removal of endpoints.
 const HOLD: Duration = Duration::from_secs(30);
 const PROBE: &str = "probe-east";
+/// For our controller: the Link of `linkerd multicluster link` does not say how headless Services are mirrored.
+const HEADLESS: &str = "multicluster.linkerd.io/headless-services=enabled";
+/// The probe Service that `linkerd multicluster link` creates.
+const PROBE_OF_LINK: &str = "probe-gateway-east";
 const EXPORTED: &str = "mirror.linkerd.io/exported";
 /// Services that are exported while Linkerd's own controller runs, so that it creates their mirrors.
 const LATE: [(&str, &str, &str); 3] = [
@@ -38,11 +42,32 @@ const MIRRORS: [(&str, &str); 3] = [
     ("late-web-federated", FLAT),
 ];
 
+/// How Linkerd's own controller of a link is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Former {
+    /// By the value `controllers` of the extension, since 2.18.
+    Value,
+    /// By `linkerd multicluster link`, up to 2.17. Later versions have this command, too.
+    Link,
+}
+
 /// Moves to Linkerd's own service mirror, and then to linkerd-mc again.
 pub(super) async fn there_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
+    round_trip(rig, Former::Value).await
+}
+
+/// The same, with the controller that `linkerd multicluster link` installs.
+pub(super) async fn with_link(rig: &mut Rig) -> anyhow::Result<Row> {
+    round_trip(rig, Former::Link).await
+}
+
+async fn round_trip(rig: &mut Rig, former: Former) -> anyhow::Result<Row> {
     let mut deployments = Deployments::new(rig).await?;
     let load = rig.load_with(vec![rig.host().await?]).await?;
-    walk(rig, &mut deployments, "Go back").await?;
+    match former {
+        Former::Value => walk(rig, &mut deployments, "Go back").await?,
+        Former::Link => back_to_link(rig, &mut deployments).await?,
+    }
     sleep(HOLD).await;
     rig.proxy_is_right(FOLLOWS).await?;
     host_agrees(rig).await?;
@@ -105,6 +130,36 @@ pub(super) async fn walk(
         deployments.shell(rig, step).await?;
     }
     Ok(())
+}
+
+/// Stops our controller and hands back as the guide says, and applies what `linkerd multicluster link` prints.
+async fn back_to_link(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::Result<()> {
+    let back = steps("Go back");
+    let [stop, hand_back, ..] = back.as_slice() else {
+        anyhow::bail!("the guide has {} steps to go back", back.len());
+    };
+    for step in [*stop, *hand_back] {
+        deployments.shell(rig, step).await?;
+    }
+    let print = format!(
+        "linkerd --context east multicluster link --cluster-name east --api-server-address {} \
+         --set enableHeadlessServices=true",
+        rig.east_api.url()
+    );
+    let apply = "kubectl --context west apply -f -";
+    // Its controller resolves the probe Service when it starts.
+    let probe = format!("{print} | {apply} -l mirror.linkerd.io/mirrored-gateway=true");
+    deployments.shell(rig, &probe).await?;
+    let service = rig.west.services(EXTENSION).get(PROBE_OF_LINK).await?;
+    let address = address_of(&service).context("no address to probe through")?;
+    rig.dns.know(PROBE_OF_LINK, address);
+    let script = format!(
+        "{print} | {apply}\n\
+         kubectl --context west -n {EXTENSION} annotate link east {HEADLESS}\n\
+         linkerd --context west multicluster install | {apply}\n\
+         kubectl --context west -n {EXTENSION} rollout status deployment linkerd-service-mirror-east --timeout=2m"
+    );
+    deployments.shell(rig, &script).await.map(|_| ())
 }
 
 /// The shell blocks of a section.

@@ -22,8 +22,13 @@ use super::{
 
 /// Poll interval for the Deployments.
 const LOOK: Duration = Duration::from_millis(200);
-/// Linkerd's own controllers: that of the link to `east`, and that of the source's own members of federated Services.
-const SERVICE_MIRRORS: [&str; 2] = ["controller-east", "linkerd-local-service-mirror"];
+/// Linkerd's own controllers: that of the link to `east`, by the value `controllers` and by `linkerd multicluster link`,
+/// and that of the source's own members of federated Services.
+const SERVICE_MIRRORS: [&str; 3] = [
+    "controller-east",
+    "linkerd-service-mirror-east",
+    "linkerd-local-service-mirror",
+];
 const LINKERD: &str = "linkerd";
 const DESTINATION: &str = "linkerd-destination";
 

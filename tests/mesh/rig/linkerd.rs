@@ -1,7 +1,12 @@
 //! Linkerd's control plane in a cluster: the objects of `linkerd install`, and its controllers as processes. Nothing
 //! runs its Deployments.
 
-use std::{fs, net::Ipv4Addr, path::Path, process::Command};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::Command,
+};
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, eventually};
@@ -16,6 +21,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
+    destination::Destination,
     identity::{Issuer, Root},
     process::{Process, Program, pipe},
     wait,
@@ -32,16 +38,14 @@ const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
 /// Linkerd's controllers in one cluster.
 pub(crate) struct Linkerd {
     identity: Process,
-    destination: Process,
+    destination: Destination,
     policy: Process,
-    at: Ipv4Addr,
 }
 
 impl Linkerd {
-    /// Restarts the destination controller, so that it loses its state, including the credentials of clusters.
+    /// Replaces the destination controller, so that it loses its state, including the credentials of clusters.
     pub(crate) async fn restart_destination(&mut self) -> anyhow::Result<()> {
-        self.destination.restart()?;
-        wait::listens((self.at, DESTINATION).into(), &mut self.destination).await
+        self.destination.replace().await
     }
 
     /// Installs Linkerd on a control plane and starts its controllers at this address.
@@ -54,41 +58,29 @@ impl Linkerd {
         let issuer = write_credentials(plane.folder(), root)?;
         install(place, plane, &issuer).await?;
         let kubeconfig = plane.kubeconfig().display().to_string();
-        let log = |name: &str| place.logs.join(format!("{}-{name}.log", plane.name()));
+        let (logs, cluster) = (place.logs.clone(), plane.name().to_owned());
+        let log = move |name: &str| logs.join(format!("{cluster}-{name}.log"));
+        let log_of_policy = log("policy");
         let (controller, policy) = (
             place.programs.join("controller"),
             place.programs.join("linkerd-policy-controller"),
         );
-        let go = |name: &str, admin: &str, port: u16, more: &[&str]| {
-            let kubeconfig = format!("-kubeconfig={kubeconfig}");
-            let address = format!("-addr={at}:{port}");
-            let admin = format!("-{admin}={at}:{}", port + 1000);
-            let own = [
+        let of_cluster = format!("-kubeconfig={kubeconfig}");
+        let go = move |name: &str, own: &[&str]| {
+            let common = [
                 name,
-                &kubeconfig,
+                &of_cluster,
                 "-controller-namespace=linkerd",
                 "-identity-trust-domain=cluster.local",
-                &address,
-                &admin,
             ];
-            let arguments = [&own, more].concat();
-            Program::new(&controller, &arguments, log(name))
+            Program::new(&controller, &[&common, own].concat(), log(name))
                 .with("HOSTNAME", &format!("linkerd-{name}"))
-                .start()
         };
         let issuer = format!("-issuer={}", issuer.display());
-        let identity = go(
-            "identity",
-            "admin-addr",
-            IDENTITY,
-            &["-identity-scheme=linkerd.io/tls", &issuer],
-        )?;
-        let destination = go(
-            "destination",
-            "metrics-addr",
-            DESTINATION,
-            &["-cluster-domain=cluster.local"],
-        )?;
+        let address = format!("-addr={at}:{IDENTITY}");
+        let admin = format!("-admin-addr={at}:{}", IDENTITY + 1000);
+        let scheme = "-identity-scheme=linkerd.io/tls";
+        let identity = go("identity", &[&address, &admin, scheme, &issuer]).start()?;
         let arguments = [
             &format!("--grpc-addr={at}:{POLICY}"),
             &format!("--admin-addr={at}:{}", POLICY + 1000),
@@ -99,19 +91,28 @@ impl Linkerd {
             // The probes of the gateway come from other networks.
             "--probe-networks=0.0.0.0/0",
         ];
-        let policy = Program::new(&policy, &arguments, log("policy"))
+        let policy = Program::new(&policy, &arguments, log_of_policy)
             .with("KUBECONFIG", &kubeconfig)
             .with("HOSTNAME", "linkerd-policy")
             .start()?;
+        let destination = move |address: SocketAddr, metrics: SocketAddr| {
+            let (address, metrics) = (
+                format!("-addr={address}"),
+                format!("-metrics-addr={metrics}"),
+            );
+            go(
+                "destination",
+                &[&address, &metrics, "-cluster-domain=cluster.local"],
+            )
+        };
+        let destination = Destination::start(plane, at, Box::new(destination)).await?;
         let mut linkerd = Self {
             identity,
             destination,
             policy,
-            at,
         };
         for (port, process) in [
             (IDENTITY, &mut linkerd.identity),
-            (DESTINATION, &mut linkerd.destination),
             (POLICY, &mut linkerd.policy),
         ] {
             wait::listens((at, port).into(), process).await?;

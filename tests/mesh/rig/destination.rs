@@ -1,0 +1,111 @@
+//! Linkerd's destination controller. It is replaced as its Deployment does it: a new one starts, proxies connect to it
+//! when it is ready, and then the old one ends.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::ensure;
+use control_plane::{ControlPlane, eventually};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, PartialObjectMeta},
+};
+use tokio::{net::TcpListener, sync::watch};
+
+use super::{
+    linkerd::DESTINATION,
+    process::{Process, Program},
+    wait::SOON,
+};
+use crate::{helper::forward::forward, requests};
+
+/// Label of credentials in Linkerd's namespace.
+const CREDENTIALS: &str = "multicluster.linkerd.io/cluster-name";
+/// Its ports, of which the replicas use one after the other, and the distance to those for metrics.
+const PORTS: [u16; 2] = [DESTINATION + 100, DESTINATION + 200];
+const METRICS: u16 = 1000;
+
+/// Makes the program that listens at an address, with another address for metrics.
+type Programs = Box<dyn Fn(SocketAddr, SocketAddr) -> Program + Send + Sync>;
+
+pub(crate) struct Destination {
+    programs: Programs,
+    process: Process,
+    at: Ipv4Addr,
+    /// Where new connections of proxies lead.
+    current: watch::Sender<SocketAddr>,
+    secrets: Api<PartialObjectMeta<Secret>>,
+}
+
+impl Destination {
+    /// Starts the first one. Proxies reach it at [`DESTINATION`].
+    pub(super) async fn start(
+        plane: &ControlPlane,
+        at: Ipv4Addr,
+        programs: Programs,
+    ) -> anyhow::Result<Self> {
+        let first = SocketAddr::from((at, PORTS[0]));
+        let (current, leads_to) = watch::channel(first);
+        let listener = TcpListener::bind((at, DESTINATION)).await?;
+        tokio::spawn(forward(listener, leads_to));
+        let process = programs(first, (at, PORTS[0] + METRICS).into()).start()?;
+        let mut destination = Self {
+            programs,
+            process,
+            at,
+            current,
+            secrets: Api::namespaced(plane.client(), "linkerd"),
+        };
+        destination.is_ready(PORTS[0]).await?;
+        Ok(destination)
+    }
+
+    /// Replaces it, so that it loses its state, including the credentials of clusters.
+    pub(super) async fn replace(&mut self) -> anyhow::Result<()> {
+        let [one, other] = PORTS;
+        let port = if self.current.borrow().port() == one {
+            other
+        } else {
+            one
+        };
+        let address = SocketAddr::from((self.at, port));
+        let next = (self.programs)(address, (self.at, port + METRICS).into()).start()?;
+        let mut old = std::mem::replace(&mut self.process, next);
+        self.is_ready(port).await?;
+        self.current.send_replace(address);
+        old.kill();
+        Ok(())
+    }
+
+    /// Waits until it is ready, and has listed all target clusters. Kubernetes takes longer to tell proxies of a new
+    /// Pod than Linkerd to list a cluster of this size. Earlier streams would lack the endpoints of the others.
+    async fn is_ready(&mut self, port: u16) -> anyhow::Result<()> {
+        let metrics = format!("{}:{}", self.at, port + METRICS);
+        let waited = eventually("Linkerd's destination controller", SOON, async || {
+            ensure!(
+                requests::status(&metrics, "/ready").await? == 200,
+                "unready"
+            );
+            let of_clusters = ListParams::default().labels(CREDENTIALS);
+            let secrets = self.secrets.list_metadata(&of_clusters).await?;
+            let (_, known) = requests::get(&metrics, "/metrics").await?;
+            for secret in &secrets {
+                let cluster = &secret.labels()[CREDENTIALS];
+                ensure!(has_listed(&known, cluster), "{cluster} is not listed");
+            }
+            Ok(Some(()))
+        });
+        let outcome = waited.await;
+        self.process.require_running()?;
+        outcome
+    }
+}
+
+/// Whether the metrics count Pods of this cluster.
+fn has_listed(metrics: &str, cluster: &str) -> bool {
+    let label = format!("cluster=\"{cluster}\"");
+    metrics
+        .lines()
+        .filter(|line| line.starts_with("pod_cache_size{") && line.contains(&label))
+        .any(|line| !line.ends_with(" 0"))
+}
