@@ -21,7 +21,7 @@ use crate::support::{
     credentials::{kubeconfig, secrets},
     installation::{ACCOUNT, NAMESPACE, reinstall},
     links::{condition_is, in_step, links, own_link, unlink},
-    objects::{export, gone, namespace, service, services, web},
+    objects::{export, gone, namespace as create_namespace, service, services, web},
     planes::{Alone, alone},
     program::{Outcome, run},
 };
@@ -109,6 +109,8 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
 struct Rotation {
     source: Arc<ControlPlane>,
     far: Arc<ControlPlane>,
+    /// The namespace of the mirrors. Tests share clusters, so each has its own.
+    namespace: &'static str,
     /// Kubeconfig with contexts of both clusters.
     config: PathBuf,
     deployments: Api<Deployment>,
@@ -118,7 +120,7 @@ struct Rotation {
 #[tokio::test(flavor = "multi_thread")]
 async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     let alone = alone().await;
-    let rotation = Rotation::between(&alone).await;
+    let rotation = Rotation::between(&alone, "turned").await;
     let (source, far) = (rotation.source.clone(), rotation.far.clone());
     let first = rotation.kubeconfig().await;
     let since = source.audit().unwrap().len();
@@ -174,20 +176,21 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
 
 impl Rotation {
     /// Links two clusters that have a mirror, without any tokens of earlier tests.
-    async fn between(alone: &Alone) -> Self {
+    async fn between(alone: &Alone, namespace: &'static str) -> Self {
         let (source, far) = (alone.source.clone(), alone.far.clone());
-        namespace("turned", &[&source, &far]).await;
+        create_namespace(namespace, &[&source, &far]).await;
         let config = source.folder().join("rotate.kubeconfig");
         ControlPlane::merged_kubeconfig(&[&source, &far], &config).unwrap();
         own_link(&source, &far, "turn", &[]).await;
-        export(&far, "turned", &web("web", "turn")).await;
+        export(&far, namespace, &web("web", "turn")).await;
         let controller = Controller::start(&source, &[]);
-        service(&source, "turned", "web-turn", |_| true).await;
+        service(&source, namespace, "web-turn", |_| true).await;
         in_step(&source, "turn", &[]).await;
         let deployments = destination(&source).await;
         Self {
             source,
             far,
+            namespace,
             config,
             deployments,
             controller,
@@ -199,11 +202,12 @@ impl Rotation {
         let Self {
             source,
             far,
+            namespace,
             deployments,
             ..
         } = self;
         unlink(&source, "turn").await;
-        gone(&source, "turned", "web-turn").await;
+        gone(&source, namespace, "web-turn").await;
         let params = DeleteParams::default();
         deployments
             .delete("linkerd-destination", &params)
@@ -212,7 +216,7 @@ impl Rotation {
         for name in minted(&far).await {
             secrets(&far).delete(&name, &params).await.unwrap();
         }
-        services(&far, "turned")
+        services(&far, namespace)
             .delete("web", &params)
             .await
             .unwrap();

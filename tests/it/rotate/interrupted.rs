@@ -13,7 +13,7 @@ use crate::support::{SOON, controller::Controller, credentials::put, planes::alo
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
     let alone = alone().await;
-    let mut rotation = Rotation::between(&alone).await;
+    let mut rotation = Rotation::between(&alone, "turned-again").await;
     result(&rotation.run(&["-o=json"]));
     let before = rotation.kubeconfig().await;
 

@@ -19,7 +19,7 @@ const GUIDE: &str = include_str!("../../../docs/rotate.md");
 #[tokio::test(flavor = "multi_thread")]
 async fn rotation_that_would_break_something_is_refused() {
     let alone = alone().await;
-    let rotation = Rotation::between(&alone).await;
+    let rotation = Rotation::between(&alone, "turned-away").await;
     let before = rotation.kubeconfig().await;
 
     rotation.a_context_of_another_cluster_is_refused().await;
