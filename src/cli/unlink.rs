@@ -54,8 +54,9 @@ pub(super) const SEEN: Duration = Duration::from_secs(2);
 ///
 /// The objects are the Link, those of Linkerd's service mirror for this link, the probe Service, all mirrors, federated
 /// Services without another member, and both Secrets. The Secrets are last: Linkerd needs the Secret of a cluster when
-/// a Service stops naming the cluster, and otherwise keeps its endpoints forever. Its Secret stays if a Link in another
-/// namespace needs it.
+/// a Service stops naming the cluster, and otherwise keeps its endpoints forever. So without --apply, they are left out
+/// while federated Services with other members name the cluster. Linkerd's Secret stays if a Link in another namespace
+/// needs it.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
@@ -112,6 +113,12 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         kept_secret(&linked.elsewhere),
         revocation(&cluster, args, &linked).await,
     ];
+    if !linked.mirrors.shared.is_empty() {
+        linked.secrets.clear();
+    } else if linked.links.is_empty() {
+        // The memberships may have been removed a moment ago.
+        tokio::time::sleep(SEEN).await;
+    }
     let printed = args.output.format(&identity::manifest(linked.all())?);
     for note in notes.into_iter().flatten() {
         output::note(&note);
@@ -122,8 +129,8 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 /// Names in a note; more are only counted.
 const NAMED: usize = 3;
 
-/// A note for printed objects: the controller removes the cluster from these federated Services only when the Link is
-/// gone, and `kubectl delete` does not wait for it.
+/// A note for printed objects without Secrets: Linkerd needs them until the controller has removed the cluster from
+/// these federated Services. It does that when the Link is gone, and `kubectl delete` does not wait for it.
 fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
     if shared.is_empty() {
         return None;
@@ -140,15 +147,10 @@ fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let (have, them) = if shared.len() == 1 {
-        ("has", "it")
-    } else {
-        ("have", "them")
-    };
     Some(format!(
-        "note: {} ({}{more}) {have} other members; the controller removes {cluster} from {them} after the Link is \
-         deleted. `unlink --apply` waits for that. If you delete these objects yourself, delete the Secrets only when this \
-         command no longer shows this note",
+        "note: the Secrets are left out, because Linkerd needs them until {cluster} is removed from {} with other members \
+         ({}{more}); the controller does that after the Link is deleted. Run this again afterwards to get the Secrets; \
+         `unlink --apply` does all of it",
         counted(shared.len(), "federated Service"),
         named.join(", "),
     ))
@@ -354,16 +356,15 @@ mod tests {
         for (count, expected) in [
             (
                 1,
-                "note: 1 federated Service (shop/web0) has other members; the controller removes east from it after",
+                "1 federated Service with other members (shop/web0); the controller",
             ),
             (
                 5,
-                "note: 5 federated Services (shop/web0, shop/web1, shop/web2 and 2 more) have other members; the controller \
-                 removes east from them after",
+                "5 federated Services with other members (shop/web0, shop/web1, shop/web2 and 2 more); the controller",
             ),
         ] {
             let note = note(count).unwrap();
-            assert!(note.starts_with(expected), "{note}");
+            assert!(note.contains(expected), "{note}");
         }
     }
 

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, ensure};
+use control_plane::eventually;
 use k8s_openapi::{api::core::v1::Secret, jiff::SignedDuration};
 use kube::Api;
 
@@ -32,11 +33,19 @@ pub(super) async fn applied(rig: &mut Rig) -> anyhow::Result<Row> {
     rounds.all_right()
 }
 
-/// `unlink | kubectl delete -f -`
+/// `unlink | kubectl delete -f -`, and again when the controller has removed the memberships: then also the Secrets.
 pub(super) async fn printed(rig: &mut Rig) -> anyhow::Result<Row> {
+    let unlink = ["unlink", "--cluster-name", "east"];
     let rounds = rounds(rig, FOLLOWS, async |rig| {
-        let printed = rig.west.linkerd_mc(&["unlink", "--cluster-name", "east"])?;
-        delete(rig, &printed).await
+        delete(rig, &rig.west.linkerd_mc(&unlink)?).await?;
+        eventually("the Secrets to be printed", FOLLOWS, async || {
+            let printed = rig.west.linkerd_mc(&unlink)?;
+            if !printed.contains("kind: Secret") {
+                return Ok(None);
+            }
+            delete(rig, &printed).await.map(Some)
+        })
+        .await
     })
     .await?;
     rounds.all_right()
