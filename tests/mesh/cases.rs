@@ -9,6 +9,7 @@ mod gateway;
 mod migrate;
 mod modes;
 mod newcomer;
+mod order;
 mod outages;
 mod prefer;
 mod reach;

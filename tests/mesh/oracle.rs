@@ -11,9 +11,6 @@ use std::{
 
 use control_plane::eventually;
 
-/// The event of a balancer that ends because there have been no requests for a while.
-const ENDED: &str = "Callers dropped";
-
 /// Reads the log of one proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle {
@@ -50,8 +47,7 @@ impl Oracle {
 
 /// Parses the log lines of balancers. A line names the Service in its spans, `service{ns=app name=web port=80}`, and
 /// ends with the event, such as `Adding endpoint addr=10.241.2.11:8080`. A new balancer, and one whose stream was
-/// opened again, gets all endpoints first, so its former endpoints no longer count. Neither do those of a balancer that
-/// has ended, or whose Service does not exist.
+/// opened again, gets all endpoints first, so its former endpoints no longer count.
 fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
     let mut endpoints: BTreeMap<String, BTreeSet<SocketAddr>> = BTreeMap::new();
     for line in log.lines() {
@@ -62,12 +58,7 @@ fn parse(log: &str) -> BTreeMap<String, BTreeSet<SocketAddr>> {
             continue;
         };
         let known = endpoints.entry(service).or_default();
-        let anew = [
-            "Discovered update=Reset",
-            "Discovered update=DoesNotExist",
-            ENDED,
-        ];
-        if anew.iter().any(|anew| event.starts_with(anew)) {
+        if event.starts_with("Discovered update=Reset") {
             known.clear();
         }
         let address = field(event, "endpoint addr=").or_else(|| field(event, "unchanged addr="));

@@ -142,6 +142,15 @@ impl Rig {
         self.gateway.proxy_ready().await?;
         self.west.install().await?;
         self.controller.restart().await?;
+        // Other replicas have ended with the case, but not their Pods.
+        let others = format!("metadata.name!={}", self.controller.name());
+        let pods = ["pods", "-n", EXTENSION, "-l", "component=controller"];
+        let delete = ["delete", "--force", "--field-selector", &others];
+        self.west
+            .plane
+            .kubectl(&[&delete, &pods[..]].concat())
+            .await?;
+        self.east.apply(&workloads::plain()).await?;
         self.prefer(None).await?;
         self.link().await?;
         self.federate_through(Form::Discovery).await?;

@@ -7,7 +7,11 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{newcomer::Newcomer, without_failures};
+use super::{
+    newcomer::Newcomer,
+    order::{has_slices_first, versions},
+    without_failures,
+};
 use crate::{
     load::until_answered,
     rig::{
@@ -39,6 +43,7 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     let newcomer = Newcomer::start(rig).await?;
     let load = rig.load().await?;
     for time in 0..TIMES {
+        let before = versions(rig).await?;
         let (gated, flat) = if time % 2 == 0 {
             (DISCOVERY, GATEWAY)
         } else {
@@ -55,6 +60,10 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
                 identity_of("linkerd-gateway", EXTENSION)
             };
             newcomer.is_seen_as(rig, mirror, &identity).await?;
+        }
+        // Later on, slices stay from one change to the next.
+        if time == 0 {
+            has_slices_first(rig, FLAT, &before).await?;
         }
     }
     newcomer.delete().await?;
@@ -106,13 +115,11 @@ pub(super) async fn lose_gateway(rig: &Rig) -> anyhow::Result<()> {
 /// A headless Service is replaced by one with a ClusterIP, and back. Kubernetes requires that it is deleted and created
 /// again, so its mirror is too. Requests in the other modes do not fail.
 pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
-    const TIMES: usize = 5;
+    const TIMES: usize = 6;
     let load = rig.load().await?;
     let mut most = Duration::ZERO;
     for time in 0..TIMES {
-        // As `kubectl replace --force` does it, and by hand.
-        let at_once = time % 2 == 0;
-        most = most.max(replace_headless(rig, at_once).await?);
+        most = most.max(replace_headless(rig, How::ALL[time % How::ALL.len()]).await?);
     }
     rig.proxy_is_right(FOLLOWS).await?;
     let row = without_failures(&load.finish().await?)?;
@@ -123,43 +130,62 @@ pub(super) async fn headless_and_back(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Replaces the headless Service by one with a ClusterIP, and back. Returns the longest time from a new Service to the
-/// first answer.
-pub(super) async fn replace_headless(rig: &Rig, at_once: bool) -> anyhow::Result<Duration> {
-    let began = replace(rig, &service("db", EXPORTED, GATEWAY), at_once).await?;
+/// How a Service is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// The new one is created when the mirrors of the old one are gone.
+    Later,
+    /// As `kubectl replace --force` does it.
+    AtOnce,
+    /// While our controller is away, so that it sees only the new one.
+    Unseen,
+}
+
+impl How {
+    const ALL: [Self; 3] = [Self::AtOnce, Self::Unseen, Self::Later];
+}
+
+/// Replaces the headless Service by one with a ClusterIP, and back. Returns the longest time from a new Service, or the
+/// start of our controller, to the first answer.
+pub(super) async fn replace_headless(rig: &mut Rig, how: How) -> anyhow::Result<Duration> {
+    let began = replace(rig, &service("db", EXPORTED, GATEWAY), how).await?;
     let mirror = rig.target("db-east").await?;
     until_answered(&rig.client, &mirror).await?;
     let first = began.elapsed();
-    let began = replace(rig, &headless(), at_once).await?;
+    let began = replace(rig, &headless(), how).await?;
     until_answered(&rig.client, &rig.host().await?).await?;
     Ok(first.max(began.elapsed()))
 }
 
-/// Replaces the Service `db` of the target by this one, at once or when its mirrors are gone, and returns when.
-async fn replace(rig: &Rig, service: &Value, at_once: bool) -> anyhow::Result<Instant> {
+/// Replaces the Service `db` of the target by this one, and returns when.
+async fn replace(rig: &mut Rig, service: &Value, how: How) -> anyhow::Result<Instant> {
+    if how == How::Unseen {
+        rig.controller.kill();
+    }
     let services = rig.east.services(NAMESPACE);
     services.delete("db", &DeleteParams::default()).await?;
-    if at_once {
-        rig.east.apply(&service.to_string()).await?;
-        return Ok(Instant::now());
+    if how == How::Later {
+        let mirrors = rig.west.services(NAMESPACE);
+        eventually("the mirrors to go", SOON, async || {
+            let all = mirrors.list_metadata(&ListParams::default()).await?;
+            let names: BTreeSet<&str> = all
+                .iter()
+                .filter_map(|mirror| mirror.metadata.name.as_deref())
+                .collect();
+            let hosts = rig.east_pods.iter().map(|pod| format!("{}-east", pod.name));
+            let mut gone = hosts.chain(["db-east".to_owned()]);
+            Ok(gone
+                .all(|name| !names.contains(name.as_str()))
+                .then_some(()))
+        })
+        .await?;
     }
-    let mirrors = rig.west.services(NAMESPACE);
-    eventually("the mirrors to go", SOON, async || {
-        let all = mirrors.list_metadata(&ListParams::default()).await?;
-        let names: BTreeSet<&str> = all
-            .iter()
-            .filter_map(|mirror| mirror.metadata.name.as_deref())
-            .collect();
-        let hosts = rig.east_pods.iter().map(|pod| format!("{}-east", pod.name));
-        let gone = hosts.chain(["db-east".to_owned()]);
-        Ok(gone
-            .into_iter()
-            .all(|name| !names.contains(name.as_str()))
-            .then_some(()))
-    })
-    .await?;
     rig.east.apply(&service.to_string()).await?;
-    Ok(Instant::now())
+    let replaced = Instant::now();
+    if how == How::Unseen {
+        rig.controller.restart().await?;
+    }
+    Ok(replaced)
 }
 
 /// Sets or removes a label of a Service.

@@ -147,13 +147,14 @@ impl Soak<'_> {
 
     /// Checks that our controller has nothing to do and the proxy has the right endpoints in time, and that no request
     /// has failed a moment later.
-    async fn is_right(&self, until: Instant) -> anyhow::Result<()> {
+    async fn is_right(&mut self, until: Instant) -> anyhow::Result<()> {
+        self.rig.controller.revive().await?;
         self.rig.link_is_ready().await?;
         eventually(
             "plan to find nothing to do",
             until - Instant::now(),
             async || {
-                self.rig.west.linkerd_mc(&["plan"])?;
+                self.rig.west.linkerd_mc(&["plan", "--link", "east"])?;
                 Ok(Some(()))
             },
         )
@@ -196,7 +197,10 @@ impl Soak<'_> {
                 }
                 Ok(())
             }
-            Operation::ReplaceHeadless => modes::replace_headless(self.rig, true).await.map(|_| ()),
+            Operation::ReplaceHeadless => {
+                let how = modes::How::AtOnce;
+                modes::replace_headless(self.rig, how).await.map(|_| ())
+            }
             Operation::OwnMember => {
                 self.has_member(
                     !self.state.own_member || !self.state.other_member,
@@ -230,9 +234,12 @@ impl Soak<'_> {
                     .await
             }
             Operation::UnlinkByHand => {
+                // The Secrets are printed when no federated Service names the cluster any more.
                 self.unlinked(
-                    "linkerd-mc --context west unlink --cluster-name east \
-                     | kubectl --context west delete --ignore-not-found -f -",
+                    "unlink='linkerd-mc --context west unlink --cluster-name east'; \
+                     $unlink | kubectl --context west delete --ignore-not-found -f -; \
+                     for try in {1..50}; do $unlink | grep -q 'kind: Secret' && break; done; \
+                     $unlink | kubectl --context west delete --ignore-not-found -f -",
                 )
                 .await
             }

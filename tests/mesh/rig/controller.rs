@@ -99,6 +99,14 @@ impl Controller {
         self.ready().await
     }
 
+    /// Starts it again if it has ended, as its Deployment does: it ends when it loses its lease.
+    pub(crate) async fn revive(&mut self) -> anyhow::Result<()> {
+        if self.process.runs()? {
+            return Ok(());
+        }
+        self.restart().await
+    }
+
     /// Waits until it has listed its cluster.
     async fn ready(&mut self) -> anyhow::Result<()> {
         let address = format!("{}:{ADMIN}", self.pod.address);

@@ -89,9 +89,14 @@ impl Rig {
         Ok(())
     }
 
+    /// The slices in the namespace of the mirrors.
+    pub(crate) fn slices(&self) -> Api<EndpointSlice> {
+        Api::namespaced(self.west.plane.client(), NAMESPACE)
+    }
+
     /// The ready addresses of a mirror's slices.
     pub(crate) async fn slice_addresses(&self, mirror: &str) -> anyhow::Result<Vec<String>> {
-        let slices: Api<EndpointSlice> = Api::namespaced(self.west.plane.client(), NAMESPACE);
+        let slices = self.slices();
         let of_it = format!("kubernetes.io/service-name={mirror}");
         let found = slices.list(&ListParams::default().labels(&of_it)).await?;
         Ok(found

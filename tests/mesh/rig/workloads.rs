@@ -22,15 +22,19 @@ pub(crate) fn accounts() -> String {
     lines(&[namespace, account("web"), account("client")])
 }
 
-/// What the target exports: `gated` through the gateway, `flat` by remote discovery, `web` as a member, and the headless
-/// `db`.
-pub(crate) fn of_target() -> String {
+/// The Services of the target that are not headless, as at the start.
+pub(crate) fn plain() -> String {
     lines(&[
         service("gated", "mirror.linkerd.io/exported", "true"),
         service("flat", "mirror.linkerd.io/exported", "remote-discovery"),
         service("web", "mirror.linkerd.io/federated", "member"),
-        headless(),
     ])
+}
+
+/// What the target exports: `gated` through the gateway, `flat` by remote discovery, `web` as a member, and the headless
+/// `db`.
+pub(crate) fn of_target() -> String {
+    lines(&[plain(), headless().to_string()])
 }
 
 /// The headless Service `db`. Clients connect to the Pods' own port, because nothing translates ports there.
@@ -59,7 +63,7 @@ pub(crate) fn service(name: &str, label: &str, value: &str) -> Value {
     })
 }
 
-fn lines(objects: &[Value]) -> String {
-    let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
+fn lines<T: ToString>(objects: &[T]) -> String {
+    let lines: Vec<String> = objects.iter().map(T::to_string).collect();
     lines.join("\n---\n")
 }
