@@ -25,7 +25,7 @@ pub use self::credentials::{
     watcher_from_credentials,
 };
 pub(crate) use self::credentials::{
-    account_namespace, fingerprint, insecure_tls, token_claims, token_fingerprint,
+    account_namespace, fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
 };
 pub(crate) use self::identity::Identity;
 pub(crate) use self::multiplexed::build;

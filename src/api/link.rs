@@ -198,6 +198,14 @@ pub struct LinkStatus {
     pub observed_generation: Option<i64>,
 }
 
+impl LinkStatus {
+    /// The condition of this type.
+    pub(crate) fn condition(&self, type_: &str) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| condition.type_ == type_)
+    }
+}
+
 /// State of a target cluster's gateway as seen from this cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

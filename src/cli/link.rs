@@ -256,7 +256,7 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
             let status = live.status.unwrap_or_default();
             // A status of an older generation is not about what was just applied.
             let current = status.observed_generation == live.metadata.generation;
-            let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
+            let ready = status.condition("Ready");
             if current && ready.is_some_and(|ready| ready.status == "True") {
                 return anyhow::Ok(());
             }

@@ -24,7 +24,7 @@ use self::{
     args::Format,
     gather::{Source, Target},
     outcome::{Done, Ending, Outcome},
-    rotation::{Rotation, Step},
+    rotation::Rotation,
 };
 use super::{
     args::Global,
@@ -76,7 +76,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
     // Before anything is changed: a restart that is not possible would leave all of it half done.
     if let Err(error) = may_restart(args, &source, &links, &due).await {
         output::error(&error);
-        outcomes.extend(due.into_iter().map(|(rotation, _)| {
+        outcomes.extend(due.iter().map(|rotation| {
             let reason = Some(format!("{error:#}"));
             Outcome::new(rotation.cluster(), Ending::Failed, reason, Done::default())
         }));
@@ -91,14 +91,14 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
     Ok(outcomes)
 }
 
-/// The links for which there is something to do, each with its next step. Adds the outcomes of the others.
+/// The links for which there is something to do. Adds the outcomes of the others.
 async fn due<'a>(
     global: &Global,
     args: &Rotate,
     source: &'a Source,
     links: &[Link],
     outcomes: &mut Vec<Outcome>,
-) -> anyhow::Result<Vec<(Rotation<'a>, Step)>> {
+) -> anyhow::Result<Vec<Rotation<'a>>> {
     let destination = destination(source).await?;
     let mut due = Vec::new();
     for link in chosen(source, args, links)? {
@@ -106,14 +106,12 @@ async fn due<'a>(
         let gathered = gather(global, source, args, link.clone());
         match Box::pin(gathered).await {
             Ok(mut rotation) => {
-                let restart_is_due = restart::is_due(&destination, &cluster).unwrap_or_default();
-                match rotation.next(args, restart_is_due) {
-                    Step::Ended(result, reason) => {
-                        output::note(&format!("{cluster}: {reason}"));
-                        let done = rotation.done;
-                        outcomes.push(Outcome::new(&cluster, result, Some(reason), done));
-                    }
-                    step => due.push((rotation, step)),
+                let restart_is_due = is_outdated(&destination, &cluster);
+                if let Some((result, reason)) = rotation.decide(args, restart_is_due) {
+                    output::note(&format!("{cluster}: {reason}"));
+                    outcomes.push(Outcome::new(&cluster, result, Some(reason), rotation.done));
+                } else {
+                    due.push(rotation);
                 }
             }
             Err(error) => outcomes.push(Outcome::failed(&cluster, &error, Done::default())),
@@ -127,27 +125,23 @@ async fn may_restart(
     args: &Rotate,
     source: &Source,
     links: &[Link],
-    due: &[(Rotation<'_>, Step)],
+    due: &[Rotation<'_>],
 ) -> anyhow::Result<()> {
-    let rotations = || due.iter().map(|(rotation, _)| rotation);
-    if args.no_restart || !rotations().any(Rotation::needs_restart) {
+    if args.no_restart || !due.iter().any(Rotation::needs_restart) {
         return Ok(());
     }
-    restart::is_possible(source, links, &names(rotations())).await
+    restart::is_possible(source, links, &names(due)).await
 }
 
 /// Puts new tokens into use. Returns the links that have them, and adds the outcomes of the others.
 async fn written<'a>(
     args: &Rotate,
-    due: Vec<(Rotation<'a>, Step)>,
+    due: Vec<Rotation<'a>>,
     outcomes: &mut Vec<Outcome>,
 ) -> Vec<Rotation<'a>> {
     let mut written = Vec::new();
-    for (mut rotation, step) in due {
-        let ended = match step {
-            Step::Write { begun } => rotation.write(begun.as_deref(), args.wait).await,
-            Step::Written | Step::Ended(..) => Ok(()),
-        };
+    for mut rotation in due {
+        let ended = rotation.write(args.wait).await;
         let cluster = rotation.cluster().to_owned();
         match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
             Ok(()) => written.push(rotation),
@@ -182,8 +176,9 @@ async fn ended(
 }
 
 /// The target clusters of these links.
-fn names<'r>(rotations: impl Iterator<Item = &'r Rotation<'r>>) -> BTreeSet<String> {
+fn names(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
     rotations
+        .iter()
         .map(|rotation| rotation.cluster().to_owned())
         .collect()
 }
@@ -212,12 +207,18 @@ async fn destination(source: &Source) -> anyhow::Result<Known<Destination>> {
     Ok(collect_full::destination(&cluster).await)
 }
 
+/// Whether Linkerd's destination controller is known to have started before the credentials of a cluster were changed.
+fn is_outdated(destination: &Known<Destination>, cluster: &str) -> bool {
+    let destination = destination.as_ref();
+    destination.is_ok_and(|destination| destination.is_outdated(cluster))
+}
+
 /// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
 async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> anyhow::Result<()> {
     if args.no_restart || !written.iter().any(Rotation::needs_restart) {
         return Ok(());
     }
-    let clusters = names(written.iter());
+    let clusters = names(written);
     // The clusters may have changed since they were read.
     let links = links(&source.cluster, &source.namespace).await?;
     restart::is_possible(source, &links, &clusters).await?;
@@ -225,8 +226,8 @@ async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> 
     let restart = restart::restart(source, args.wait);
     spin(&waiting, Box::pin(restart)).await?;
     let known = destination(source).await?;
-    let is_old = |cluster: &&String| restart::is_due(&known, cluster) == Some(true);
-    if let Some(cluster) = clusters.iter().find(is_old) {
+    let mut clusters = clusters.iter();
+    if let Some(cluster) = clusters.find(|cluster| is_outdated(&known, cluster)) {
         return Err(fail(
             format!(
                 "a Pod of {} still has the old credentials for {cluster}",
@@ -269,7 +270,9 @@ fn chosen<'l>(source: &Source, args: &Rotate, known: &'l [Link]) -> anyhow::Resu
 
 /// Whether the controller uses an older Link to the same cluster instead.
 fn is_duplicate(link: &Link) -> bool {
-    let conditions = link.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    ready.any(|condition| condition.reason == DUPLICATE_CLUSTER)
+    let ready = link
+        .status
+        .as_ref()
+        .and_then(|status| status.condition("Ready"));
+    ready.is_some_and(|ready| ready.reason == DUPLICATE_CLUSTER)
 }

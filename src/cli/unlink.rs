@@ -115,7 +115,7 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     ];
     if !linked.mirrors.shared.is_empty() {
         linked.secrets.clear();
-    } else if linked.links.is_empty() {
+    } else if linked.links.is_empty() && !linked.secrets.is_empty() {
         // The memberships may have been removed a moment ago.
         tokio::time::sleep(SEEN).await;
     }

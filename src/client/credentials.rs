@@ -98,11 +98,16 @@ pub(crate) fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
 /// verified; it is always a valid name.
 pub(crate) fn account_namespace(kubeconfig_bytes: &[u8]) -> Option<String> {
     let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
-    let subject = claims.get("sub")?.as_str()?;
-    let (namespace, _) = subject
-        .strip_prefix("system:serviceaccount:")?
-        .split_once(':')?;
+    let (namespace, _) = service_account(&claims)?;
     is_dns_label(namespace).then(|| namespace.to_owned())
+}
+
+/// Namespace and name of the `ServiceAccount` in a token's claims, if it belongs to one.
+pub(crate) fn service_account(claims: &serde_json::Value) -> Option<(&str, &str)> {
+    let subject = claims.get("sub")?.as_str()?;
+    subject
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')
 }
 
 /// The claims of a JWT, which is not verified.

@@ -147,7 +147,7 @@ pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String
     let is_late = |created: Timestamp| {
         created > started && linked.is_some_and(|linked| created.duration_since(linked.0) > LATE)
     };
-    let why = if known.changed.is_some_and(|changed| changed > started) {
+    let why = if theirs.is_outdated(link.cluster()) {
         "linkerd-destination started before its credentials were changed, and does not use the new ones"
     } else if known.created.is_some_and(is_late) {
         "linkerd-destination started before its credentials were created, and the Link is older, so it may not follow \

@@ -98,8 +98,7 @@ impl LinkSnapshot {
 
     /// The status of a condition of the Link, `True`, `False` or `Unknown`, and its message.
     pub(crate) fn condition(&self, type_: &str) -> Option<(&str, &str)> {
-        let conditions = &self.status()?.conditions;
-        let found = conditions.iter().find(|c| c.type_ == type_)?;
+        let found = self.status()?.condition(type_)?;
         Some((&found.status, &found.message))
     }
 
@@ -134,6 +133,18 @@ pub(crate) struct Destination {
     pub credentials: BTreeMap<String, LinkerdCredentials>,
     /// When the oldest of its running Pods started; `None` if none runs.
     pub started: Option<Timestamp>,
+}
+
+impl Destination {
+    /// Whether it started before its credentials for this cluster were changed.
+    pub(crate) fn is_outdated(&self, cluster: &str) -> bool {
+        let changed = self
+            .credentials
+            .get(cluster)
+            .and_then(|known| known.changed);
+        let times = changed.zip(self.started);
+        times.is_some_and(|(changed, started)| changed > started)
+    }
 }
 
 /// A credentials Secret in the namespace of Linkerd's control plane, without token and keys.

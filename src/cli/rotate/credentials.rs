@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    client::token_claims,
+    client::{service_account, token_claims},
     manifests::{kubeconfig::Secret, yaml},
 };
 
@@ -33,10 +33,7 @@ impl Account {
     /// The ServiceAccount of a token, if it belongs to one.
     pub(super) fn of(token: &Secret) -> Option<Self> {
         let claims = token_claims(token.expose())?;
-        let subject = claims.get("sub")?.as_str()?;
-        let (namespace, name) = subject
-            .strip_prefix("system:serviceaccount:")?
-            .split_once(':')?;
+        let (namespace, name) = service_account(&claims)?;
         let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();
         // The first is of tokens in Secrets, the second of requested tokens.
         let uid = claims

@@ -54,9 +54,8 @@ impl<'a> Facts<'a> {
     /// `shared` also revokes tokens that other links may use.
     pub(super) fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
         let young = older_than.and_then(|limit| self.young(limit));
-        let newest = self.tokens.iter().rev();
-        let newest = newest.clone().find(|token| token.owner == Owner::This);
-        if let Some(newest) = newest {
+        let mut newest_first = self.tokens.iter().rev();
+        if let Some(newest) = newest_first.find(|token| token.owner == Owner::This) {
             if self.held.iter().all(|held| **held == newest.text) {
                 let unfinished =
                     self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();

@@ -18,7 +18,6 @@ use serde_json::json;
 use super::gather::Source;
 use crate::{
     api::{labels, link::Link},
-    clusters::snapshot::{Destination, Known},
     controller::clock,
     hint::fail,
 };
@@ -48,7 +47,7 @@ pub(super) async fn is_possible(
     let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
     let params = ListParams::default().labels(labels::CREDENTIALS_CLUSTER);
     let known = cluster
-        .request("list Linkerd's credentials", secrets.list(&params))
+        .request("list Linkerd's credentials", secrets.list_metadata(&params))
         .await?;
     let known: BTreeSet<String> = known
         .iter()
@@ -74,17 +73,9 @@ pub(super) async fn is_possible(
 }
 
 fn is_disconnected(link: &Link) -> bool {
-    let conditions = link.status.iter().flat_map(|status| &status.conditions);
-    let mut connected = conditions.filter(|condition| condition.type_ == "Connected");
-    connected.any(|condition| condition.status == "False")
-}
-
-/// Whether it started before the credentials of a cluster were changed. `None` if that cannot be read.
-pub(super) fn is_due(destination: &Known<Destination>, cluster: &str) -> Option<bool> {
-    let destination = destination.as_ref().ok()?;
-    let changed = destination.credentials.get(cluster)?.changed;
-    let is_late = changed.zip(destination.started);
-    Some(is_late.is_some_and(|(changed, started)| changed > started))
+    let status = link.status.as_ref();
+    let connected = status.and_then(|status| status.condition("Connected"));
+    connected.is_some_and(|connected| connected.status == "False")
 }
 
 fn not_found(namespace: &str) -> anyhow::Error {

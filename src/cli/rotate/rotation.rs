@@ -39,24 +39,13 @@ pub(super) struct Rotation<'a> {
     own: Stored,
     /// The Secrets that Linkerd reads; they may be missing.
     linkerd: Vec<Stored>,
-    /// The new token, once it is known.
+    /// The token of an earlier run, to continue with.
+    begun: Option<Token>,
+    /// The new token, once all Secrets have it.
     new: Option<Secret>,
     /// What is old once the new token is in use.
     old: Old,
     pub(super) done: Done,
-}
-
-/// The next step of a link.
-pub(super) enum Step {
-    /// The Secrets have to be written.
-    Write {
-        /// The token Secret of an earlier run, to continue with.
-        begun: Option<String>,
-    },
-    /// The Secrets have the new token already.
-    Written,
-    /// There is nothing to do, for this reason.
-    Ended(Ending, String),
 }
 
 impl<'a> Rotation<'a> {
@@ -90,6 +79,7 @@ impl<'a> Rotation<'a> {
             tokens,
             own,
             linkerd,
+            begun: None,
             new: None,
             old: Old::default(),
             done: Done::default(),
@@ -106,12 +96,16 @@ impl<'a> Rotation<'a> {
         !self.linkerd.is_empty()
     }
 
-    /// Decides what to do. Changes nothing.
-    pub(super) fn next(&mut self, args: &Rotate, restart_is_due: bool) -> Step {
+    /// Decides what to do, and changes nothing. Returns the result and its reason if there is nothing to do.
+    pub(super) fn decide(
+        &mut self,
+        args: &Rotate,
+        restart_is_due: bool,
+    ) -> Option<(Ending, String)> {
         let facts = Facts {
             tokens: &self.tokens,
-            held: std::iter::once(&self.own)
-                .chain(&self.linkerd)
+            held: self
+                .stored()
                 .map(|stored| stored.credentials.token())
                 .collect(),
             account: &self.account,
@@ -119,87 +113,81 @@ impl<'a> Rotation<'a> {
             now: clock::now(),
         };
         let decision = facts.decide(args.older_than, args.revoke_shared);
-        let known = match &decision {
-            Decision::Skip(reason) => return Step::Ended(Ending::Skipped, reason.clone()),
-            Decision::Create => None,
-            Decision::Continue(token) | Decision::Finish(token) => Some((*token).clone()),
+        let old = |new: Option<&Token>| {
+            let new = new.map(|token| token.name.as_str());
+            facts.old(new, args.revoke_shared)
         };
-        let name = known.as_ref().map(|token| token.name.clone());
-        self.old = facts.old(name.as_deref(), args.revoke_shared);
+        let old = match &decision {
+            Decision::Skip(reason) => return Some((Ending::Skipped, reason.clone())),
+            Decision::Create => old(None),
+            Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
+        };
         if args.dry_run {
-            return Step::Ended(Ending::Planned, self.plan(&decision, args));
+            return Some((Ending::Planned, self.plan(&decision, &old, args)));
         }
-        let finishes = matches!(decision, Decision::Finish(_));
-        if let Some(token) = known.filter(|_| finishes) {
-            self.say(&format!(
-                "finishing an earlier rotation: all Secrets have the token of {}",
-                self.in_target(&token.name)
-            ));
-            self.done.token_secret = Some(self.in_target(&token.name));
-            self.new = Some(token.text);
-            return Step::Written;
+        match decision {
+            Decision::Finish(token) => {
+                let (name, text) = (self.in_target(&token.name), token.text.clone());
+                self.say(&format!(
+                    "finishing an earlier rotation: all Secrets have the token of {name}"
+                ));
+                self.done.token_secret = Some(name);
+                self.new = Some(text);
+            }
+            Decision::Continue(token) => self.begun = Some(token.clone()),
+            Decision::Create | Decision::Skip(_) => {}
         }
-        Step::Write { begun: name }
+        self.old = old;
+        None
     }
 
-    fn plan(&self, decision: &Decision<'_>, args: &Rotate) -> String {
+    fn plan(&self, decision: &Decision<'_>, old: &Old, args: &Rotate) -> String {
         let mut steps = Vec::new();
-        let is_written = match decision {
-            Decision::Finish(_) => true,
+        match decision {
+            Decision::Finish(_) | Decision::Skip(_) => {}
             Decision::Continue(token) => {
                 steps.push(format!("continue with the token Secret {}", token.name));
-                false
             }
-            Decision::Create | Decision::Skip(_) => {
-                steps.push(format!(
-                    "create a token Secret for {}/{}",
-                    self.account.namespace, self.account.name
-                ));
-                false
-            }
-        };
-        if !is_written {
-            steps.push(format!("write {} Secrets", 1 + self.linkerd.len()));
+            Decision::Create => steps.push(format!(
+                "create a token Secret for {}/{}",
+                self.account.namespace, self.account.name
+            )),
+        }
+        if !steps.is_empty() {
+            steps.push(format!("write {} Secrets", self.stored().count()));
         }
         let restarts = self.needs_restart();
         if restarts && !args.no_restart {
             steps.push(format!("restart {DESTINATION}"));
         }
-        if !(self.old.revoked.is_empty() || restarts && args.no_restart) {
-            let names = self.old.revoked.join(", ");
+        if !(old.revoked.is_empty() || restarts && args.no_restart) {
+            let names = old.revoked.join(", ");
             steps.push(format!("delete the token Secret {names}"));
         }
-        let kept = if self.old.kept.is_empty() {
+        let kept = if old.kept.is_empty() {
             String::new()
         } else {
-            let names = self.old.kept.join(", ");
+            let names = old.kept.join(", ");
             format!("; would keep {names}, which other links may use")
         };
         format!("would {}{kept}", steps.join(", "))
     }
 
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
-    /// the controller uses it, into those of Linkerd. If the controller cannot use it, everything is undone.
-    pub(super) async fn write(
-        &mut self,
-        begun: Option<&str>,
-        wait: Duration,
-    ) -> anyhow::Result<()> {
-        let begun = self
-            .tokens
-            .iter()
-            .find(|token| Some(token.name.as_str()) == begun)
-            .cloned();
-        let token = if let Some(token) = begun {
+    /// the controller uses it, into those of Linkerd. If the controller cannot use it, everything is undone. Does
+    /// nothing if all Secrets have the new token.
+    pub(super) async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
+        if self.new.is_some() {
+            return Ok(());
+        }
+        let token = if let Some(token) = self.begun.take() {
             self.say(&format!(
                 "continuing with the token Secret {} of an earlier run",
                 self.in_target(&token.name)
             ));
             token
         } else {
-            let token = Tokens::of(&self.target.cluster, &self.account, &self.id)
-                .create()
-                .await?;
+            let token = self.token_secrets().create().await?;
             self.say(&format!(
                 "created the token Secret {}",
                 self.in_target(&token.name)
@@ -253,13 +241,11 @@ impl<'a> Rotation<'a> {
                 return;
             }
         }
-        let mut all = std::iter::once(&self.own).chain(&self.linkerd);
-        if all.any(|stored| stored.has(&token.text)) {
+        if self.stored().any(|stored| stored.has(&token.text)) {
             return;
         }
         let name = self.in_target(&token.name);
-        let tokens = Tokens::of(&self.target.cluster, &self.account, &self.id);
-        match tokens.revoke(&token.name).await {
+        match self.token_secrets().revoke(&token.name).await {
             Ok(()) => {
                 self.say(&format!("deleted the token Secret {name}"));
                 self.done.token_secret = None;
@@ -292,11 +278,8 @@ impl<'a> Rotation<'a> {
                     return anyhow::Ok(());
                 }
                 if started.elapsed() >= wait {
-                    let condition = status
-                        .conditions
-                        .iter()
-                        .find(|c| c.type_ == "CredentialsValid");
-                    let why = condition
+                    let why = status
+                        .condition("CredentialsValid")
                         .map(|condition| condition.message.clone())
                         .filter(|message| !message.is_empty())
                         .unwrap_or_else(|| "no reason reported".to_owned());
@@ -328,9 +311,8 @@ impl<'a> Rotation<'a> {
                 "see who else writes it, such as another `linkerd-mc rotate` or a GitOps tool, then run this again",
             ));
         }
-        let tokens = Tokens::of(&self.target.cluster, &self.account, &self.id);
         for name in &self.old.revoked {
-            tokens.revoke(name).await?;
+            self.token_secrets().revoke(name).await?;
             let name = self.in_target(name);
             self.say(&format!("deleted the token Secret {name}"));
             self.done.revoked.push(name);
@@ -354,7 +336,7 @@ impl<'a> Rotation<'a> {
 
     /// A Secret that does not have this token any more.
     async fn changed(&self, token: &Secret) -> anyhow::Result<Option<String>> {
-        for stored in std::iter::once(&self.own).chain(&self.linkerd) {
+        for stored in self.stored() {
             if !stored.holds(&self.source.cluster, token).await? {
                 return Ok(Some(stored.path()));
             }
@@ -378,6 +360,16 @@ impl<'a> Rotation<'a> {
     pub(super) fn keep(&mut self) {
         let old = self.old.revoked.iter().chain(&self.old.kept);
         self.done.kept = old.map(|name| self.in_target(name)).collect();
+    }
+
+    /// The Secrets with credentials: the controller's, and those of Linkerd.
+    fn stored(&self) -> impl Iterator<Item = &Stored> {
+        std::iter::once(&self.own).chain(&self.linkerd)
+    }
+
+    /// The token Secrets in the target cluster.
+    fn token_secrets(&self) -> Tokens<'_> {
+        Tokens::of(&self.target.cluster, &self.account, &self.id)
     }
 
     /// A token Secret, with its namespace.
