@@ -34,11 +34,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     .await?;
     let unready = killed.elapsed();
     // The Link's status is written every two seconds at most.
-    eventually("the Link to say so", period, async || {
-        let link = rig.link_object().await?;
-        Ok((condition_of(&link, "GatewayAlive") == Some("False")).then_some(()))
-    })
-    .await?;
+    is_dead(rig, period).await?;
 
     rig.gateway.proxy.restart()?;
     rig.gateway.proxy_ready().await?;
@@ -66,6 +62,19 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(first),
         seconds(limit_back),
     )))
+}
+
+/// Waits until the Link says that the gateway is dead.
+pub(super) async fn is_dead(rig: &Rig, limit: Duration) -> anyhow::Result<()> {
+    eventually(
+        "the Link to say that its gateway is dead",
+        limit,
+        async || {
+            let link = rig.link_object().await?;
+            Ok((condition_of(&link, "GatewayAlive") == Some("False")).then_some(()))
+        },
+    )
+    .await
 }
 
 /// The period of the probes, and the maximum time until the gateway counts as dead.

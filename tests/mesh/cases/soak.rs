@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use self::{operation::Operation, state::State};
-use super::{definition, migrate, modes, of, outages, rotate::ROTATE};
+use super::{definition, migrate, modes, of, outages, rotate::ROTATE, unlink};
 use crate::{
     load::{Load, Tally, until_answered},
     rig::{
@@ -230,18 +230,15 @@ impl Soak<'_> {
             }
             Operation::LinkAgain => self.rig.link().await,
             Operation::Unlink => {
-                self.unlinked("linkerd-mc --context west unlink --cluster-name east --apply --yes")
-                    .await
+                self.before_unlink().await?;
+                self.shell("linkerd-mc --context west unlink --cluster-name east --apply --yes")
+                    .await?;
+                self.after_unlink().await
             }
             Operation::UnlinkByHand => {
-                // The Secrets are printed when no federated Service names the cluster any more.
-                self.unlinked(
-                    "unlink='linkerd-mc --context west unlink --cluster-name east'; \
-                     $unlink | kubectl --context west delete --ignore-not-found -f -; \
-                     for try in {1..50}; do $unlink | grep -q 'kind: Secret' && break; done; \
-                     $unlink | kubectl --context west delete --ignore-not-found -f -",
-                )
-                .await
+                self.before_unlink().await?;
+                unlink::by_hand(self.rig).await?;
+                self.after_unlink().await
             }
             Operation::Rotate => self.shell(ROTATE).await,
             Operation::TargetAway => {
@@ -324,14 +321,17 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Unlinks and links again. Meanwhile the load continues only on Services with a local member.
-    async fn unlinked(&mut self, script: &str) -> anyhow::Result<()> {
+    /// While the clusters are not linked, the load continues only on a Service with a local member.
+    async fn before_unlink(&mut self) -> anyhow::Result<()> {
         if !self.state.own_member {
             self.has_member(true, self.state.other_member).await?;
             self.state.is_followed(self.rig, FOLLOWS).await?;
         }
-        self.stop(&[GATED, FLAT]).await?;
-        self.shell(script).await?;
+        self.stop(&[GATED, FLAT]).await
+    }
+
+    /// Checks that the proxy has only the local member, and links again.
+    async fn after_unlink(&mut self) -> anyhow::Result<()> {
         let service = format!("{NAMESPACE}/{FEDERATED}");
         let own = self.rig.expected_unlinked();
         self.rig.oracle.agrees(&service, &own, FOLLOWS).await?;

@@ -33,22 +33,28 @@ pub(super) async fn applied(rig: &mut Rig) -> anyhow::Result<Row> {
     rounds.all_right()
 }
 
-/// `unlink | kubectl delete -f -`, and again when the controller has removed the memberships: then also the Secrets.
+/// `unlink | kubectl delete -f -`
 pub(super) async fn printed(rig: &mut Rig) -> anyhow::Result<Row> {
-    let unlink = ["unlink", "--cluster-name", "east"];
-    let rounds = rounds(rig, FOLLOWS, async |rig| {
-        delete(rig, &rig.west.linkerd_mc(&unlink)?).await?;
-        eventually("the Secrets to be printed", FOLLOWS, async || {
-            let printed = rig.west.linkerd_mc(&unlink)?;
-            if !printed.contains("kind: Secret") {
-                return Ok(None);
-            }
-            delete(rig, &printed).await.map(Some)
-        })
-        .await
-    })
-    .await?;
+    let rounds = rounds(rig, FOLLOWS, by_hand).await?;
     rounds.all_right()
+}
+
+/// Deletes what `unlink` prints, and again when it prints the Secrets: the controller has removed the memberships then.
+pub(super) async fn by_hand(rig: &Rig) -> anyhow::Result<()> {
+    let unlink = ["unlink", "--cluster-name", "east"];
+    let printed = rig.west.linkerd_mc(&unlink)?;
+    delete(rig, &printed).await?;
+    if printed.contains("kind: Secret") {
+        return Ok(());
+    }
+    eventually("the Secrets to be printed", FOLLOWS, async || {
+        let printed = rig.west.linkerd_mc(&unlink)?;
+        if !printed.contains("kind: Secret") {
+            return Ok(None);
+        }
+        delete(rig, &printed).await.map(Some)
+    })
+    .await
 }
 
 /// Deletes everything that was applied at once, the Secrets first. No result is guaranteed for this, so the case only

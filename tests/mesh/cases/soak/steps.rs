@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
-use control_plane::eventually;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::{
-    Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{Soak, state::Mode};
 use crate::{
     cases::gateway,
     rig::{
-        NAMESPACE, condition_of,
+        NAMESPACE,
         mirrors::{FLAT, FOLLOWS, GATED},
         pod::Pod,
     },
@@ -30,15 +25,7 @@ impl Soak<'_> {
         self.rig.gateway.proxy.kill();
         // The Link's status is written every two seconds at most.
         let limit = limit + Duration::from_secs(2);
-        eventually(
-            "the Link to say that the gateway is dead",
-            limit,
-            async || {
-                let link = self.rig.link_object().await?;
-                Ok((condition_of(&link, "GatewayAlive") == Some("False")).then_some(()))
-            },
-        )
-        .await?;
+        gateway::is_dead(self.rig, limit).await?;
         self.rig.gateway.proxy.restart()?;
         self.rig.gateway.proxy_ready().await?;
         self.rig.link_is_ready().await?;
@@ -63,7 +50,7 @@ impl Soak<'_> {
         if self.state.gated.mode != Mode::Gateway {
             return Ok(());
         }
-        let slices: Api<EndpointSlice> = Api::namespaced(self.rig.west.plane.client(), NAMESPACE);
+        let slices = self.rig.slices();
         let of_mirror = format!("kubernetes.io/service-name={GATED}");
         let params = ListParams::default().labels(&of_mirror);
         for slice in slices.list(&params).await? {
