@@ -24,6 +24,7 @@
 mod assets;
 mod audit;
 mod certificates;
+mod clients;
 mod crds;
 mod events;
 mod fault;

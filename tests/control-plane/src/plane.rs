@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use crate::assets::Assets;
 use crate::audit::{self, AuditEvent};
 use crate::certificates::Authority;
+use crate::clients::Clients;
 use crate::folder::Folder;
 use crate::kubeconfig::{self, Entry};
 use crate::process::Server;
@@ -46,6 +47,7 @@ pub struct ControlPlane {
     authority: Authority,
     admin: Entry,
     config: Config,
+    clients: Clients,
     kubeconfig: PathBuf,
     folder: Folder,
 }
@@ -148,6 +150,7 @@ impl ControlPlane {
             authority,
             admin,
             config,
+            clients: Clients::default(),
             kubeconfig,
             folder,
         };
@@ -226,17 +229,16 @@ impl ControlPlane {
         self.folder.path()
     }
 
-    /// A new client of an administrator, with connections of its own.
+    /// The client of an administrator. It keeps its connections, and does not retry by itself.
     ///
-    /// It belongs to the async runtime that it is made in and is of no use in another: tests have one each, so ask for
-    /// a client in each test, also of a shared control plane. It does not retry by itself.
+    /// It belongs to the async runtime that asks for it and is of no use in another: tests have one each, so ask for a
+    /// client in each test, also of a shared control plane.
     ///
     /// # Panics
     ///
     /// Outside an async runtime.
     pub fn client(&self) -> Client {
-        Client::try_from(self.config.clone())
-            .expect("the configuration is the one that it was started with")
+        self.clients.here(&self.config)
     }
 
     /// The process ids of the servers as they are now.
