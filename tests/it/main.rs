@@ -115,8 +115,6 @@ mod chart;
 mod examples;
 // `hand-back`.
 mod hand_back;
-// The help texts.
-mod help;
 // The container image runs alone.
 mod image;
 // `install`: its objects are accepted, and the CRD has all fields of the type.
