@@ -27,7 +27,7 @@ use rules::{MAX_LINES, breaches, foreign_tests, unexplained, unused, uses};
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
-const PACKAGES: [(&str, &[&str]); 4] = [
+const PACKAGES: [(&str, &[&str]); 5] = [
     (
         "",
         &[
@@ -49,6 +49,7 @@ const PACKAGES: [(&str, &[&str]); 4] = [
         &["src/lib.rs", "tests/main.rs", "examples/*.rs"],
     ),
     ("tests/mirror-core", &["src/lib.rs"]),
+    ("tests/requirements", &["src/lib.rs"]),
     ("packaging/image", &["src/lib.rs", "src/main.rs"]),
 ];
 

@@ -15,6 +15,7 @@ use std::{
 use container_image::{Platform, USER, archive, unpack, write};
 use control_plane::ControlPlane;
 use linkerd_mc::manifests::values::Values;
+use requirements::{has_program, missing};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -80,9 +81,7 @@ fn read_by_skopeo(folder: &Path, tag: &str, digest: &str) {
         assert!(output.status.success(), "{program} {args:?}: {complaint}");
         String::from_utf8(output.stdout).unwrap()
     };
-    if Command::new("skopeo").arg("--version").output().is_err() {
-        assert!(env::var_os("CI").is_none(), "skopeo is not installed");
-        eprintln!("not run: skopeo, which is not installed, reads the layout of the image");
+    if !has_program("skopeo", "another program reads the layout of the image") {
         return;
     }
     let layout = format!("oci:first:{tag}");
@@ -109,7 +108,10 @@ fn read_by_skopeo(folder: &Path, tag: &str, digest: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn image_runs_alone_and_mirrors() {
     if let Some(reason) = cannot_isolate() {
-        eprintln!("not run: the image, for namespaces of its own take root: {reason}");
+        missing(
+            "root",
+            &format!("the image runs in namespaces of its own ({reason})"),
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 //! is, and the exit codes that pipelines rely on. No cluster is needed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "a test says what it did not do")]
 
 // The exit codes in docs/ci.md are those of the program.
 mod exit_codes;
@@ -39,25 +38,11 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// Whether programs are installed that a test runs. CI has them all; elsewhere their absence is told.
-fn installed(programs: &[&str]) -> bool {
-    let missing: Vec<_> = programs
+/// Whether the programs are installed that a test runs.
+fn installed(programs: &[&str], test: &str) -> bool {
+    programs
         .iter()
-        .filter(|program| {
-            let found = Command::new("sh")
-                .args(["-c", &format!("command -v {program}")])
-                .output();
-            !found.unwrap().status.success()
-        })
-        .collect();
-    assert!(
-        missing.is_empty() || std::env::var_os("CI").is_none(),
-        "not installed: {missing:?}"
-    );
-    if !missing.is_empty() {
-        eprintln!("not run: {missing:?} are not installed");
-    }
-    missing.is_empty()
+        .all(|program| requirements::has_program(program, test))
 }
 
 /// The output of a command that must succeed.

@@ -87,7 +87,10 @@ fn assert_pages(man: &Path, program: &Path, end: &str) {
 
 #[test]
 fn archive_is_the_same_each_time_and_has_all_that_is_needed() {
-    if !installed(&["strip", "tar", "gzip", "python3"]) {
+    if !installed(
+        &["strip", "tar", "gzip", "python3"],
+        "the archive is packed",
+    ) {
         return;
     }
     let made = packed("archive", &["linux-amd64"]);
@@ -134,14 +137,15 @@ fn archive_is_the_same_each_time_and_has_all_that_is_needed() {
 
 #[test]
 fn debian_package_is_the_same_each_time_installs_runs_and_leaves_nothing() {
-    if !installed(&[
+    let needed = [
         "strip",
         "dpkg",
         "dpkg-deb",
         "dpkg-shlibdeps",
         "gzip",
         "python3",
-    ]) {
+    ];
+    if !installed(&needed, "the Debian package is packed and installed") {
         return;
     }
     let made = packed("deb", &[]);
