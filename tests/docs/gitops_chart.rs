@@ -1,5 +1,5 @@
 //! The examples that install the Helm chart with GitOps tools: they name the chart that there is, and label the Namespace
-//! as `install` does. `tests/it/chart.rs` renders their values with Helm.
+//! as `install` does. `tests/packaging/chart.rs` renders their values with Helm.
 
 use serde_json::Value;
 

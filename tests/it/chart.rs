@@ -1,223 +1,170 @@
-//! The Helm chart, with the real Helm: it renders the objects that `install` prints, and is installed, upgraded and
-//! uninstalled.
+//! A release of the Helm chart on a real API server: it is installed, upgraded, rolled back and uninstalled, and it
+//! adopts the objects that `install` printed. Argo CD's way to apply it upgrades it too. What the chart renders is
+//! compared with `install` in `tests/packaging/chart.rs`.
 
-mod cases;
-mod release;
+use std::{fs, path::Path};
 
-use std::{collections::BTreeMap, fs, path::Path};
-
-use control_plane::Helm;
-use linkerd_mc::manifests::{values::VERSION, yaml};
-use serde_json::{Value, json};
-
-use self::cases::{BAD, LINKERDS, VALUES};
-use crate::support::{
-    installation::{NAMESPACE, VARIANTS},
-    program::run,
+use control_plane::{ControlPlane, Helm, LinkerdOptions};
+use kube::{ResourceExt as _, api::PostParams};
+use linkerd_mc::{
+    api::link::{Link, LinkSpec},
+    manifests::values::VERSION,
 };
+
+use crate::support::{installation::NAMESPACE, links::links, program::run};
 
 /// The chart.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/linkerd-mc");
+/// All values of Linkerd's chart.
+const LINKERDS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/packaging/chart/linkerd-values.yaml"
+);
 
-/// Examples that install the chart with GitOps tools, and where its values are in them.
-const GITOPS: [(&str, &str); 2] = [
-    ("west/linkerd-mc/chart.yaml", "/spec/values"),
-    (
-        "argocd/linkerd-mc-chart.yaml",
-        "/spec/source/helm/valuesObject",
-    ),
-];
+/// A version before this one.
+const OLDER: &str = "0.0.9";
+/// A column of Links that the older version does not have.
+const COLUMN: &str = "Unhealthy";
+const CRD: &str = "links.multicluster.linkerd.io";
 
-/// Helm. Its first build takes a while.
-async fn helm() -> Helm {
-    tokio::task::spawn_blocking(Helm::locate)
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
+    // Its first build takes a while.
+    let helm = tokio::task::spawn_blocking(Helm::locate)
         .await
         .unwrap()
-        .unwrap()
-}
+        .unwrap();
+    let plane = ControlPlane::start("chart").await.unwrap();
+    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
+    plane
+        .kubectl(&["create", "namespace", NAMESPACE])
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let older = folder.path().join("older");
+    write_older(&older);
 
-/// Objects by kind and name.
-type Objects = BTreeMap<(String, String), Value>;
+    let said = release(&helm, &plane, &["install", "mc", older.to_str().unwrap()]).unwrap();
+    let label = format!("kubectl label namespace {NAMESPACE} linkerd.io/extension=multicluster");
+    assert!(said.contains(&label), "{said}");
+    assert_eq!(state(&plane).await, (false, OLDER.to_owned()));
+    let link = Link::new("east", LinkSpec::default());
+    let link = links(&plane)
+        .create(&PostParams::default(), &link)
+        .await
+        .unwrap();
 
-fn objects(text: &str) -> Objects {
-    let documents = yaml::documents(text).unwrap();
-    let count = documents.len();
-    let name = |object: &Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .unwrap()
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
-    let all: Objects = documents
-        .into_iter()
-        .map(|object| {
-            (
-                (name(&object, "/kind"), name(&object, "/metadata/name")),
-                object,
-            )
-        })
-        .collect();
-    assert_eq!(all.len(), count, "an object is there twice");
-    all
-}
-
-/// What `install` prints, as Helm should render it.
-fn expected(args: &[&str]) -> Objects {
-    let args = [&["install", "--ignore-cluster"], args].concat();
-    let outcome = run("/dev/null".as_ref(), &args);
-    assert_eq!(outcome.code, 0, "{args:?}: {}", outcome.stderr);
-    let printed = outcome
-        .stdout
-        .replace("linkerd-mc/cli ", "linkerd-mc/helm ");
-    let mut all = objects(&printed);
-    // The Namespace has to exist before Helm can install a release in it.
-    all.remove(&("Namespace".into(), NAMESPACE.into())).unwrap();
-    let crd = (
-        "CustomResourceDefinition".into(),
-        "links.multicluster.linkerd.io".into(),
-    );
-    all.get_mut(&crd).unwrap()["metadata"]["annotations"]["helm.sh/resource-policy"] =
-        json!("keep");
-    all
-}
-
-fn rendered(helm: &Helm, args: &[String]) -> anyhow::Result<Objects> {
-    let fixed = ["template", "mc", CHART, "--namespace", NAMESPACE].map(str::to_owned);
-    Ok(objects(&helm.run(&[&fixed[..], args].concat())?))
-}
-
-/// The flags of `install` as flags of Helm.
-fn for_helm(args: &[&str]) -> Vec<String> {
-    let mut flags = Vec::new();
-    for arg in args {
-        let (flag, value) = arg.split_once('=').unwrap_or((arg, ""));
-        let key = match flag {
-            "--gateway" => "gateway.enabled",
-            "--gateway-service-type" => "gateway.serviceType",
-            "--gateway-port" => "gateway.port",
-            "--gateway-healthcheck-nodeport" => "gateway.healthCheckNodePort",
-            "--service-mirror-credentials" => "remoteMirrorServiceAccount",
-            "--ha" => {
-                flags.push(format!("--values={CHART}/values-ha.yaml"));
-                continue;
-            }
-            _ => {
-                flags.push((*arg).to_owned());
-                continue;
-            }
-        };
-        flags.push(format!("--set={key}={value}"));
+    // The command in the chart's notes.
+    let label: Vec<&str> = label.split(' ').skip(1).collect();
+    plane.kubectl(&label).await.unwrap();
+    let upgrade = ["upgrade", "mc", CHART, "--values", LINKERDS];
+    let said = release(&helm, &plane, &upgrade).unwrap();
+    assert!(!said.contains("kubectl label"), "{said}");
+    for warning in [
+        "warning: controllerDefaults.logLevel is deprecated: use controller.logLevel\n",
+        "warning: controllers has no effect: one controller serves all Links\n",
+    ] {
+        assert!(said.contains(warning), "{said}");
     }
-    flags
+    assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
+
+    release(&helm, &plane, &["rollback", "mc", "1"]).unwrap();
+    assert_eq!(state(&plane).await, (false, OLDER.to_owned()));
+
+    let said = release(&helm, &plane, &["uninstall", "mc"]).unwrap();
+    assert!(said.contains(CRD), "{said}");
+    let left = links(&plane).get("east").await.unwrap();
+    assert_eq!((left.uid(), &left.spec), (link.uid(), &link.spec));
+    assert_eq!(deployments(&plane).await, "");
+
+    // Helm adopts the objects that `install` printed only with a flag.
+    plane
+        .apply(&run(plane.kubeconfig(), &["install"]).data())
+        .await
+        .unwrap();
+    let install = ["install", "mc", CHART];
+    let refused = release(&helm, &plane, &install).unwrap_err().to_string();
+    assert!(refused.contains("invalid ownership metadata"), "{refused}");
+    release(
+        &helm,
+        &plane,
+        &[&install[..], &["--take-ownership"]].concat(),
+    )
+    .unwrap();
+    assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
+    assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
+
+    // As Argo CD does it: it renders the chart, and applies the objects as their owner. Nothing differs after that, so there
+    // is nothing to ignore.
+    let manifests = folder.path().join("manifests.yaml");
+    let manifests = manifests.to_str().unwrap();
+    for (chart, expected) in [
+        (older.to_str().unwrap(), (false, OLDER)),
+        (CHART, (true, VERSION)),
+    ] {
+        let template = ["template", "mc", chart, "--namespace", NAMESPACE];
+        fs::write(manifests, helm.run(&template).unwrap()).unwrap();
+        server_side(&plane, "apply", manifests).await;
+        let (column, version) = expected;
+        assert_eq!(state(&plane).await, (column, version.to_owned()));
+    }
+    assert_eq!(server_side(&plane, "diff", manifests).await, "");
+    assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
 }
 
-#[tokio::test]
-async fn chart_renders_what_install_prints() {
-    let helm = helm().await;
-    // The chart renders YAML; `install` prints the same as JSON.
-    let variants = VARIANTS.into_iter().filter(|args| !args.contains(&"-o"));
-    for args in variants.chain(VALUES) {
-        let (wanted, found) = (expected(args), rendered(&helm, &for_helm(args)).unwrap());
-        let names = |all: &Objects| all.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&found), names(&wanted), "{args:?}");
-        for (name, object) in &wanted {
-            assert_eq!(found[name], *object, "{args:?}: {name:?}");
+/// Runs `kubectl apply` or `kubectl diff` as Argo CD's controller would.
+async fn server_side(plane: &ControlPlane, verb: &str, manifests: &str) -> String {
+    let flags = [
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=argocd-controller",
+    ];
+    let arguments = [&[verb, "--filename", manifests][..], &flags[..]].concat();
+    plane.kubectl(&arguments).await.unwrap()
+}
+
+/// The chart as an older version could have been, with a CRD that has a column less.
+fn write_older(folder: &Path) {
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    for part in ["", "templates"] {
+        for entry in fs::read_dir(Path::new(CHART).join(part)).unwrap().flatten() {
+            if entry.path().is_file() {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                let [new, old] = [VERSION, OLDER].map(|version| format!("\"{version}\""));
+                let text = text.replace(&new, &old);
+                fs::write(folder.join(part).join(entry.file_name()), text).unwrap();
+            }
         }
     }
+    let crd = folder.join("templates/link-crd.yaml");
+    let text = fs::read_to_string(&crd).unwrap();
+    let (before, column) = text.split_once(&format!("    - name: {COLUMN}\n")).unwrap();
+    let (_, after) = column.split_once("    - name: ").unwrap();
+    fs::write(&crd, format!("{before}    - name: {after}")).unwrap();
 }
 
-#[tokio::test]
-async fn chart_takes_the_values_of_linkerds_chart() {
-    let helm = helm().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
-    fs::write(&file, LINKERDS).unwrap();
-    let file = format!("--values={}", file.display());
-    let found = rendered(&helm, std::slice::from_ref(&file)).unwrap();
-    assert_eq!(found, expected(&[&file]));
-    let controller = &found[&(
-        "Deployment".into(),
-        "linkerd-multicluster-controller".into(),
-    )];
-    let pod = &controller["spec"]["template"]["spec"];
-    assert_eq!(pod["nodeSelector"], json!({ "disk": "ssd" }));
+fn release(helm: &Helm, plane: &ControlPlane, args: &[&str]) -> anyhow::Result<String> {
+    helm.run_in(plane, &[args, &["--namespace", NAMESPACE]].concat())
 }
 
-#[tokio::test]
-async fn chart_takes_the_values_of_the_gitops_examples() {
-    let helm = helm().await;
-    let folder = tempfile::tempdir().unwrap();
-    for (file, pointer) in GITOPS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("examples/gitops")
-            .join(file);
-        let documents = yaml::documents(&fs::read_to_string(path).unwrap()).unwrap();
-        let values = documents.iter().find_map(|object| object.pointer(pointer));
-        let kept = folder.path().join("values.yaml");
-        fs::write(&kept, values.expect(file).to_string()).unwrap();
-        let flag = format!("--values={}", kept.display());
-        let found = rendered(&helm, std::slice::from_ref(&flag)).unwrap();
-        assert_eq!(found, expected(&[&flag]), "{file}");
-        let controller = &found[&(
-            "Deployment".into(),
-            "linkerd-multicluster-controller".into(),
-        )];
-        let image = &controller["spec"]["template"]["spec"]["containers"][0]["image"];
-        let wanted = format!("registry.example.com/linkerd-mc:{VERSION}");
-        assert_eq!(*image, wanted, "{file}");
-    }
+/// Whether the CRD has the new column, and the tag of the controller's image.
+async fn state(plane: &ControlPlane) -> (bool, String) {
+    let columns = "jsonpath={.spec.versions[*].additionalPrinterColumns[*].name}";
+    let columns = plane
+        .kubectl(&["get", "crd", CRD, "-o", columns])
+        .await
+        .unwrap();
+    let images = deployments(plane).await;
+    let tag = images
+        .split_whitespace()
+        .find_map(|image| image.strip_prefix("linkerd-mc:"));
+    (columns.contains(COLUMN), tag.unwrap().to_owned())
 }
 
-#[tokio::test]
-async fn chart_has_no_policies_where_the_api_server_does_not_know_them() {
-    let helm = helm().await;
-    let policies = |version: &str| {
-        let found = rendered(&helm, &[format!("--kube-version={version}")]).unwrap();
-        found
-            .keys()
-            .filter(|(kind, _)| kind == "ValidatingAdmissionPolicy")
-            .count()
-    };
-    assert_eq!((policies("1.29.9"), policies("1.30.0")), (0, 5));
-}
-
-#[tokio::test]
-async fn chart_refuses_bad_values_by_name() {
-    let helm = helm().await;
-    for (set, named) in BAD {
-        let error = rendered(&helm, &[format!("--set={set}")])
-            .expect_err(set)
-            .to_string();
-        assert!(
-            error.contains("values don't meet the specifications of the schema"),
-            "{error}"
-        );
-        assert!(error.contains(named), "{set}: {error}");
-        let install = run(
-            "/dev/null".as_ref(),
-            &["install", "--ignore-cluster", "--set", set],
-        );
-        assert_eq!(install.code, 1, "{set}");
-    }
-}
-
-#[tokio::test]
-async fn chart_passes_helms_lint() {
-    let helm = helm().await;
-    for values in ["values.yaml", "values-ha.yaml"] {
-        let values = format!("--values={CHART}/{values}");
-        let said = helm.run(&["lint", "--strict", CHART, &values]).unwrap();
-        assert!(
-            said.contains("1 chart(s) linted, 0 chart(s) failed"),
-            "{said}"
-        );
-        assert!(!said.contains("[WARNING]"), "{said}");
-    }
-    let metadata = helm.run(&["show", "chart", CHART]).unwrap();
-    assert!(
-        metadata.contains(&format!("appVersion: {VERSION}\n")),
-        "{metadata}"
-    );
+/// The images of all Deployments of the extension.
+async fn deployments(plane: &ControlPlane) -> String {
+    let images = "jsonpath={.items[*].spec.template.spec.containers[*].image}";
+    let get = ["get", "deployments", "--namespace", NAMESPACE, "-o", images];
+    plane.kubectl(&get).await.unwrap()
 }

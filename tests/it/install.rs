@@ -12,7 +12,7 @@ use linkerd_mc::api::link::{
 };
 use serde_json::json;
 
-use crate::support::{installation::VARIANTS, links::shown, program::run};
+use crate::support::{links::shown, program::run, variants::VARIANTS};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing() {

@@ -109,7 +109,7 @@ mod secrets;
 mod allow;
 // `check`, `status`, `gateways` and `graph` of two linked clusters.
 mod check;
-// The Helm chart.
+// A release of the Helm chart.
 mod chart;
 // Each example of each help text works.
 mod examples;

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+// The Helm chart renders what `install` prints.
+mod chart;
 // The exit codes in docs/ci.md are those of the program.
 mod exit_codes;
 // The program under other names, as a plugin and as an extension.

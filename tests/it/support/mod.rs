@@ -27,6 +27,8 @@ pub(crate) mod other;
 pub(crate) mod planes;
 // One run of the program.
 pub(crate) mod program;
+// Variants of `install`.
+pub(crate) mod variants;
 // What depends on the version of Kubernetes.
 pub(crate) mod versions;
 

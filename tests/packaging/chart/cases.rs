@@ -1,4 +1,4 @@
-//! Values for the chart: valid ones, as flags of `install`, invalid ones, and those of Linkerd's chart.
+//! Values for the chart: valid ones, as flags of `install`, and invalid ones.
 
 /// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
 pub(super) const VALUES: [&[&str]; 14] = [
@@ -90,79 +90,3 @@ pub(super) const BAD: [(&str, &str); 24] = [
     ("commonLabels.component=a", "commonLabels"),
     ("podLabels.team=a b", "podLabels"),
 ];
-
-/// All values of Linkerd's chart. Most are its defaults; some are set as people do.
-pub(super) const LINKERDS: &str = r#"
-gateway:
-  enabled: true
-  replicas: 2
-  name: linkerd-gateway
-  port: 4143
-  serviceType: LoadBalancer
-  probe: { path: /ready, port: 4191, seconds: 3 }
-  serviceAnnotations: { "example.com/balancer": internal }
-  serviceExternalTrafficPolicy: ""
-  deploymentAnnotations: {}
-  loadBalancerClass: ""
-  loadBalancerIP: ""
-  loadBalancerSourceRanges: []
-  terminationGracePeriodSeconds: ""
-  nodeSelector: {}
-  tolerations: []
-  pauseImage: registry.k8s.io/pause:3.2
-  UID: 2103
-  GID: 2103
-linkerdVersion: edge-26.1.1
-podAnnotations: {}
-podLabels: {}
-commonLabels: {}
-imagePullPolicy: IfNotPresent
-imagePullSecrets: []
-proxyOutboundPort: 4140
-remoteMirrorServiceAccount: true
-remoteMirrorServiceAccountName: linkerd-service-mirror-remote-access-default
-linkerdNamespace: linkerd
-identityTrustDomain: cluster.local
-namespaceMetadata:
-  image: { registry: cr.l5d.io/linkerd, name: extension-init, tag: v0.1.12, pullPolicy: "" }
-  nodeSelector: {}
-  tolerations: []
-enablePSP: false
-enableNamespaceCreation: false
-enablePodAntiAffinity: false
-createNamespaceMetadataJob: true
-revisionHistoryLimit: 10
-localServiceMirror:
-  serviceMirrorRetryLimit: 3
-  federatedServiceSelector: mirror.linkerd.io/federated=member
-  excludedLabels: "team"
-  excludedAnnotations: ""
-  replicas: 1
-  image: { name: cr.l5d.io/linkerd/controller, pullPolicy: "", version: edge-26.1.1 }
-  logLevel: info
-  logFormat: plain
-  enablePprof: false
-  UID: 2103
-  GID: 2103
-  resources: {}
-controllers:
-- link: { ref: { name: east } }
-- link: { ref: { name: north } }
-  logLevel: debug
-controllerDefaults:
-  replicas: 1
-  image: { name: cr.l5d.io/linkerd/controller, pullPolicy: "", version: edge-26.1.1 }
-  gateway: { enabled: true, probe: { port: 4191 } }
-  logLevel: debug
-  logFormat: plain
-  enableHeadlessServices: true
-  enablePprof: false
-  UID: 2103
-  GID: 2103
-  retryLimit: 3
-  resources: {}
-  nodeSelector: { disk: ssd }
-  tolerations: {}
-  enablePodAntiAffinity: false
-  nodeAffinity: {}
-"#;
