@@ -80,11 +80,11 @@ mutants files="src/mirror/**" *args:
 
 # Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN (docs/development.md); arguments choose cases
 mesh *args:
-    LINKERD_MC_MESH=required cargo test --test mesh -- {{args}}
+    cargo test --test mesh -- {{args}}
 
 # Run random operations on the mesh of `just mesh`, and check that no request fails; LINKERD_MC_MESH_SEED repeats a run
 mesh-soak operations="100":
-    LINKERD_MC_MESH=required LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test --test mesh -- soak
+    LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test --test mesh -- soak
 
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
