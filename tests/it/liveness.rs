@@ -33,7 +33,7 @@ async fn probed(hub: &Hub, cluster: &str, path: &str) {
 }
 
 async fn link_probed(source: &ControlPlane, target: &ControlPlane, cluster: &str, path: &str) {
-    let mut printed = objects(target, cluster, &[]);
+    let mut printed = objects(target, cluster, &["--enable-headless-services"]);
     printed[2]["spec"]["probeSpec"] = json!({
         "path": path, "port": "4191", "period": "1s", "timeout": "1s", "failureThreshold": THRESHOLD.to_string(),
     });
@@ -42,6 +42,7 @@ async fn link_probed(source: &ControlPlane, target: &ControlPlane, cluster: &str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
+    const MIRRORS: [&str; 3] = ["web-pulse", "db-pulse", "db-0-pulse"];
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("pulse", &[east, west]).await;
@@ -52,7 +53,9 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     probed(hub, "pulse", "/pulse").await;
     let alive = condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
     assert_eq!(alive.message, "");
-    slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(true)).await;
+    for name in MIRRORS {
+        slices_that(west, "pulse", name, |s| readiness(s) == Some(true)).await;
+    }
     let status = status_that(west, "pulse", |s| {
         s.gateway.as_ref().is_some_and(|g| g.latency_ms.is_some())
     })
@@ -65,8 +68,9 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
 
     let killed = Instant::now();
     hub.gateways.kill("/pulse");
-    slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
-    slices_that(west, "pulse", "db-pulse", |s| readiness(s) == Some(false)).await;
+    for name in MIRRORS {
+        slices_that(west, "pulse", name, |s| readiness(s) == Some(false)).await;
+    }
     let took = killed.elapsed();
     // Jitter makes a period up to a tenth longer. The rest is for a machine that is busy with other tests.
     let limit = THRESHOLD * PERIOD.mul_f64(1.1) + Duration::from_secs(1);
@@ -95,15 +99,8 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     condition_is(west, "east", "GatewayAlive", "True", "ProbeSucceeded").await;
 
     hub.gateways.revive("/pulse");
-    for name in ["web-pulse", "late-pulse", "db-pulse", "db-0-pulse"] {
-        let same = if name.starts_with("db") {
-            &["db-pulse"][..]
-        } else {
-            &[name][..]
-        };
-        for name in same {
-            slices_that(west, "pulse", name, |s| readiness(s) == Some(true)).await;
-        }
+    for name in MIRRORS.into_iter().chain(["late-pulse"]) {
+        slices_that(west, "pulse", name, |s| readiness(s) == Some(true)).await;
     }
     condition_is(west, "pulse", "GatewayAlive", "True", "ProbeSucceeded").await;
     hub.controller
