@@ -69,7 +69,7 @@ pub async fn all_of(args: &Args) -> Outcome {
     settled(&remote, args.services).await;
     let mut report = Outcome::default();
     report.limit(limit::both(&west, args.services, "before").await);
-    let counted = west.audit().unwrap().len();
+    let counted = west.audit_since(0).unwrap().len();
     let mut bench = Bench {
         args: args.clone(),
         east,
@@ -137,7 +137,7 @@ impl Bench {
 
     /// Writes of the controller since the last call: to objects, and to the status of Links.
     pub fn writes(&mut self) -> (usize, usize) {
-        let audit = self.west.audit().unwrap();
+        let audit = self.west.audit_since(0).unwrap();
         let new = &audit[self.counted..];
         self.counted = audit.len();
         let ours = new

@@ -7,10 +7,7 @@ mod writes;
 
 use control_plane::{ControlPlane, eventually};
 use http::{Method, Request};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, config::Kubeconfig};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
@@ -19,6 +16,7 @@ use self::writes::{
 };
 use crate::support::{
     SOON,
+    credentials::client,
     installation::{CONTROLLER, NAMESPACE, account, installed, reinstall},
     objects::services,
     program::run,
@@ -59,9 +57,7 @@ async fn own_client(plane: &ControlPlane) -> Client {
         "current-context": "c",
     }))
     .unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    Client::try_from(config.unwrap()).unwrap()
+    client(kubeconfig).await
 }
 
 /// Sends a request that changes nothing. Returns why it was refused, if it was.

@@ -12,7 +12,7 @@ use control_plane::{LinkerdOptions, trust_anchor};
 use serde_json::{Value, json};
 
 use self::planes::{Planes, results};
-use crate::support::program::Outcome;
+use crate::support::{audit::mark, program::Outcome};
 
 const MIRRORS: usize = 600;
 
@@ -34,9 +34,9 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     shown::all_is_shown_as_it_is(&planes);
     shown::credentials_are_shown_as_far_as_they_may_be_read(&planes).await;
     shown::waiting_ends_with_the_change(&planes).await;
-    let before = planes.west.audit().unwrap().len();
+    let since = mark(&planes.west);
     found::mirrors_without_endpoints_are_found(&planes);
-    found::few_requests_were_made(&planes, before);
+    found::few_requests_were_made(&planes, since);
     found::services_that_do_not_fit_the_service_range_are_reported(&planes).await;
     found::excess_permissions_are_found(&planes).await;
     found::linkerd_without_slices_is_found(&planes).await;

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::{mark, requests},
     credentials::{kubeconfig, put, secrets},
     installation::link_gen,
     links::{
@@ -136,9 +137,10 @@ async fn rotated_credentials_are_used_and_mirrors_are_not_written() {
     .data();
     east.apply(&allow).await.unwrap();
     let flags = ["--service-account-name=rotated", "--token-duration=24h"];
+    let since = mark(east);
     own_link(west, east, "rotated", &flags).await;
     eventually("watches with the new credentials", SOON, async || {
-        let watches = east.audit()?.into_iter().filter(|event| {
+        let watches = requests(east, since).into_iter().filter(|event| {
             event.user == "system:serviceaccount:linkerd-multicluster:rotated"
                 && event.verb == "watch"
         });

@@ -1,17 +1,25 @@
 //! Networks and API servers that fail between the controller and its clusters: no mirror that is still needed is
 //! deleted, everything else continues, and all mirrors are correct within seconds after the fault.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use control_plane::{ControlPlane, Fault, FaultProxy, Interceptor, Verdict, eventually};
 use k8s_openapi::api::core::v1::Service;
+use kube::config::Kubeconfig;
 use linkerd_mc::api::link::LinkStatus;
 use serde_json::json;
 
 use crate::support::{
     SOON,
-    audit::{nothing_was_deleted, said, writes},
+    audit::{mark, nothing_was_deleted, requests, said_in, writes, writes_in},
     controller::Controller,
+    credentials::{client, kubeconfig},
     faults::{refusal, through},
     gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE},
@@ -112,7 +120,7 @@ async fn silent_clusters_are_noticed_and_others_are_unaffected() {
     service(source, SILENCE, "withdrawn-stalled", |_| true).await;
     service(source, SILENCE, "member-federated", is_complete).await;
     let before = cluster_ips(source, SILENCE).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
 
     silence_is_noticed(source, &lines).await;
     everything_else_goes_on(source, far).await;
@@ -163,7 +171,7 @@ async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
 }
 
 /// The controller cannot see changes in a cluster that does not respond.
-async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPlane, since: usize) {
+async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPlane, since: u64) {
     export(far, SILENCE, &web("later", "stalled")).await;
     relabel(far, SILENCE, "withdrawn", None).await;
     let lost: LinkStatus = status_that(source, "stalled", |_| true).await;
@@ -177,7 +185,7 @@ async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPla
 }
 
 async fn only_changes_are_written_after_it(source: &ControlPlane, lines: &Lines) {
-    let outage = source.audit().unwrap().len();
+    let outage = mark(source);
     let healed = Instant::now();
     lines.heal();
     service(source, SILENCE, "later-stalled", |_| true).await;
@@ -189,7 +197,7 @@ async fn only_changes_are_written_after_it(source: &ControlPlane, lines: &Lines)
         is_well(source, cluster).await;
     }
     eprintln!("and told after {:?}", healed.elapsed());
-    let mut made = said(source, SILENCE, outage);
+    let mut made = said_in(source, SILENCE, outage);
     made.retain(|said| !said.contains("later-stalled"));
     let slice = |said: &String| said.contains("withdrawn-stalled");
     assert!(made.iter().all(slice), "{made:?}");
@@ -212,7 +220,7 @@ async fn mirroring_recovers_from_broken_and_slow_connections() {
     let _controller = Controller::start(source, &[]);
     status_that(source, "line", |s| s.mirrored == Some(8)).await;
     let before = cluster_ips(source, "broken-line").await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     let arrives = async |name: &str, limit: Duration| {
         let started = Instant::now();
         service(source, "broken-line", &format!("{name}-line"), |_| true).await;
@@ -277,6 +285,8 @@ fn too_many(seconds: u32) -> Verdict {
 
 /// Namespace of the cluster that refuses requests.
 const REFUSALS: &str = "refusals";
+/// Number of requests that the controller repeats while it tells an error once.
+const RETRIES: usize = 10;
 /// The account whose token is revoked.
 const EXPIRING: &str = "expiring";
 
@@ -303,7 +313,7 @@ async fn refusing_target_is_asked_again_and_its_mirrors_stay() {
     let controller = Controller::start(source, &[]);
     is_well(source, "refuses").await;
     service(source, REFUSALS, "web-refuses", |_| true).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
 
     let mut refusing = Refusing {
         source,
@@ -367,19 +377,25 @@ impl Refusing<'_> {
 
     /// Each error is logged once, not at every retry.
     async fn errors_are_told_once(&mut self, controller: &Controller) {
-        self.server.judge(|_| refusal(500, "InternalError"));
+        let refused = Arc::new(AtomicUsize::new(0));
+        let count = refused.clone();
+        self.server.judge(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            refusal(500, "InternalError")
+        });
         self.server.cut();
         let why = is_lost(self.source, "refuses").await;
         assert!(why.contains("made up"));
         let told = || controller.log().matches("not connected").count();
-        let (before, written) = (told(), self.source.audit().unwrap().len());
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        let (before, since) = (told(), mark(self.source));
+        let retries = refused.load(Ordering::SeqCst) + RETRIES;
+        eventually("retries", SOON, async || {
+            Ok((refused.load(Ordering::SeqCst) >= retries).then_some(()))
+        })
+        .await
+        .unwrap();
         assert!(told() <= before + 1, "{}", controller.log());
-        let audit = self.source.audit().unwrap().split_off(written);
-        let statuses = audit
-            .iter()
-            .filter(|event| event.user == CONTROLLER && event.is_write());
-        assert!(statuses.count() <= 1);
+        assert!(writes(self.source, since).len() <= 1);
         self.recovers("errors").await;
     }
 
@@ -397,7 +413,7 @@ impl Refusing<'_> {
                 }
             });
             self.server.cut();
-            let name = format!("listed-{}", self.far.audit().unwrap().len());
+            let name = format!("listed-{}", mark(self.far));
             self.exported_is_mirrored(&name).await;
             self.recovers("too old").await;
         }
@@ -408,10 +424,10 @@ impl Refusing<'_> {
         self.server.judge(move |_| {
             Verdict::Answer(302, vec![("location", elsewhere.clone())], String::new())
         });
-        let asked = self.source.audit().unwrap().len();
+        let asked = mark(self.source);
         self.server.cut();
         is_lost(self.source, "refuses").await;
-        let audit = self.source.audit().unwrap().split_off(asked);
+        let audit = requests(self.source, asked);
         assert!(!audit.iter().any(|event| event.uri.contains("evil")));
         self.recovers("redirects").await;
     }
@@ -429,15 +445,20 @@ impl Refusing<'_> {
         })
         .await
         .unwrap();
-        // The API server may cache for some seconds that the token was valid, and does not close open watches.
-        let refused = eventually("a refusal", SOON, async || {
-            self.server.cut();
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            let status = status_that(self.source, "refuses", |_| true).await;
-            let ready = condition(&status, "Ready").cloned();
-            Ok(ready.filter(|ready| ready.status == "False"))
-        });
-        let refused = refused.await.unwrap();
+        // The API server caches for some seconds that the token was valid, and does not close open watches.
+        let revoked = kubeconfig(self.source, "refuses").await;
+        let client = client(Kubeconfig::from_yaml(&revoked).unwrap()).await;
+        eventually("a refusal of the token", SOON, async || {
+            Ok(client.apiserver_version().await.err())
+        })
+        .await
+        .unwrap();
+        self.server.cut();
+        let status = status_that(self.source, "refuses", |status| {
+            condition(status, "Ready").is_some_and(|ready| ready.status == "False")
+        })
+        .await;
+        let refused = condition(&status, "Ready").unwrap();
         assert!(refused.message.contains("Unauthorized"), "{refused:?}");
         far.apply(allowed).await.unwrap();
         eventually("a new token", SOON, async || {
@@ -465,7 +486,7 @@ async fn writes_wait_for_as_long_as_the_local_api_server_says() {
         (too_many(3), Duration::from_secs(3)),
         (refusal(500, "InternalError"), Duration::ZERO),
     ] {
-        let tries = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tries = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = tries.clone();
         server.judge(move |asked| {
             let is_one = asked.is_write() && asked.uri.path().contains("/refused-writes/");
@@ -519,7 +540,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     service(source, "deaths", "member-federated", members).await;
     let before = cluster_ips(source, "deaths").await;
 
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     far.kill_api_server().unwrap();
     is_lost(source, "dies").await;
     // The local member and the Service that clients use continue.
@@ -541,9 +562,9 @@ async fn mirrors_survive_the_death_of_either_api_server() {
         "the target's API server: right again {:?} after its start began",
         healed.elapsed()
     );
-    assert_eq!(said(source, "deaths", since), ["patch member-federated"]);
+    assert_eq!(said_in(source, "deaths", since), ["patch member-federated"]);
 
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     source.kill_api_server().unwrap();
     export(far, "deaths", &web("meanwhile", "dies")).await;
     hosts(far, "deaths", "db", &[("db-0", true), ("db-1", true)]).await;
@@ -556,7 +577,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     eprintln!("the local API server: right again after {took:?}");
     assert!(took < HEALED, "{took:?}");
     // Slices are not compared, because they follow the gateway too.
-    let mut done = writes(source, "deaths", since);
+    let mut done = writes_in(source, "deaths", since);
     done.retain(|write| write.resource == "services" && write.verb != "create");
     assert_eq!(done, []);
     let after = cluster_ips(source, "deaths").await;

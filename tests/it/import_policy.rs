@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::{mark, writes_in},
     controller::Controller,
     installation::{NAMESPACE, reinstall},
     links::{
@@ -187,13 +188,12 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     assert!(check.stdout.contains(&line), "{}", check.stdout);
     let status = run(source.kubeconfig(), &["status", "--services"]).data();
     assert!(status.contains("NamespaceNotAllowed"), "{status}");
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     controller.kill();
     let mut controller = Controller::start(source, &[]);
     condition_is(source, "shielded", "Ready", "True", "Mirroring").await;
     told().await;
-    let written = crate::support::audit::said(source, "kube-system", since);
-    assert_eq!(written, Vec::<String>::new());
+    assert_eq!(writes_in(source, "kube-system", since), []);
     controller.kill();
 
     reinstall(source, &["--set", "protectedNamespaces="]).await;

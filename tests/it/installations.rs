@@ -1,6 +1,6 @@
 //! Two installations on one cluster leave each other's mirrors alone, and an installation can move to another namespace.
 
-use control_plane::{ControlPlane, eventually};
+use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use linkerd_mc::api::{labels as l, link::LinkStatus};
@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::writes_of,
     controller::Controller,
     installation::{CONTROLLER, NAMESPACE, account},
     links::{objects, own_link, said, status_that, unlink},
@@ -43,15 +44,11 @@ async fn identities(source: &ControlPlane, namespace: &str) -> Vec<(Option<Strin
     found
 }
 
-/// Writes of a user to Services and slices of a namespace since a mark of the audit log.
-fn writes(plane: &ControlPlane, user: &str, namespace: &str, since: u64) -> Vec<String> {
-    let of_namespace = format!("/namespaces/{namespace}/");
-    let mut audit = plane.audit_since(since).unwrap();
-    audit.retain(|e| e.user == user && e.is_write() && e.uri.contains(&of_namespace));
+/// What a user wrote in a namespace since a mark of the audit log.
+fn writes(plane: &ControlPlane, user: &str, namespace: &str, since: u64) -> Vec<AuditEvent> {
+    let mut audit = writes_of(plane, user, since);
+    audit.retain(|event| event.namespace == namespace);
     audit
-        .iter()
-        .map(|e| format!("{} {}", e.verb, e.uri))
-        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,10 +71,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     let second = other::controller(source, "two-mc", &["--federated-service-selector=no=one"]);
     second.in_step_within(SOON).await;
     service(source, "two-theirs", "web-second", |_| true).await;
-    assert_eq!(
-        writes(source, &account("two-mc"), "two-shared", since),
-        [""; 0]
-    );
+    assert_eq!(writes(source, &account("two-mc"), "two-shared", since), []);
     assert_eq!(identities(source, "two-shared").await, before);
 
     // The first installation does not delete the mirrors of the second one either, also after a restart.
@@ -86,7 +80,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     let since = source.audit_mark().unwrap();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.in_step_within(SOON).await;
-    assert_eq!(writes(source, CONTROLLER, "two-theirs", since), [""; 0]);
+    assert_eq!(writes(source, CONTROLLER, "two-theirs", since), []);
     let now = service(source, "two-theirs", "web-second", |_| true).await;
     assert_eq!(now.uid(), theirs.uid());
     assert_eq!(annotation(&now, l::INSTALLATION), Some("two-mc"));
@@ -129,7 +123,7 @@ async fn two_installations_that_want_the_same_names_do_not_overwrite_each_other(
     );
     assert_eq!(
         writes(source, &account("same-mc"), "same-shared", since),
-        [""; 0]
+        []
     );
     assert_eq!(identities(source, "same-shared").await, before);
     unlink(source, "first").await;
@@ -176,10 +170,7 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
         &["--federated-service-selector=no=one"],
     );
     second.in_step_within(SOON).await;
-    assert_eq!(
-        writes(source, &account("unnamed-mc"), "unnamed", since),
-        [""; 0]
-    );
+    assert_eq!(writes(source, &account("unnamed-mc"), "unnamed", since), []);
     drop(second);
     // Now a Link of this installation names their cluster.
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
@@ -241,7 +232,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.ready_within(SOON).await;
     drop(controller);
-    assert_eq!(writes(source, CONTROLLER, "moves", since), [""; 0]);
+    assert_eq!(writes(source, CONTROLLER, "moves", since), []);
     assert_eq!(identities(source, "moves").await, before);
     source
         .kubectl(&["delete", "link", "first", "-n", "moves-mc"])

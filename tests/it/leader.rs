@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control_plane::{AuditEvent, ControlPlane, Passing, Verdict, eventually};
+use control_plane::{ControlPlane, Passing, Verdict, eventually};
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -13,7 +13,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use crate::support::{
     SOON,
-    audit::watches,
+    audit::{mark, watches, writes_of},
     controller::{Controller, signal},
     gateways::Gateways,
     installation::NAMESPACE,
@@ -44,20 +44,13 @@ async fn holder_is(plane: &ControlPlane, name: &str) {
     .unwrap();
 }
 
-/// Writes of a replica, except for the lease, since the audit log had this length.
-fn writes(plane: &ControlPlane, replica: &str, since: usize) -> Vec<AuditEvent> {
-    let mut audit = plane.audit().unwrap().split_off(since);
-    audit.retain(|event| event.user == replica && event.is_write() && event.resource != "leases");
-    audit
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("leader", &[source, far]).await;
     own_link(source, far, "leader", &[]).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     let gateways = Gateways::start();
     let probed = ["--probe-address", &gateways.address()];
     let mut first = replica(source, "first", &probed);
@@ -91,7 +84,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     gateways.kill("/ready");
     condition_is(source, "leader", "GatewayAlive", "False", "ProbeFailed").await;
     assert_eq!(watches(far), before);
-    assert_eq!(writes(source, "second", since), []);
+    assert_eq!(writes_of(source, "second", since), []);
 
     // A lease that is not released is valid for 30 s.
     let asked = Instant::now();
@@ -107,7 +100,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     eprintln!("stopped after {took:?}, handed over after {handover:?}");
     // The new leader uses the state that the first one wrote to the status, and writes nothing.
     second.in_step_within(SOON).await;
-    assert_eq!(writes(source, "second", since), []);
+    assert_eq!(writes_of(source, "second", since), []);
     export(far, "leader", &web("three", "leader")).await;
     service(source, "leader", "three-leader", |_| true).await;
     assert!(leads(&second).await);
@@ -147,12 +140,12 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
 
     // Now no controller works, and there is a change that the old leader sees when it continues.
     export(far, "silent", &web("three", "silent")).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     signal("CONT", stopped.pid());
     let code = stopped.ended(SOON);
     assert_ne!(code, Some(0));
     assert!(stopped.log().contains("lease"), "{}", stopped.log());
-    assert_eq!(writes(source, "stopped", since), []);
+    assert_eq!(writes_of(source, "stopped", since), []);
     assert!(
         services(source, "silent")
             .get_opt("three-silent")

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
-    audit::said,
+    audit::{mark, writes_in},
     controller::Controller,
     faults::refusal,
     installation::{CONTROLLER, CONTROLLER_GROUPS},
@@ -47,7 +47,7 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     let two = ["--max-services-per-link=2"];
     let mut controller = Controller::start(source, &two);
     status_that(source, "limit", |s| s.mirrored == Some(2)).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     export(far, "limit", &web("a", "limit")).await;
     let over = |s: &LinkStatus| {
         exceeded(s) == "more than 2 Services are exported; left out: 1"
@@ -60,8 +60,7 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     controller.kill();
     let mut controller = Controller::start(source, &two);
     status_that(source, "limit", |s| over(s) && s.mirrored == Some(2)).await;
-    let done = said(source, "limit", since);
-    assert_eq!(done, Vec::<String>::new());
+    assert_eq!(writes_in(source, "limit", since), []);
 
     // When there is room, the Service that was left out is mirrored; then there is too little room again.
     delete(far, "limit", "b").await;
@@ -105,7 +104,7 @@ async fn mirrors_have_priority_although_they_are_listed_later_than_links() {
     status_that(source, "priority", |s| s.mirrored == Some(2)).await;
     controller.kill();
     export(far, "priority", &web("a", "priority")).await;
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
 
     // The list of mirrors is refused, until everything else has been listed.
     let server = source
@@ -133,7 +132,7 @@ async fn mirrors_have_priority_although_they_are_listed_later_than_links() {
     })
     .await;
     in_step(source, "priority", &two).await;
-    assert_eq!(said(source, "priority", since), Vec::<String>::new());
+    assert_eq!(writes_in(source, "priority", since), []);
     unlink(source, "priority").await;
     gone(source, "priority", "b-priority").await;
 }
@@ -247,7 +246,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     // Only ten slices are accepted, and the slice with the ready endpoint is the last one.
     idle_slices(far, "cut", "web", "cut").await;
     let one = ["--max-services-per-link=1"];
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     let _controller = Controller::start(source, &one);
     status_that(source, "cut", |s| {
         exceeded(s) == "too many EndpointSlices; incomplete Services: 1"
@@ -255,7 +254,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     })
     .await;
     in_step(source, "cut", &one).await;
-    assert_eq!(said(source, "cut", since), Vec::<String>::new());
+    assert_eq!(writes_in(source, "cut", since), []);
 
     // Without the other slices, all are accepted, and the endpoints are updated again.
     let idle = ["-n", "cut", "delete", "endpointslices", "-l", "idle=true"];

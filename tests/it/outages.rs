@@ -9,7 +9,7 @@ use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use crate::support::{
-    audit::said,
+    audit::{mark, requests, said_in, writes_in},
     faults::through,
     installation::install,
     links::{condition, connected, in_step, is_lost, is_well, own_link, status_that, unlink},
@@ -53,7 +53,7 @@ async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     mirror_both_clusters(hub, &line).await;
     let before = cluster_ips(west, LOST).await;
 
-    let (began, since) = (Instant::now(), west.audit().unwrap().len());
+    let (began, since) = (Instant::now(), mark(west));
     // One outage: first the cluster does not respond, then it refuses connections.
     line.set(Fault::Stall);
     is_lost(west, LOST).await;
@@ -70,7 +70,7 @@ async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     assert_eq!(connected(west, LOST).await, lost, "since when it is away");
     assert_eq!(lost.0, "False");
 
-    let since = west.audit().unwrap().len();
+    let since = mark(west);
     let healed = Instant::now();
     line.set(Fault::None);
     all_changes_have_come(west, healed).await;
@@ -131,11 +131,11 @@ async fn available_cluster_is_still_mirrored(hub: &Hub) {
 }
 
 /// Except for the Link's status, a few times.
-fn nothing_is_written_for_the_lost_cluster(west: &ControlPlane, since: usize) {
-    let mut touched = said(west, LOST, since);
+fn nothing_is_written_for_the_lost_cluster(west: &ControlPlane, since: u64) {
+    let mut touched = said_in(west, LOST, since);
     touched.retain(|write| write.contains("-away"));
     assert_eq!(touched, [""; 0]);
-    let audit = west.audit().unwrap().split_off(since);
+    let audit = requests(west, since);
     let told = audit
         .iter()
         .filter(|event| event.is_write() && event.resource == "links" && event.name == LOST);
@@ -155,8 +155,8 @@ async fn all_changes_have_come(west: &ControlPlane, healed: Instant) {
     is_well(west, LOST).await;
 }
 
-fn only_changes_were_written(west: &ControlPlane, since: usize) {
-    let mut done = said(west, LOST, since);
+fn only_changes_were_written(west: &ControlPlane, since: u64) {
+    let mut done = said_in(west, LOST, since);
     done.retain(|write| !write.contains("new-away"));
     // A slice has the ports of its Service. A slice that belongs to a deleted Service is deleted too.
     let needed = |write: &String| {
@@ -210,9 +210,9 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     leads_to(west, "then-mortal", "192.0.2.70").await;
 
     let second = rebuilt().await;
-    let since = west.audit().unwrap().len();
+    let since = mark(west);
     another_authority_is_not_trusted(west, first, &second, &line).await;
-    assert_eq!(said(west, MORTAL, since), [""; 0]);
+    assert_eq!(writes_in(west, MORTAL, since), []);
     // With new credentials, the Link connects to the rebuilt cluster.
     own_link(west, &second, MORTAL, &[&through(&line.url())]).await;
     for name in ["same-mortal", "fresh-mortal"] {
@@ -227,7 +227,7 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     assert_eq!(now.metadata.uid, same.metadata.uid);
     assert_eq!(label(&now, l::CLUSTER_NAME), Some(MORTAL));
     is_well(west, MORTAL).await;
-    let done = said(west, MORTAL, since);
+    let done = said_in(west, MORTAL, since);
     let lost =
         |write: &String| write.starts_with("delete same") || write.starts_with("delete changed");
     assert!(!done.iter().any(lost), "{done:?}");
@@ -245,7 +245,7 @@ async fn mirrors_follow_the_backup(west: &ControlPlane, first: &ControlPlane) {
     leads_to(west, "later-mortal", "192.0.2.70").await;
     gone(west, MORTAL, "deleted-mortal").await;
     has_port(west, 8082).await;
-    let since = west.audit().unwrap().len();
+    let since = mark(west);
     first.restore(&backup).await.unwrap();
     let restored = Instant::now();
     leads_to(west, "deleted-mortal", "192.0.2.70").await;
@@ -255,7 +255,7 @@ async fn mirrors_follow_the_backup(west: &ControlPlane, first: &ControlPlane) {
     eprintln!("a target restored from a backup: right after {took:?}");
     assert!(took < HEALED, "{took:?}");
     is_well(west, MORTAL).await;
-    let done = said(west, MORTAL, since);
+    let done = said_in(west, MORTAL, since);
     assert!(!done.iter().any(|write| write.contains("same")), "{done:?}");
 }
 

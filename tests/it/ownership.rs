@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::{mark, requests},
     installation::NAMESPACE,
     links::{condition_is, in_step, member_is, mirror_is, objects, own_link, unlink},
     objects::{
@@ -62,6 +63,7 @@ async fn mirrors_of_linkerds_service_mirror_are_adopted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
+    let since = mark(west);
     namespace("handed-over", &[east, west]).await;
     linkerds_mirror_at(west, "handed-over", "web", "hand-over", "192.0.2.10").await;
     export(east, "handed-over", &web("web", "hand-over")).await;
@@ -71,7 +73,7 @@ async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_
     let ours = slices_that(west, "handed-over", "web-hand-over", one).await;
     in_step(west, "hand-over", &[]).await;
 
-    let events = west.audit().unwrap();
+    let events = requests(west, since);
     let writes: Vec<_> = events
         .iter()
         .filter(|event| event.is_write() && event.namespace == "handed-over")
@@ -90,6 +92,7 @@ async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
+    let since = mark(west);
     let probe = json!({
         "metadata": {
             "name": "probe-probed",
@@ -119,7 +122,7 @@ async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_end
     let ours = |found: &[EndpointSlice]| one(found) && found[0].uid() != theirs[0].uid();
     let ours = slices_that(west, NAMESPACE, "probe-probed", ours).await;
     in_step(west, "probed", &[]).await;
-    let events = west.audit().unwrap();
+    let events = requests(west, since);
     let mut writes = events
         .iter()
         .filter(|event| event.is_write() && event.resource == "endpointslices");

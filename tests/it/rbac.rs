@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
+    audit::{mark, requests},
     controller::Controller,
     gateway_api,
     gateways::Gateways,
@@ -307,7 +308,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
         .delete_collection(&DeleteParams::default(), &ListParams::default())
         .await
         .unwrap();
-    let before = (source.audit().unwrap().len(), far.audit().unwrap().len());
+    let before = (mark(source), mark(far));
     namespace("rbac", &[source, far]).await;
     namespace("rbac-created", &[far]).await;
     linkerds_mirror(source, "rbac", "web", "rbac").await;
@@ -370,10 +371,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
             .any(|event| event.involved_object.name.as_deref() == Some("taken"))
     );
 
-    let audit = (
-        source.audit().unwrap().split_off(before.0),
-        far.audit().unwrap().split_off(before.1),
-    );
-    roles_fit(&objects, &audit.0, &audit.1);
+    let (here, there) = (requests(source, before.0), requests(far, before.1));
+    roles_fit(&objects, &here, &there);
     install(source, &[]).await;
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
-    audit::said as audited,
+    audit::{mark, said_in},
     controller::Controller,
     credentials::{kubeconfig, secrets},
     installation::{ACCOUNT, NAMESPACE, reinstall},
@@ -123,7 +123,7 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     let rotation = Rotation::between(&alone, "turned").await;
     let (source, far) = (rotation.source.clone(), rotation.far.clone());
     let first = rotation.kubeconfig().await;
-    let since = source.audit().unwrap().len();
+    let since = mark(&source);
 
     rotation.a_dry_run_changes_nothing().await;
     let unknown = run(
@@ -162,7 +162,7 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     condition_is(&source, "turn", "Ready", "True", "Mirroring").await;
     export(&far, "turned", &web("later", "turn")).await;
     service(&source, "turned", "later-turn", |_| true).await;
-    let touched = audited(&source, "turned", since);
+    let touched = said_in(&source, "turned", since);
     assert!(
         !touched.iter().any(|write| write.contains("web-turn")),
         "{touched:?}"

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
+    audit::{mark, writes},
     controller::Controller,
     gateways::Gateways,
-    installation::{CONTROLLER, NAMESPACE, reinstall},
+    installation::{NAMESPACE, reinstall},
     links::{
         condition_is, events, in_step, links, mirror_is, objects, own_link, said, shown,
         status_that, unlink,
@@ -187,13 +188,10 @@ async fn status_that_others_changed_is_restored() {
     unlink(west, "defaced").await;
 }
 
-/// How often the controller wrote a Link's status since the audit log had this length.
-fn status_writes(plane: &ControlPlane, since: usize) -> usize {
-    let audit = plane.audit().unwrap().split_off(since);
-    let is_one = |event: &&AuditEvent| {
-        event.user == CONTROLLER && event.is_write() && event.subresource == "status"
-    };
-    audit.iter().filter(is_one).count()
+/// How often the controller wrote a Link's status since a mark of the audit log.
+fn status_writes(plane: &ControlPlane, since: u64) -> usize {
+    let is_one = |event: &&AuditEvent| event.subresource == "status";
+    writes(plane, since).iter().filter(is_one).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,7 +208,7 @@ async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
     let before = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
 
     // Linkerd's own CRD has only the two lists.
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     let list = json!({ "type": "array", "items": {
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
     } });
@@ -234,7 +232,7 @@ async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
     .await
     .unwrap();
 
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     reinstall(source, &[]).await;
     let after = condition_is(source, "dropped", "Ready", "True", "Mirroring").await;
     assert_eq!(after, before);

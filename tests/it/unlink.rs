@@ -6,7 +6,8 @@ use control_plane::{ControlPlane, LinkerdOptions};
 use linkerd_mc::api::labels as l;
 
 use crate::support::{
-    installation::{CONTROLLER, NAMESPACE, reinstall},
+    audit::{mark, requests, writes_in},
+    installation::{NAMESPACE, reinstall},
     links::{in_step, own_link},
     objects::{export, join, namespace, service, web},
     planes::hub,
@@ -451,7 +452,7 @@ async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     }
     in_step(west, "part", &[]).await;
 
-    let since = west.audit().unwrap().len();
+    let since = mark(west);
     let apply = ["unlink", "--cluster-name=part", "--apply", "--yes"];
     let done = run(west.kubeconfig(), &apply);
     assert_eq!(done.code, 0, "{}", done.stderr);
@@ -459,12 +460,10 @@ async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
         "`kubectl --context part -n {NAMESPACE} delete secret -l multicluster.linkerd.io/token-of-link="
     );
     assert!(done.stderr.contains(&revoke), "{}", done.stderr);
-    let events = west.audit().unwrap().split_off(since);
-    let removed = |event: &&control_plane::AuditEvent| {
-        event.user == CONTROLLER && event.namespace == "parted" && event.is_write()
-    };
-    let last = events.iter().filter(removed).map(|event| event.noted).max();
-    let secrets = events
+    let removed = writes_in(west, "parted", since);
+    let last = removed.iter().map(|event| event.noted).max();
+    let requests = requests(west, since);
+    let secrets = requests
         .iter()
         .filter(|event| event.resource == "secrets" && event.verb == "delete");
     let secrets: Vec<_> = secrets

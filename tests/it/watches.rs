@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::{mark, writes},
     controller::Controller,
     faults::{refusal, through},
     gateways::Gateways,
@@ -166,14 +167,11 @@ async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     is_well(source, "old").await;
     service(source, "http-1", "web-old", |_| true).await;
     lists.take();
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     // This is longer than a watch over HTTP/1.1 lasts. It is resumed, not listed again, and nothing is written.
     tokio::time::sleep(Duration::from_secs(35)).await;
     assert_eq!(lists.take(), 0, "lists of a cluster at rest");
-    let mut wrote = source.audit().unwrap().split_off(since);
-    wrote
-        .retain(|event| event.user == CONTROLLER && event.is_write() && event.resource != "leases");
-    assert_eq!(wrote, []);
+    assert_eq!(writes(source, since), []);
 
     silence(&remote, "services");
     silence(&local, "services");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use control_plane::{AuditEvent, ControlPlane, eventually};
+use control_plane::eventually;
 use futures::{StreamExt as _, stream};
 use kube::api::PostParams;
 use linkerd_mc::api::labels as l;
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
+    audit::{mark, writes},
     controller::Controller,
     gateways::Gateways,
-    installation::CONTROLLER,
     links::{condition_is, in_step, own_link, status_that, unlink},
     objects::{
         addresses, create, export, gone, hosts, join, namespace, service, services, slices,
@@ -20,21 +20,6 @@ use crate::support::{
     },
     planes::alone,
 };
-
-/// Writes of the controller since the audit log had this length, as text.
-fn said(plane: &ControlPlane, since: usize) -> Vec<String> {
-    writes(plane, since)
-        .iter()
-        .map(|write| format!("{} {}", write.verb, write.uri))
-        .collect()
-}
-
-/// Writes of the controller since the audit log had this length.
-fn writes(plane: &ControlPlane, since: usize) -> Vec<AuditEvent> {
-    let mut audit = plane.audit().unwrap().split_off(since);
-    audit.retain(|event| event.user == CONTROLLER && event.is_write());
-    audit
-}
 
 /// How long there must be no write.
 const REST: std::time::Duration = std::time::Duration::from_secs(20);
@@ -80,17 +65,17 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
 
     for round in ["at rest", "after a restart"] {
         if round == "after a restart" {
-            let since = source.audit().unwrap().len();
+            let since = mark(source);
             assert_eq!(controller.terminate().0, Some(0));
             controller = Controller::start(source, &flags);
             controller.in_step_within(SOON).await;
             tokio::time::sleep(REST / 4).await;
-            assert_eq!(said(source, since), [""; 0], "{round}");
+            assert_eq!(writes(source, since), [], "{round}");
         } else {
-            let since = source.audit().unwrap().len();
+            let since = mark(source);
             // Waits, because the absence of writes takes time to observe.
             tokio::time::sleep(REST).await;
-            assert_eq!(said(source, since), [""; 0], "{round}");
+            assert_eq!(writes(source, since), [], "{round}");
         }
     }
     in_step(source, "rest", &[flags[2]]).await;
@@ -138,7 +123,7 @@ async fn a_thousand_services_take_two_writes_each() {
         .await;
     own_link(source, far, "many", &[]).await;
 
-    let since = source.audit().unwrap().len();
+    let since = mark(source);
     let started = Instant::now();
     let gateways = Gateways::start();
     let controller = Controller::start(source, &["--probe-address", &gateways.address()]);

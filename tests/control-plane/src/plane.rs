@@ -309,13 +309,8 @@ impl ControlPlane {
             .context("failed to read the metrics of the API server")
     }
 
-    /// All requests that the API server has answered so far, in the order of its answers, but for what the servers
-    /// read for themselves. The list only grows, also over a restart: to see what came since, remember its length.
-    pub fn audit(&self) -> anyhow::Result<Vec<AuditEvent>> {
-        self.audit_since(0)
-    }
-
-    /// What [`Self::audit`] gives, from a mark of [`Self::audit_mark`] on: for those who look often.
+    /// The requests that the API server has answered since a mark of [`Self::audit_mark`], in the order of its answers,
+    /// but for what the servers read for themselves. Since 0 it is all of them, also those before a restart.
     pub fn audit_since(&self, mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
         let mut log = Vec::new();
         File::open(self.folder().join(AUDIT_LOG))

@@ -13,6 +13,7 @@ use super::{
     planes::{Planes, failing},
 };
 use crate::support::{
+    audit::requests,
     installation::{ACCOUNT, NAMESPACE},
     versions::{SERVICE_RANGES, has_version},
 };
@@ -49,12 +50,11 @@ pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
     );
 }
 
-/// Checks that there was one list of each kind, in pages, since the audit log had this length, and no request for each
-/// mirror.
-pub(super) fn few_requests_were_made(planes: &Planes, before: usize) {
-    let events = planes.west.audit().unwrap();
+/// Checks that there was one list of each kind, in pages, since a mark of the audit log, and no request for each mirror.
+pub(super) fn few_requests_were_made(planes: &Planes, since: u64) {
+    let events = requests(&planes.west, since);
     let of = |verb: &str, resource: &str| {
-        events[before..]
+        events
             .iter()
             .filter(|e| e.verb == verb && e.resource == resource)
             .count()

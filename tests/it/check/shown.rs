@@ -6,7 +6,11 @@ use control_plane::eventually;
 use serde_json::{Value, json};
 
 use super::{MIRRORS, planes::Planes};
-use crate::support::{installation::NAMESPACE, program::run};
+use crate::support::{
+    audit::{mark, requests},
+    installation::NAMESPACE,
+    program::run,
+};
 
 pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
     assert_eq!(
@@ -71,7 +75,7 @@ pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
 
 pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     let kubeconfig = planes.kubeconfig.clone();
-    let before = planes.west.audit().unwrap().len();
+    let since = mark(&planes.west);
     let waiting = tokio::task::spawn_blocking(move || {
         run(
             &kubeconfig,
@@ -86,8 +90,8 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     });
     // The command has opened its watch, and its condition is not met yet.
     eventually("a watch of Links", Duration::from_secs(30), async || {
-        let events = planes.west.audit()?;
-        let watches = events[before..]
+        let events = requests(&planes.west, since);
+        let watches = events
             .iter()
             .filter(|e| e.verb == "list" && e.resource == "links");
         Ok((watches.count() > 1).then_some(()))

@@ -4,32 +4,56 @@ use control_plane::{AuditEvent, ControlPlane};
 
 use crate::support::installation::CONTROLLER;
 
-/// What the controller wrote in a namespace since the audit log had this length.
-pub(crate) fn writes(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<AuditEvent> {
-    let mut audit = plane.audit().unwrap().split_off(since);
-    audit.retain(|event| {
-        event.user == CONTROLLER && event.is_write() && event.namespace == namespace
-    });
+/// The end of the audit log as it is now. The functions below read from such a mark on.
+pub(crate) fn mark(plane: &ControlPlane) -> u64 {
+    plane.audit_mark().unwrap()
+}
+
+/// All requests since a mark.
+pub(crate) fn requests(plane: &ControlPlane, since: u64) -> Vec<AuditEvent> {
+    plane.audit_since(since).unwrap()
+}
+
+/// What a user wrote since a mark, except for leases.
+pub(crate) fn writes_of(plane: &ControlPlane, user: &str, since: u64) -> Vec<AuditEvent> {
+    let mut audit = requests(plane, since);
+    audit.retain(|event| event.user == user && event.is_write() && event.resource != "leases");
+    audit
+}
+
+/// What the controller wrote since a mark.
+pub(crate) fn writes(plane: &ControlPlane, since: u64) -> Vec<AuditEvent> {
+    writes_of(plane, CONTROLLER, since)
+}
+
+/// What the controller wrote in a namespace since a mark.
+pub(crate) fn writes_in(plane: &ControlPlane, namespace: &str, since: u64) -> Vec<AuditEvent> {
+    let mut audit = writes(plane, since);
+    audit.retain(|event| event.namespace == namespace);
     audit
 }
 
 /// The same as text.
-pub(crate) fn said(plane: &ControlPlane, namespace: &str, since: usize) -> Vec<String> {
-    let writes = writes(plane, namespace, since);
-    let say = |write: &AuditEvent| format!("{} {}", write.verb, write.name);
-    writes.iter().map(say).collect()
+pub(crate) fn said_in(plane: &ControlPlane, namespace: &str, since: u64) -> Vec<String> {
+    said(&writes_in(plane, namespace, since))
 }
 
-/// Asserts that the controller deleted nothing in a namespace since the audit log had this length.
-pub(crate) fn nothing_was_deleted(plane: &ControlPlane, namespace: &str, since: usize) {
-    let done = said(plane, namespace, since);
+/// Verb and name of each of these requests.
+pub(crate) fn said(requests: &[AuditEvent]) -> Vec<String> {
+    let say = |request: &AuditEvent| format!("{} {}", request.verb, request.name);
+    requests.iter().map(say).collect()
+}
+
+/// Asserts that the controller deleted nothing in a namespace since a mark.
+pub(crate) fn nothing_was_deleted(plane: &ControlPlane, namespace: &str, since: u64) {
+    let done = said_in(plane, namespace, since);
     let is_deletion = |said: &String| said.starts_with("delete");
     assert!(!done.iter().any(is_deletion), "{done:?}");
 }
 
 /// Number of watches of Services and slices that were opened on a target cluster.
 pub(crate) fn watches(plane: &ControlPlane) -> usize {
-    let audit = plane.audit().unwrap();
+    let audit = requests(plane, 0);
     let remote = |e: &&AuditEvent| {
         e.verb == "watch" && e.stage == "ResponseStarted" && e.user.contains("remote-access")
     };

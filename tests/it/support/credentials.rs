@@ -3,8 +3,9 @@
 use control_plane::ControlPlane;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
-    Api,
+    Api, Client, Config,
     api::{Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::json;
@@ -22,6 +23,15 @@ pub(crate) async fn kubeconfig(plane: &ControlPlane, cluster: &str) -> String {
         .await
         .unwrap();
     String::from_utf8(secret.data.unwrap()[l::KUBECONFIG_KEY].0.clone()).unwrap()
+}
+
+/// A client with this kubeconfig, which does not retry by itself.
+pub(crate) async fn client(kubeconfig: Kubeconfig) -> Client {
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.unwrap();
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
 }
 
 /// Puts a kubeconfig into a cluster's credentials Secret; `None` removes the key.

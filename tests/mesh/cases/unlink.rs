@@ -79,7 +79,7 @@ pub(super) async fn at_once(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// How long Linkerd's Secret was deleted before the Link, the last time.
 fn secret_before_link(rig: &Rig) -> anyhow::Result<SignedDuration> {
-    let audit = rig.west.plane.audit()?;
+    let audit = rig.west.plane.audit_since(0)?;
     let deleted = |resource: &str, namespace: &str| {
         let mut all = audit.iter().rev();
         let last = all.find(|event| {
