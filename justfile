@@ -72,7 +72,7 @@ image-binary target:
         cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --all-features --bin linkerd-mc
 
 # Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
-mutants files="src/mirror/**" *args:
+mutants files="crates/mirror-core/src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
     cargo test --profile mutants --package mirror-core --lib mirror::
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \

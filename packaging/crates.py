@@ -35,7 +35,8 @@ def platforms() -> list[str]:
 
 
 def crates() -> tuple[Crate, list[Crate]]:
-    """The program, and the crates that it needs, sorted; tests and benchmarks need more."""
+    """The program, and the crates of others that it needs, sorted; tests and benchmarks need more. What a crate of this
+    workspace uses counts as used by the program."""
     command = ["cargo", "metadata", "--format-version=1", "--locked", "--all-features"]
     for platform in platforms():
         command.append(f"--filter-platform={platform}")
@@ -52,8 +53,10 @@ def crates() -> tuple[Crate, list[Crate]]:
         found = {}
         for dependency in nodes[id]["deps"]:
             kinds = {kind["kind"] for kind in dependency["dep_kinds"]} - {"dev"}
-            if kinds:
-                used = dependency["pkg"]
+            used = dependency["pkg"]
+            if kinds and used in metadata["workspace_members"]:
+                found |= uses(used)
+            elif kinds:
                 found[used] = None not in kinds or is_macro(used)
         return found
 

@@ -21,7 +21,6 @@
 //! - **Unknown is not absent.** Nothing is deleted because it could not be read.
 //! - **Nothing changed, nothing written.**
 
-pub mod api;
 mod check;
 pub mod cli;
 pub mod client;
@@ -29,4 +28,5 @@ mod clusters;
 pub mod controller;
 mod hint;
 pub mod manifests;
-pub mod mirror;
+
+pub use mirror_core::{api, mirror};

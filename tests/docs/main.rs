@@ -135,25 +135,25 @@ fn tests_in(text: &str) -> Vec<&str> {
     quoted.filter(is_path).collect()
 }
 
-/// Whether a source has a test of this path: `it::file::name` in `tests/it`, any other in `src`.
+/// Whether a source has a test of this path: `it::file::name` in `tests/it`, any other in `src` or the core.
 fn exists(test: &str) -> bool {
     let Some((module, name)) = test.rsplit_once("::") else {
         return false;
     };
-    let file = match module.strip_prefix("it::") {
-        Some(inside) => format!("tests/it/{}", inside.replace("::", "/")),
-        None => format!("src/{}", module.replace("::", "/")),
+    let files: &[String] = match module.strip_prefix("it::") {
+        Some(inside) => &[format!("tests/it/{}", inside.replace("::", "/"))],
+        None => &["src", "crates/mirror-core/src"]
+            .map(|folder| format!("{folder}/{}", module.replace("::", "/"))),
+    };
+    let has = |file: String| {
+        let text = fs::read_to_string(root().join(file));
+        text.is_ok_and(|text| has_test(&text, name))
     };
     // Tests beside the code: `a::tests` is in `a.rs`, `a/mod.rs` or `a/tests.rs`.
-    let outer = file.strip_suffix("/tests").unwrap_or(&file);
-    let candidates = [
-        format!("{file}.rs"),
-        format!("{outer}.rs"),
-        format!("{outer}/mod.rs"),
-    ];
-    candidates
-        .iter()
-        .any(|file| fs::read_to_string(root().join(file)).is_ok_and(|text| has_test(&text, name)))
+    files.iter().any(|file| {
+        let outer = file.strip_suffix("/tests").unwrap_or(file);
+        has(format!("{file}.rs")) || has(format!("{outer}.rs")) || has(format!("{outer}/mod.rs"))
+    })
 }
 
 /// Whether a source has a function of this name under an attribute that makes it a test.

@@ -211,7 +211,7 @@ fn items(file: &str) -> Vec<Item> {
 
 #[test]
 fn reference_of_labels_is_current() {
-    let constants = constants(&items("src/api/labels.rs"));
+    let constants = constants(&items("crates/mirror-core/src/api/labels.rs"));
     let mut text = String::from(
         "# Labels and annotations\n\nAll keys that linkerd-mc reads or writes. Those of linkerd-mc have no meaning for Linkerd's \
          own service mirror.\n\n| Key | Of | What it is |\n| --- | --- | --- |\n",
@@ -268,7 +268,7 @@ fn reference_of_conditions_is_current() {
         "# Conditions and reasons\n\nWhat the status of a Link says. `linkerd-mc status`, `kubectl describe link` and GitOps tools \
          show it; [troubleshooting](../troubleshooting.md) says what to do.\n\n# Conditions of a Link\n",
     );
-    let items_ = items("src/api/conditions.rs");
+    let items_ = items("crates/mirror-core/src/api/conditions.rs");
     let mut found = 0;
     for item in &items_ {
         match item {
@@ -305,7 +305,7 @@ fn reference_of_conditions_is_current() {
 
 /// The reasons of Services, as the status has them, and what is said of each.
 fn reasons() -> Vec<(String, String)> {
-    let items = items("src/mirror/outcome.rs");
+    let items = items("crates/mirror-core/src/mirror/outcome.rs");
     let docs: BTreeMap<String, String> = items
         .iter()
         .find_map(|item| match item {

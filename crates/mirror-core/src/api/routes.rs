@@ -1,0 +1,339 @@
+//! Routes of the Gateway API and Linkerd's own `HTTPRoute`: the fields that tell where requests to a Service go.
+//!
+//! Source: Gateway API, "GAMMA": a route whose parent is a Service applies to the requests to that Service.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use kube_core::{NamespaceResourceScope, ObjectMeta, Resource};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::Value;
+
+use super::{metadata::Metadata, null_is_default, wire::Kept, word::Word};
+
+/// Group of the Gateway API.
+pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
+
+/// Kinds of routes that Linkerd's proxies follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteKind {
+    /// `HTTPRoute` of the Gateway API.
+    #[default]
+    Http,
+    /// `TCPRoute` of the Gateway API.
+    Tcp,
+    /// `GRPCRoute` of the Gateway API.
+    Grpc,
+    /// Linkerd's own `HTTPRoute`.
+    Policy,
+}
+
+impl RouteKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Http, Self::Tcp, Self::Grpc, Self::Policy];
+
+    /// The `kind` in manifests.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Http | Self::Policy => "HTTPRoute",
+            Self::Tcp => "TCPRoute",
+            Self::Grpc => "GRPCRoute",
+        }
+    }
+
+    /// The API's group.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Http | Self::Tcp | Self::Grpc => GATEWAY_API,
+            Self::Policy => "policy.linkerd.io",
+        }
+    }
+
+    /// The API's version: the oldest that is widely served.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::Http | Self::Grpc => "v1",
+            Self::Tcp => "v1alpha2",
+            Self::Policy => "v1beta3",
+        }
+    }
+
+    /// The plural name in the API's paths and in roles.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Http | Self::Policy => "httproutes",
+            Self::Tcp => "tcproutes",
+            Self::Grpc => "grpcroutes",
+        }
+    }
+}
+
+/// A route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Metadata.
+    pub metadata: Metadata,
+    /// Specification.
+    #[serde(default)]
+    pub spec: RouteSpec,
+    /// Its kind.
+    #[serde(skip)]
+    pub kind: RouteKind,
+}
+
+/// Specification of a [`Route`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteSpec {
+    /// What it applies to.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub parent_refs: Box<[ParentRef]>,
+    /// Where requests go.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub rules: Box<[Rule]>,
+    /// All other fields, such as host names, and those of later versions of the API.
+    #[serde(flatten)]
+    pub rest: BTreeMap<Box<str>, Value>,
+}
+
+/// What a route applies to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentRef {
+    /// API group; empty for Kubernetes' core group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Word>,
+    /// Kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Word>,
+    /// Namespace, if it is not the route's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Box<str>>,
+    /// Name.
+    pub name: Box<str>,
+    /// Port of the Service; absent for all ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+}
+
+/// A rule of a [`Route`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// Where matching requests go.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub backend_refs: Box<[BackendRef]>,
+    /// All other fields, such as matches, filters and timeouts.
+    #[serde(flatten)]
+    pub rest: BTreeMap<Box<str>, Value>,
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendRef {
+    /// API group; empty for Kubernetes' core group.
+    #[serde(default)]
+    pub group: Word,
+    /// Kind.
+    #[serde(default)]
+    pub kind: Word,
+    /// Name.
+    pub name: Box<str>,
+    /// Port of the Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+    /// Its weight among the backends that are ready, up to 1,000,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// All other fields, such as another namespace, and filters.
+    #[serde(flatten)]
+    pub rest: BTreeMap<Box<str>, Value>,
+}
+
+impl ParentRef {
+    /// The name of the Service that it refers to, if that is in this namespace. A route for a Service of another
+    /// namespace applies only to requests from the route's own namespace.
+    pub fn service(&self, namespace: &str) -> Option<&str> {
+        let group = self.group.as_deref().unwrap_or(GATEWAY_API);
+        let is_service = self.kind.as_deref() == Some("Service") && ["", "core"].contains(&group);
+        let here = self.namespace.as_deref().is_none_or(|own| own == namespace);
+        (is_service && here).then_some(&*self.name)
+    }
+}
+
+impl Route {
+    /// The Services of its own namespace that it applies to, each with the port; `None` for all ports.
+    pub fn services(&self) -> impl Iterator<Item = (&str, Option<i32>)> {
+        let namespace = self.metadata.namespace();
+        let parents = self.spec.parent_refs.iter();
+        parents.filter_map(move |parent| Some((parent.service(namespace)?, parent.port)))
+    }
+
+    /// The Services of its own namespace that it sends requests to.
+    pub fn backends(&self) -> impl Iterator<Item = &str> {
+        let backends = self.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
+        backends.map(|backend| &*backend.name)
+    }
+
+    /// Drops the rules, for a route of which only the existence matters.
+    #[must_use]
+    pub fn without_rules(mut self) -> Self {
+        self.spec.rules = Box::default();
+        self.spec.rest.clear();
+        self
+    }
+}
+
+impl Kept for Route {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        let parents = self.spec.parent_refs.iter();
+        let parents = parents.map(|parent| size_of::<ParentRef>() + parent.name.len());
+        let backends = self.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
+        let backends = backends.map(|backend| size_of::<BackendRef>() + backend.name.len());
+        size_of::<Self>()
+            + self.metadata.weight()
+            + parents.sum::<usize>()
+            + backends.sum::<usize>()
+    }
+}
+
+/// A route of the kind that has this number in [`RouteKind::ALL`], on its way to or from an API server.
+#[derive(Clone, Debug)]
+pub struct WireRoute<const KIND: usize> {
+    /// Metadata for kube.
+    metadata: ObjectMeta,
+    /// The route.
+    route: Route,
+}
+
+impl<const KIND: usize> WireRoute<KIND> {
+    const KIND: RouteKind = RouteKind::ALL[KIND];
+}
+
+impl<const KIND: usize> From<Route> for WireRoute<KIND> {
+    fn from(route: Route) -> Self {
+        let own = &route.metadata;
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text(&own.name),
+            namespace: text(&own.namespace),
+            resource_version: text(&own.resource_version),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, route }
+    }
+}
+
+impl<const KIND: usize> From<WireRoute<KIND>> for Route {
+    fn from(wire: WireRoute<KIND>) -> Self {
+        Self {
+            kind: WireRoute::<KIND>::KIND,
+            ..wire.route
+        }
+    }
+}
+
+impl<const KIND: usize> Resource for WireRoute<KIND> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Self::KIND.kind().into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Self::KIND.group().into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Self::KIND.version().into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Self::KIND.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<const KIND: usize> Serialize for WireRoute<KIND> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(4))?;
+        let version = format!("{}/{}", Self::KIND.group(), Self::KIND.version());
+        object.serialize_entry("apiVersion", &version)?;
+        object.serialize_entry("kind", Self::KIND.kind())?;
+        object.serialize_entry("metadata", &self.route.metadata)?;
+        object.serialize_entry("spec", &self.route.spec)?;
+        object.end()
+    }
+}
+
+impl<'de, const KIND: usize> Deserialize<'de> for WireRoute<KIND> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Route::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn route_keeps_all_fields_and_is_written_with_its_kind() {
+        let sent = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1alpha2", "kind": "TCPRoute",
+            "metadata": { "name": "db", "namespace": "shop" },
+            "spec": {
+                "parentRefs": [{ "group": "", "kind": "Service", "name": "db-federated", "port": 5432 }],
+                "rules": [{
+                    "backendRefs": [{ "group": "", "kind": "Service", "name": "db", "port": 5432, "weight": 3 }],
+                    "timeouts": { "request": "1s" },
+                }],
+                "hostnames": ["a.example"],
+            },
+        });
+        let wire: WireRoute<1> = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(json!(wire), sent);
+        let route = Route::from(wire);
+        assert_eq!(route.kind, RouteKind::Tcp);
+        assert_eq!(
+            route.services().collect::<Vec<_>>(),
+            [("db-federated", Some(5432))]
+        );
+        assert_eq!(route.backends().collect::<Vec<_>>(), ["db"]);
+        assert_eq!(route.without_rules().backends().count(), 0);
+    }
+
+    #[test]
+    fn only_services_of_the_routes_own_namespace_are_parents() {
+        let parent = |json: Value| -> ParentRef { serde_json::from_value(json).unwrap() };
+        for (json, expected) in [
+            (
+                json!({ "group": "core", "kind": "Service", "name": "a" }),
+                Some("a"),
+            ),
+            (
+                json!({ "group": "", "kind": "Service", "name": "a", "namespace": "shop" }),
+                Some("a"),
+            ),
+            (
+                json!({ "group": "", "kind": "Service", "name": "a", "namespace": "other" }),
+                None,
+            ),
+            (json!({ "name": "a" }), None),
+            (json!({ "kind": "Service", "name": "a" }), None),
+        ] {
+            assert_eq!(parent(json.clone()).service("shop"), expected, "{json}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Conversion between objects in stores and objects for kube's client, which requires more metadata than stores keep.
+
+use std::borrow::Cow;
+
+use kube_core::{NamespaceResourceScope, ObjectMeta, Resource};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::metadata::Metadata;
+
+/// An object in a store, reduced to the fields that are read.
+pub trait Kept: Clone {
+    /// Its metadata.
+    fn metadata(&self) -> &Metadata;
+
+    /// Approximate memory in bytes.
+    fn weight(&self) -> usize;
+}
+
+/// An object in a store that is a subset of a Kubernetes type.
+pub trait Subset: Kept + From<Wire<Self>> {
+    /// The Kubernetes type.
+    type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
+}
+
+/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Stores keep only
+/// [`Self::object`].
+#[derive(Clone, Debug)]
+pub struct Wire<T> {
+    /// Metadata for kube: name, namespace, resource version.
+    metadata: ObjectMeta,
+    /// The object.
+    pub object: T,
+}
+
+impl<T: Kept> From<T> for Wire<T> {
+    fn from(object: T) -> Self {
+        let own = object.metadata();
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        Self {
+            metadata: ObjectMeta {
+                name: text(&own.name),
+                namespace: text(&own.namespace),
+                resource_version: text(&own.resource_version),
+                ..ObjectMeta::default()
+            },
+            object,
+        }
+    }
+}
+
+impl<T: Subset> Resource for Wire<T> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        T::Kind::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        T::Kind::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        T::Kind::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        T::Kind::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<T: Serialize> Serialize for Wire<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
+
+impl<'de, T: Kept + Deserialize<'de>> Deserialize<'de> for Wire<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
+    }
+}

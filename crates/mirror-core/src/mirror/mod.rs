@@ -1,0 +1,67 @@
+//! The core: decides what should exist in the local cluster, given everything that is known. Pure.
+//!
+//! It has no client, no clock, no async code and no log. [`State`] is what is known. [`Key`] names a piece of work.
+//! [`plan`] compares desired objects with existing ones, and returns the writes. [`status`] builds a Link's status from
+//! the results. The controller feeds the state with watch events, the `plan` command with lists.
+//!
+//! Files have no cyclic dependencies. From the top: `plan`, `triggers` and `status`; `reconcile`, which plans
+//! each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
+//! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
+//! all of these use.
+
+mod desired;
+mod key;
+mod metadata;
+mod name_owner;
+mod names;
+mod outcome;
+mod ownership;
+mod plan;
+mod reconcile;
+mod state;
+pub mod status;
+pub mod target;
+mod triggers;
+mod write;
+
+#[cfg(any(test, feature = "fixtures"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "other crates use some of them"))]
+#[allow(
+    missing_docs,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::return_self_not_must_use,
+    clippy::unwrap_used,
+    reason = "only tests use them"
+)]
+pub mod fixtures;
+#[cfg(test)]
+mod properties;
+
+pub use key::Key;
+pub use key::Names;
+pub use metadata::{Owner, is_managed, owner};
+pub use names::{FEDERATED_SUFFIX, probe_name};
+pub use names::{endpoint_mirror_name, federated_name, mirror_name};
+pub use outcome::Plan;
+pub use outcome::{Confirmed, Outcome, Problem, Reason, RemoteRef, ServiceOutcome};
+pub use plan::plan;
+pub use state::{
+    Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
+    Room, Weight,
+};
+pub use state::{
+    Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
+};
+pub use target::{
+    ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target, allowed_namespaces,
+    networks, refused_message,
+};
+pub use target::{
+    CopiedError, Exclusions, Gateway, NAMES, PolicyError, Probe, Queries, copied_rules, member,
+    mode, refusal, slices_of, slices_of_probes,
+};
+#[cfg(test)]
+pub(crate) use target::{InvalidLink, networks::Refusal};
+pub use write::{Object, Write};
+pub use write::{ObjectKind, Patch};

@@ -1,0 +1,125 @@
+//! Names of local objects. A name is parsed only together with the labels that say what the object is.
+
+use super::outcome::{Problem, Reason};
+use crate::api::names::is_dns_label;
+
+/// Suffix of federated Services.
+pub const FEDERATED_SUFFIX: &str = "-federated";
+/// Prefix of probe Services.
+pub(crate) const PROBE_PREFIX: &str = "probe-";
+/// Kubernetes' limit for Service names: a DNS label.
+const SERVICE_NAME_MAX: usize = 63;
+/// Maximum length of a name in a message: Kubernetes' limit for names of any kind.
+const SHOWN_MAX: usize = 253;
+
+/// `<service>-<cluster>`.
+pub fn mirror_name(service: &str, cluster: &str) -> String {
+    format!("{service}-{cluster}")
+}
+
+/// `<host name>-<cluster>`: the ClusterIP Service that leads to one host of a headless Service.
+pub fn endpoint_mirror_name(hostname: &str, cluster: &str) -> String {
+    format!("{hostname}-{cluster}")
+}
+
+/// `<service>-federated`.
+pub fn federated_name(service: &str) -> String {
+    format!("{service}{FEDERATED_SUFFIX}")
+}
+
+/// `probe-<link>`.
+pub fn probe_name(link: &str) -> String {
+    format!("{PROBE_PREFIX}{link}")
+}
+
+/// Returns a Service name if Kubernetes would accept it.
+///
+/// A remote API server is not trusted, and can return Services with invalid names.
+pub(crate) fn fits(name: String) -> Result<String, Problem> {
+    if is_dns_label(&name) {
+        return Ok(name);
+    }
+    let shown: String = name.chars().take(SHOWN_MAX).collect();
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    Err(
+        if name.len() > SERVICE_NAME_MAX && name.bytes().all(letter) {
+            let message = format!(
+                "Service name {shown} is too long: {} characters, at most {SERVICE_NAME_MAX} are allowed",
+                name.len()
+            );
+            Problem::new(Reason::NameTooLong, message)
+        } else {
+            Problem::new(
+                Reason::InvalidService,
+                format!("invalid Service name {shown:?}"),
+            )
+        },
+    )
+}
+
+/// The name of the members, if this is the name of a federated Service.
+pub(crate) fn member_name(name: &str) -> Option<&str> {
+    name.strip_suffix(FEDERATED_SUFFIX)
+        .filter(|service| !service.is_empty())
+}
+
+/// The name without `-<suffix>`, if anything is left of it.
+pub(crate) fn without_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
+    name.strip_suffix(suffix)?
+        .strip_suffix('-')
+        .filter(|rest| !rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_63_characters_fit_and_longer_ones_do_not() {
+        let service = "s".repeat(58);
+        assert_eq!(fits(mirror_name(&service, "east")).map(|n| n.len()), Ok(63));
+        let problem = fits(mirror_name(&format!("{service}s"), "east")).unwrap_err();
+        assert_eq!(problem.reason, Reason::NameTooLong);
+        assert!(
+            problem.message.contains("64 characters"),
+            "{}",
+            problem.message
+        );
+    }
+
+    #[test]
+    fn invalid_names_are_refused_in_one_short_line() {
+        let endless = "\u{1b}".repeat(1 << 20);
+        let longest = format!("-{}", "w".repeat(57));
+        for name in [
+            "Web", "web.a", "../web", "web\nx", "-web", "", &longest, &endless,
+        ] {
+            let problem = fits(mirror_name(name, "east")).unwrap_err();
+            assert_eq!(problem.reason, Reason::InvalidService, "{name:.20}");
+            assert!(!problem.message.contains(char::is_control), "{name:.20}");
+            assert!(problem.message.len() < 2_000, "{name:.20}");
+        }
+        let problem = fits(mirror_name(&"w".repeat(1 << 20), "east")).unwrap_err();
+        assert_eq!(problem.reason, Reason::NameTooLong);
+        assert!(problem.message.len() < 400);
+    }
+
+    #[test]
+    fn only_whole_suffixes_are_removed() {
+        for (name, suffix, rest) in [
+            ("web-east", "east", Some("web")),
+            ("a-b-c", "b-c", Some("a")),
+            ("a-b-c", "c", Some("a-b")),
+            ("east", "east", None),
+            ("-east", "east", None),
+            ("webeast", "east", None),
+            ("web-west", "east", None),
+        ] {
+            assert_eq!(
+                without_suffix(name, suffix),
+                rest,
+                "{name} without {suffix}"
+            );
+        }
+    }
+}

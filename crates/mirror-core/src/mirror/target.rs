@@ -1,0 +1,24 @@
+//! What a Link says about its target cluster, parsed once into types whose values are always valid.
+
+pub mod drain;
+pub(crate) mod exclusions;
+pub(crate) mod export;
+mod link;
+pub(crate) mod networks;
+pub(crate) mod policy;
+pub(crate) mod queries;
+pub mod tls;
+
+pub use self::{
+    exclusions::{CopiedError, Exclusions, copied_rules},
+    export::{member, mode},
+    link::{Gateway, InvalidLink, Probe},
+    networks::refusal,
+    policy::PolicyError,
+    queries::{NAMES, Queries, slices_of, slices_of_probes},
+};
+pub use self::{
+    link::{Host, Target},
+    networks::{ClusterNetworks, Refused, networks, refused_message},
+    policy::{FederatedThrough, Federation, allowed_namespaces},
+};

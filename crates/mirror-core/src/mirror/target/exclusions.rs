@@ -1,0 +1,264 @@
+//! Which labels and annotations of a remote Service its mirror gets.
+
+use thiserror::Error;
+
+use crate::{
+    api::{foreign, k8s::Service, labels as l, map::Map, names::is_label_key, text::short},
+    mirror::metadata::desired::DesiredEntries,
+};
+
+/// Which labels and annotations of remote Services are copied to their mirrors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exclusions {
+    labels: Rules,
+    annotations: Rules,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    excluded: Vec<Rule>,
+    /// Keys that are copied although other tools act on them.
+    copied: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    Key(String),
+    /// Ends in `/`, so that `foo.io/*` does not exclude `foo.iox/bar`.
+    Prefix(String),
+}
+
+/// What is wrong with a rule for keys that are copied.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CopiedError {
+    /// It cannot match any key.
+    #[error("invalid key or prefix {0:?} (use a key, or a prefix such as example.com/*)")]
+    NoRule(String),
+    /// It matches keys that a service mirror writes.
+    #[error("{0:?} is reserved for service mirrors and never copied")]
+    Ours(String),
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        match text.strip_suffix('*') {
+            Some(prefix) if prefix.ends_with('/') => Some(Self::Prefix(prefix.to_owned())),
+            _ => (!text.is_empty()).then(|| Self::Key(text.to_owned())),
+        }
+    }
+
+    fn matches(&self, key: &str) -> bool {
+        match self {
+            Self::Key(own) => own == key,
+            Self::Prefix(prefix) => key.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl Rules {
+    fn excluded<S: AsRef<str>>(rules: &[S]) -> Self {
+        let rules = rules.iter();
+        Self {
+            excluded: rules
+                .filter_map(|rule| Rule::parse(rule.as_ref()))
+                .collect(),
+            copied: Vec::new(),
+        }
+    }
+
+    fn drops(&self, key: &str) -> bool {
+        let named = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(key));
+        is_ours(key)
+            || named(&self.excluded)
+            || (foreign::find(key).is_some() && !named(&self.copied))
+    }
+}
+
+/// Whether a service mirror writes this label or annotation, to say what an object is.
+fn is_ours(key: &str) -> bool {
+    key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
+}
+
+/// Reads rules for keys that are copied, joined by commas. Blank rules are dropped.
+pub fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
+    let rules = text.split(',').map(str::trim);
+    rules
+        .filter(|rule| !rule.is_empty())
+        .map(|rule| {
+            let key = rule.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
+            if !is_label_key(key.as_deref().unwrap_or(rule)) {
+                return Err(CopiedError::NoRule(short(rule)));
+            }
+            if is_ours(rule) {
+                return Err(CopiedError::Ours(short(rule)));
+            }
+            Ok(rule)
+        })
+        .collect()
+}
+
+impl Exclusions {
+    /// Parses rules, each a key, or a prefix that ends in `/*`. Blank rules are dropped.
+    pub fn new<S: AsRef<str>>(labels: &[S], annotations: &[S]) -> Self {
+        Self {
+            labels: Rules::excluded(labels),
+            annotations: Rules::excluded(annotations),
+        }
+    }
+
+    /// Also copies keys that other tools act on, if these rules match them. Excluded keys stay excluded.
+    pub(crate) fn copying(mut self, labels: &[&str], annotations: &[&str]) -> Self {
+        let parse = |rules: &[&str]| rules.iter().filter_map(|rule| Rule::parse(rule)).collect();
+        self.labels.copied = parse(labels);
+        self.annotations.copied = parse(annotations);
+        self
+    }
+
+    /// The labels that a mirror gets from its remote Service; none if the Service has too much metadata to be copied.
+    pub(crate) fn labels_of<'a>(&self, remote: &'a Service) -> DesiredEntries<'a> {
+        if remote.is_trimmed {
+            DesiredEntries::default()
+        } else {
+            self.labels(&remote.metadata.labels)
+        }
+    }
+
+    fn labels<'a>(&self, remote: &'a Map) -> DesiredEntries<'a> {
+        DesiredEntries::copy(remote, |key| self.labels.drops(key))
+    }
+
+    /// The annotations that a mirror gets from its remote Service.
+    pub(crate) fn annotations<'a>(&self, remote: &'a Map) -> DesiredEntries<'a> {
+        DesiredEntries::copy(remote, |key| {
+            key != l::OPAQUE_PORTS && self.annotations.drops(key)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> Map {
+        pairs.iter().copied().collect()
+    }
+
+    #[test]
+    fn exclusions_drop_exactly_what_they_name() {
+        let cases: [(&[&str], &str, bool); 8] = [
+            (&["foo.io/*"], "foo.io/a", true),
+            (&["foo.io/*"], "foo.iox/a", false),
+            (&["foo.io/*"], "foo.io", false),
+            (&["foo.io/a"], "foo.io/a", true),
+            (&["foo.io/a"], "foo.io/ab", false),
+            (&[" foo.io/a "], "foo.io/a", true),
+            (&["", "*"], "a", false),
+            (&[], "a", false),
+        ];
+        for (rules, key, dropped) in cases {
+            let exclusions = Exclusions::new(rules, rules);
+            let from = map(&[(key, "v")]);
+            assert_eq!(
+                exclusions.labels(&from).to_map().is_empty(),
+                dropped,
+                "label {key}: {rules:?}"
+            );
+            assert_eq!(
+                exclusions.annotations(&from).to_map().is_empty(),
+                dropped,
+                "{key}: {rules:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_of_other_tools_are_never_copied_by_default() {
+        let none = Exclusions::default();
+        let annotations = map(&[
+            ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+            ("argocd.argoproj.io/tracking-id", "x"),
+            ("multicluster.linkerd.io/remote-discovery", "a@b"),
+            ("mirror.linkerd.io/remote-gateway-identity", "x"),
+            ("service.kubernetes.io/topology-mode", "auto"),
+            ("config.linkerd.io/opaque-ports", "1"),
+            ("mine", "1"),
+        ]);
+        let kept = none.annotations(&annotations);
+        assert_eq!(
+            kept.to_map(),
+            map(&[("config.linkerd.io/opaque-ports", "1"), ("mine", "1")])
+        );
+        let labels = map(&[
+            ("mirror.linkerd.io/exported", "true"),
+            ("multicluster.linkerd.io/remote-discovery", "b"),
+            ("mirror.linkerd.iox/mine", "1"),
+        ]);
+        assert_eq!(
+            none.labels(&labels).to_map(),
+            map(&[("mirror.linkerd.iox/mine", "1")])
+        );
+    }
+
+    #[test]
+    fn opaque_ports_survive_an_exclusion() {
+        let exclusions = Exclusions::new(&[], &["config.linkerd.io/*"]);
+        let from = map(&[(l::OPAQUE_PORTS, "1"), ("config.linkerd.io/other", "1")]);
+        assert_eq!(
+            exclusions.annotations(&from).to_map(),
+            map(&[(l::OPAQUE_PORTS, "1")])
+        );
+    }
+
+    #[test]
+    fn keys_of_other_tools_are_copied_only_if_a_link_allows_it() {
+        let marks: Vec<String> = foreign::MARKS
+            .iter()
+            .map(|mark| format!("{}{}", mark.key, if mark.is_prefix() { "x" } else { "" }))
+            .collect();
+        let from: Map = marks.iter().map(|key| (key.as_str(), "v")).collect();
+        let none = Exclusions::default();
+        assert_eq!(none.labels(&from).to_map(), map(&[]));
+        assert_eq!(none.annotations(&from).to_map(), map(&[]));
+
+        let (dns, argo) = ("external-dns.alpha.kubernetes.io/x", "argocd.argoproj.io/x");
+        let allowing = |excluded: &[&str]| {
+            Exclusions::new(excluded, excluded).copying(
+                &["argocd.argoproj.io/*"],
+                &["external-dns.alpha.kubernetes.io/x"],
+            )
+        };
+        assert_eq!(allowing(&[]).labels(&from).to_map(), map(&[(argo, "v")]));
+        assert_eq!(
+            allowing(&[]).annotations(&from).to_map(),
+            map(&[(dns, "v")])
+        );
+        // An exclusion wins.
+        let both = allowing(&[argo, "external-dns.alpha.kubernetes.io/*"]);
+        assert_eq!(both.labels(&from).to_map(), map(&[]));
+        assert_eq!(both.annotations(&from).to_map(), map(&[]));
+        // Even if everything is allowed, keys that say what a mirror is are never copied.
+        let ours = map(&[(l::CLUSTER_NAME, "x"), (l::REMOTE_DISCOVERY, "x")]);
+        let all =
+            Exclusions::default().copying(&["mirror.linkerd.io/*"], &["multicluster.linkerd.io/*"]);
+        assert_eq!(all.labels(&ours).to_map(), map(&[]));
+        assert_eq!(all.annotations(&ours).to_map(), map(&[]));
+    }
+
+    #[test]
+    fn copy_rules_match_some_key_but_none_of_service_mirrors() {
+        assert_eq!(copied_rules(""), Ok(vec![]));
+        let read = copied_rules(" a.io/* ,, b,c.io/d_e");
+        assert_eq!(read, Ok(vec!["a.io/*", "b", "c.io/d_e"]));
+        for text in [
+            "*", "/*", "a*", "a.io/b*", "a.io/", "A.io/*", "a b", "a/b/*", "a.io/*/*", "ä",
+        ] {
+            let error = CopiedError::NoRule(text.to_owned());
+            assert_eq!(copied_rules(text), Err(error), "{text}");
+        }
+        for text in ["mirror.linkerd.io/*", "multicluster.linkerd.io/x"] {
+            let error = CopiedError::Ours(text.to_owned());
+            assert_eq!(copied_rules(&format!("a,{text}")), Err(error), "{text}");
+        }
+    }
+}

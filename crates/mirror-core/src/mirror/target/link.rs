@@ -1,0 +1,352 @@
+//! A Link, parsed once into types whose values are always valid.
+
+use std::{net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use k8s_openapi::jiff::Timestamp;
+use kube_core::ResourceExt as _;
+use thiserror::Error;
+
+use super::{
+    drain::{DrainError, drained_until},
+    exclusions::{CopiedError, Exclusions, copied_rules},
+    networks::{NetworkError, networks},
+    policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
+};
+use crate::api::{
+    duration::parse_go_duration,
+    labels as l,
+    link::{Link, LinkObject, ProbeSpec},
+    names::is_dns_label,
+    selector::{Selector, SelectorError},
+};
+use crate::mirror::names::{fits, probe_name};
+
+/// A target cluster as one Link describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name of the Link.
+    pub link: String,
+    /// When the Link was created. `None` counts as the oldest.
+    pub created: Option<Timestamp>,
+    /// Name of the target cluster, a DNS label.
+    pub cluster: String,
+    /// DNS domain of the target cluster.
+    pub domain: String,
+    /// The gateway, if the Link has one.
+    pub gateway: Option<Gateway>,
+    /// Selects Services to mirror in gateway mode.
+    pub gateway_selector: Option<Selector>,
+    /// Selects Services to mirror in remote-discovery mode. It wins where both match.
+    pub discovery_selector: Option<Selector>,
+    /// Selects members of federated Services.
+    pub federated_selector: Option<Selector>,
+    /// What is copied and what is not.
+    pub exclusions: Exclusions,
+    /// Whether headless Services are mirrored as headless ones.
+    pub headless: bool,
+    /// Selects the local namespaces that it may mirror into; `None` for all that are not protected.
+    pub allowed_namespaces: Option<Selector>,
+    /// Which federated Services it may join.
+    pub federation: Federation,
+    /// How it takes part in them.
+    pub federated_through: FederatedThrough,
+    /// End of its drain, which may be in the past.
+    pub drained_until: Option<Timestamp>,
+}
+
+/// A target cluster's gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its addresses and host names; at least one.
+    pub hosts: Vec<Host>,
+    /// TCP port.
+    pub port: u16,
+    /// TLS identity; may be empty.
+    pub identity: String,
+    /// The networks in which its addresses must be, if the Link names any.
+    pub networks: Option<Vec<IpNet>>,
+    /// How it is probed. `Ok(None)` if the Link asks for no probe, `Err` if the settings of the probe are invalid.
+    pub probe: Result<Option<Probe>, String>,
+}
+
+/// An item of a Link's `gatewayAddress`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// A name that DNS resolves.
+    Name(String),
+}
+
+impl Host {
+    /// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored,
+    /// sorted, without duplicates. Linkerd's service mirror does not trim, so that `a, b` fails for `b`.
+    pub fn parse_list(text: &str) -> Vec<Self> {
+        let items = text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
+        let mut hosts: Vec<Self> = items
+            .map(|item| match item.parse::<IpAddr>() {
+                Ok(address) => Self::Ip(address.to_canonical()),
+                Err(_) => Self::Name(item.to_owned()),
+            })
+            .collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
+/// How a gateway is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// HTTP path, begins with `/`.
+    pub path: String,
+    /// TCP port.
+    pub port: u16,
+    /// Time between probes.
+    pub period: Duration,
+    /// Time limit of one probe, at most the period.
+    ///
+    /// Probes never overlap. With the CRD's default of 30 s, a gateway that accepts connections but does not answer
+    /// would count as dead only after three times 30 s, even if the period is shorter.
+    pub timeout: Duration,
+    /// Consecutive failures that make a gateway dead, at least 1.
+    pub threshold: u32,
+}
+
+/// Why a Link is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidLink {
+    /// The cluster's name cannot be part of a Service's name.
+    #[error(
+        "invalid spec.targetClusterName {0:?}: must be a DNS label (a-z, 0-9 and -, up to 63 characters)"
+    )]
+    ClusterName(String),
+    /// The Link cannot be decoded at all.
+    #[error("failed to read the Link: {0}")]
+    Unreadable(String),
+    /// The port is not a port number.
+    #[error("invalid spec.gatewayPort {0:?}: must be a port number")]
+    GatewayPort(String),
+    /// A selector is malformed.
+    #[error("invalid spec.{0}: {1}")]
+    Selector(&'static str, SelectorError),
+    /// A rule that says what is copied is malformed.
+    #[error("invalid annotation {0}: {1}")]
+    Copied(&'static str, CopiedError),
+    /// An annotation that restricts the cluster is malformed.
+    #[error("invalid annotation {0}: {1}")]
+    Policy(&'static str, PolicyError),
+    /// The end of a drain is not a time.
+    #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
+    Drain(DrainError),
+    /// The networks of gateways are malformed.
+    #[error("invalid annotation {name}: {0}", name = l::GATEWAY_NETWORKS)]
+    Networks(NetworkError),
+}
+
+/// The CRD's default for `probeSpec.failureThreshold`.
+const DEFAULT_THRESHOLD: u32 = 3;
+/// The CRD's default for `probeSpec.timeout`.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum period. More frequent probes would add load without finding failures noticeably earlier.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+impl Target {
+    /// Parses a Link from the API server, which may be one that could not be decoded.
+    pub fn parse_object(object: &LinkObject, headless_default: bool) -> Result<Self, InvalidLink> {
+        match &object.unreadable {
+            Some(error) => Err(InvalidLink::Unreadable(error.clone())),
+            None => Self::parse(&object.link, headless_default),
+        }
+    }
+
+    /// Parses a Link. `headless_default` applies if the Link says nothing about headless Services.
+    pub fn parse(link: &Link, headless_default: bool) -> Result<Self, InvalidLink> {
+        let spec = &link.spec;
+        if !is_dns_label(&spec.target_cluster_name) {
+            return Err(InvalidLink::ClusterName(spec.target_cluster_name.clone()));
+        }
+        let selector = |name, selector: Option<&_>| {
+            Selector::parse(selector).map_err(|error| InvalidLink::Selector(name, error))
+        };
+        let annotation = |key| link.annotations().get(key).map(String::as_str);
+        let headless = match annotation(l::HEADLESS_SERVICES) {
+            Some("enabled" | "true") => true,
+            Some("disabled" | "false") => false,
+            _ => headless_default,
+        };
+        let copied = |name| {
+            let text = annotation(name).unwrap_or_default();
+            copied_rules(text).map_err(|error| InvalidLink::Copied(name, error))
+        };
+        let allowed_namespaces = annotation(l::ALLOWED_NAMESPACES)
+            .map(allowed_namespaces)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::ALLOWED_NAMESPACES, error))?;
+        let federation = annotation(l::FEDERATION)
+            .map(Federation::parse)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::FEDERATION, error))?
+            .unwrap_or_default();
+        let federated_through = FederatedThrough::of(&link.metadata)
+            .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?;
+        let drained_until = annotation(l::DRAINED_UNTIL)
+            .map(drained_until)
+            .transpose()
+            .map_err(InvalidLink::Drain)?;
+        let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
+            .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
+        Ok(Self {
+            link: link.name_any(),
+            created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            cluster: spec.target_cluster_name.clone(),
+            domain: spec.target_cluster_domain.clone(),
+            gateway: gateway(link)?,
+            gateway_selector: selector("selector", spec.selector.as_ref())?,
+            discovery_selector: selector(
+                "remoteDiscoverySelector",
+                spec.remote_discovery_selector.as_ref(),
+            )?,
+            federated_selector: selector(
+                "federatedServiceSelector",
+                spec.federated_service_selector.as_ref(),
+            )?,
+            exclusions,
+            headless,
+            allowed_namespaces,
+            federation,
+            federated_through,
+            drained_until,
+        })
+    }
+
+    /// Whether it should take part in federated Services through a gateway, but the Link has none.
+    pub(crate) fn lacks_gateway(&self) -> bool {
+        self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
+    }
+
+    /// Its gateway and the settings of the probe, if the gateway is probed. If so, the Link has a probe Service.
+    pub(crate) fn probed(&self) -> Option<(&Gateway, &Probe)> {
+        let gateway = self.gateway.as_ref()?;
+        let probe = gateway.probe.as_ref().ok()?.as_ref()?;
+        Some((gateway, probe))
+    }
+
+    /// Sort key by age: the smaller one is the older Link. This is Linkerd's rule for federated Services. Links that
+    /// were created in the same second are sorted by name.
+    pub fn age(&self) -> (Option<Timestamp>, &str) {
+        (self.created, &self.link)
+    }
+
+    /// The selectors of the watches of Services, as few as possible. The target cluster sends only exported Services.
+    pub fn service_selectors(&self) -> Vec<Selector> {
+        united([
+            &self.gateway_selector,
+            &self.discovery_selector,
+            &self.federated_selector,
+        ])
+    }
+
+    /// The selectors of the watches of slices: those of Services behind the gateway. `by_slices`: members of federated
+    /// Services are behind the gateway too, if there is one.
+    pub fn slice_selectors(&self, by_slices: bool) -> Vec<Selector> {
+        let members = self.federated_selector.as_ref();
+        let members = members.filter(|_| by_slices && self.gateway.is_some());
+        united([&self.gateway_selector, &members.cloned()])
+    }
+}
+
+fn united<'a>(selectors: impl IntoIterator<Item = &'a Option<Selector>>) -> Vec<Selector> {
+    let mut united: Vec<Selector> = Vec::new();
+    for selector in selectors.into_iter().flatten() {
+        match united
+            .iter_mut()
+            .find_map(|known| known.union(selector).map(|both| (known, both)))
+        {
+            Some((known, both)) => *known = both,
+            None => united.push(selector.clone()),
+        }
+    }
+    united
+}
+
+fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
+    let spec = &link.spec;
+    let hosts = Host::parse_list(&spec.gateway_address);
+    let networks = match link.annotations().get(l::GATEWAY_NETWORKS) {
+        Some(text) => networks(text).map_err(InvalidLink::Networks)?,
+        None => Vec::new(),
+    };
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let port = port(&spec.gateway_port)
+        .ok_or_else(|| InvalidLink::GatewayPort(spec.gateway_port.clone()))?;
+    let identity = spec.gateway_identity.clone();
+    Ok(Some(Gateway {
+        hosts,
+        port,
+        identity,
+        networks: (!networks.is_empty()).then_some(networks),
+        probe: probe(&link.name_any(), &spec.probe_spec),
+    }))
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.trim().parse().ok().filter(|port| *port > 0)
+}
+
+fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
+    if spec.path.is_empty() {
+        return Ok(None);
+    }
+    fits(probe_name(link)).map_err(|problem| {
+        format!(
+            "cannot create a probe Service for the Link: {}",
+            problem.message
+        )
+    })?;
+    let duration = |name: &str, text: &str| {
+        parse_go_duration(text)
+            .ok()
+            .filter(|duration| !duration.is_zero())
+            .ok_or_else(|| {
+                format!("invalid spec.probeSpec.{name} {text:?}: must be a duration such as 3s")
+            })
+    };
+    let path = if spec.path.starts_with('/') {
+        spec.path.clone()
+    } else {
+        format!("/{}", spec.path)
+    };
+    let threshold = match spec.failure_threshold.as_deref() {
+        None | Some("") => DEFAULT_THRESHOLD,
+        Some(text) => text.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+            format!("invalid spec.probeSpec.failureThreshold {text:?}: must be a number above 0")
+        })?,
+    };
+    let period = duration("period", &spec.period)?.max(MIN_PERIOD);
+    let timeout = match spec.timeout.as_deref() {
+        None | Some("") => DEFAULT_TIMEOUT,
+        Some(text) => duration("timeout", text)?,
+    };
+    Ok(Some(Probe {
+        path,
+        port: port(&spec.port).ok_or_else(|| {
+            format!(
+                "invalid spec.probeSpec.port {:?}: must be a port number",
+                spec.port
+            )
+        })?,
+        period,
+        timeout: timeout.min(period),
+        threshold,
+    }))
+}
+
+#[cfg(test)]
+mod tests;
