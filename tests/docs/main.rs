@@ -3,12 +3,14 @@
 //! and the help of the binary; it needs no cluster.
 //!
 //! [`book`] holds the documents together, [`reference`] writes and compares the reference, [`gitops`] and [`gitops_chart`]
-//! hold what is said of GitOps tools, and [`dashboard`] the page on metrics and alerts.
+//! hold what is said of GitOps tools, [`dashboard`] the page on metrics and alerts, and [`figures`] that measurements have
+//! a date.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
 mod book;
 mod dashboard;
+mod figures;
 mod gitops;
 mod gitops_chart;
 mod markdown;
