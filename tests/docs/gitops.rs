@@ -11,6 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use control_plane::go;
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use linkerd_mc::{
     api::{
@@ -166,19 +167,14 @@ fn gitops_tools_judge_links_as_documented() {
     }
 }
 
-/// Builds the program, with the flags of the control plane's build, so that both share Go's cache. `None` without Go.
+/// Builds the program, as control planes are built: most of what it is made of is then in Go's cache. `None` without Go.
 fn build() -> Option<PathBuf> {
+    if !go::is_installed() {
+        return None;
+    }
+    let folder = root().join("tests/docs/gitops");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gitops");
-    let output = Command::new("go")
-        .args(["build", "-buildvcs=false", "-trimpath", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(root().join("tests/docs/gitops"))
-        .env("CGO_ENABLED", "0")
-        .output()
-        .ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "go build failed: {said}");
+    go::build(&folder, &[], ".", "-s -w", &program).unwrap_or_else(|error| panic!("{error:#}"));
     Some(program)
 }
 

@@ -1,4 +1,4 @@
-//! Which Go is there, and which one the module in `go/` asks for.
+//! Builds programs with Go, all in the same way, if the Go that is there is new enough.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind};
@@ -12,6 +12,12 @@ use crate::assets::tell;
 
 /// How often a person who waits for a build hears of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(20);
+
+/// What everything is compiled with. Go compiles a package that several programs use only once as long as this is the same
+/// for all of them. Nobody looks at debug information, and without paths in it the cache does not depend on the folder.
+const FLAGS: [&str; 3] = ["-buildvcs=false", "-trimpath", "-gcflags=all=-dwarf=false"];
+/// Without a C compiler.
+const ENVIRONMENT: (&str, &str) = ("CGO_ENABLED", "0");
 
 const HINT: &str = "install Go from your distribution or its makers, or set KUBEBUILDER_ASSETS to a folder that holds \
                     etcd, kube-apiserver, kube-controller-manager and kubectl";
@@ -93,10 +99,14 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
     }
 }
 
-/// Builds `package` of the module in `folder` into `program`, as all programs of the tests are built: what several use is
-/// compiled once, without debug information, which nobody looks at. More `arguments` of `go build` may choose other
-/// versions of what it is made of. Tells how far it is.
-pub(crate) fn build(
+/// Whether there is any Go.
+pub fn is_installed() -> bool {
+    Command::new("go").arg("version").output().is_ok()
+}
+
+/// Builds `package` of the module in `folder` into `program`. More `arguments` of `go build` may choose other versions of
+/// what it is made of. Tells how far it is.
+pub fn build(
     folder: &Path,
     arguments: &[&str],
     package: &str,
@@ -105,14 +115,14 @@ pub(crate) fn build(
 ) -> anyhow::Result<()> {
     let total = count_packages(folder, arguments, package)?;
     let mut go = Command::new("go")
-        .args(["build", "-v", "-buildvcs=false", "-trimpath"])
-        .arg("-gcflags=all=-dwarf=false")
+        .args(["build", "-v"])
+        .args(FLAGS)
         .args(arguments)
         .args(["-ldflags", linker_flags, "-o"])
         .arg(program)
         .arg(package)
         .current_dir(folder)
-        .env("CGO_ENABLED", "0")
+        .env(ENVIRONMENT.0, ENVIRONMENT.1)
         .stderr(Stdio::piped())
         .spawn()
         .context("failed to run go build")?;
@@ -133,7 +143,7 @@ fn count_packages(folder: &Path, arguments: &[&str], package: &str) -> anyhow::R
         .args(arguments)
         .arg(package)
         .current_dir(folder)
-        .env("CGO_ENABLED", "0")
+        .env(ENVIRONMENT.0, ENVIRONMENT.1)
         .stderr(Stdio::inherit())
         .output()
         .context("failed to run go list")?;

@@ -10,7 +10,7 @@
 //! # }
 //! ```
 //!
-//! - [`Helm`] is built and kept in the same way.
+//! - [`Helm`] is built and kept in the same way. Whatever else tests build with Go, [`go`] builds.
 //! - The binaries come from the folder that `KUBEBUILDER_ASSETS` names, or are built once with Go and kept ([`Assets`]):
 //!   the newest Kubernetes, or the oldest that Linkerd supports with `LINKERD_MC_KUBERNETES=oldest`.
 //! - Every server has a supervisor that ends it when this process is gone, however that came about; nothing relies on
@@ -30,7 +30,7 @@ mod events;
 mod fault;
 mod folder;
 mod gateway_api;
-mod go;
+pub mod go;
 mod helm;
 mod intercept;
 mod kubeconfig;
