@@ -78,13 +78,26 @@ mutants files="crates/mirror-core/src/mirror/**" *args:
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
         nice -n 19 cargo mutants --file '{{files}}' --test-package mirror-core --baseline skip --timeout 60 {{args}}
 
+# Only the suite itself runs as root.
+[private]
+as-root := if `id -u` == "0" { "" } else { "--config \"target.'cfg(unix)'.runner=['sudo','--preserve-env','env','PATH=$PATH']\"" }
+
 # Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN (docs/development.md); arguments choose cases
 mesh *args:
-    cargo test --test mesh -- {{args}}
+    cargo test {{as-root}} --test mesh -- {{args}}
 
 # Run random operations on the mesh of `just mesh`, and check that no request fails; LINKERD_MC_MESH_SEED repeats a run
 mesh-soak operations="100":
-    LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test --test mesh -- soak
+    LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test {{as-root}} --test mesh -- soak
+
+# Take the programs of `just mesh` out of the images of a version of Linkerd, without a container engine; needs skopeo
+linkerd version folder="target/linkerd":
+    tests/mesh/linkerd-programs {{version}} {{folder}}
+
+# Install what `just linkerd` and `just mesh` need, on Debian and Ubuntu
+mesh-packages:
+    sudo apt-get update
+    sudo apt-get install --yes --no-install-recommends curl iproute2 nftables procps skopeo util-linux
 
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:

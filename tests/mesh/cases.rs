@@ -170,6 +170,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     let started = Instant::now();
     let mut rig = Box::pin(Rig::start(place.clone())).await?;
     println!("the rig stands after {} s", started.elapsed().as_secs());
+    let measured = table::measured(place, rig.west.plane.minor_version().await?)?;
     for (name, case) in chosen(parts) {
         let began = Instant::now();
         let outcome = case(&mut rig).await;
@@ -185,7 +186,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
             break;
         }
     }
-    table::print(&rows);
+    table::publish(&rows, &measured)?;
     Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()))
 }
 

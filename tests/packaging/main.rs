@@ -7,6 +7,8 @@
 mod chart;
 // The exit codes in docs/ci.md are those of the program.
 mod exit_codes;
+// Linkerd's programs for `just mesh`, taken out of images.
+mod linkerd_programs;
 // The program under other names, as a plugin and as an extension.
 mod names;
 // The archive and the Debian package: the same each time, and what is in them runs.
