@@ -3,6 +3,7 @@
 use std::{
     io::IsTerminal as _,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     client::{Size, multiplexed, server_address},
-    controller::{Options, Settings, lease::LeaseSettings, run as run_controller},
+    controller::{Options, Settings, Sockets, lease::LeaseSettings, run as run_controller},
 };
 
 /// Run the controller, which mirrors Services of all linked clusters into this one
@@ -166,6 +167,7 @@ fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> 
         bytes: MIB * usize::from(args.max_mib),
         pages: Size::of_pages(),
         probe_address: args.probe_address.clone(),
+        transport: Arc::new(Sockets),
         sessions,
     })
 }

@@ -12,7 +12,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
-    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    client::legacy::{
+        Client as HyperClient,
+        connect::{Connect, HttpConnector},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
@@ -69,12 +72,35 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
     let mut connector =
         TimeoutConnector::new(tls.enable_http1().enable_http2().wrap_connector(http));
     connector.set_connect_timeout(Some(CONNECT)); // includes the TLS handshake
-    let client: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
+    let client = pinging(connector);
+    identified(&config, connections, move |request| client.request(request))
+}
+
+/// A client that notices when its peer does not answer pings any more.
+pub(super) fn pinging<C>(connector: C) -> HyperClient<C, Body>
+where
+    C: Connect + Clone,
+{
+    HyperClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
-        .build(connector);
+        .build(connector)
+}
+
+/// A client that sends the credentials of a configuration, with limits of responses, for any transport.
+pub(super) fn identified<B, E, F>(
+    config: &Config,
+    connections: bounds::Connections,
+    send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+) -> anyhow::Result<Client>
+where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<BoxError> + Send,
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
     let namespace = config.default_namespace.clone();
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -88,7 +114,7 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
                 .extra_headers_layer()
                 .context("failed to set up headers")?,
         )
-        .service(hold(connections, move |request| client.request(request)));
+        .service(hold(connections, send));
     Ok(Client::new(service, namespace))
 }
 

@@ -161,8 +161,11 @@ impl Engine {
         let shared = session::Shared {
             pages: settings.pages.clone(),
             bytes: Budget::new(settings.bytes),
+            transport: settings.transport.clone(),
             runtime: settings.sessions.clone(),
         };
+        let (transport, metrics) = (settings.transport.clone(), writer.metrics.clone());
+        let gateways = GatewayTasks::new(signals, transport, metrics);
         let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
         let engine = Self {
             state: State {
@@ -173,7 +176,7 @@ impl Engine {
             pace: Pace::new(settings.writes_each_second, services),
             settings,
             metrics: writer.metrics.clone(),
-            gateways: GatewayTasks::new(signals, writer.metrics.clone()),
+            gateways,
             writer,
             leading: false,
             queue: Queue::default(),

@@ -17,10 +17,12 @@ pub(crate) mod probe;
 mod queue;
 mod run;
 mod session;
+mod transport;
 mod trouble;
 mod watch;
 
 pub(crate) use self::{
     engine::Settings,
     run::{Options, run},
+    transport::Sockets,
 };

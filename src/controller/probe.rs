@@ -10,23 +10,23 @@
 //! - Failures below the threshold are counted too.
 //! - A stop cancels the current probe.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Bytes;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{clock::jitter, metrics::Metrics, trouble::Trouble};
+use super::{
+    clock::jitter,
+    metrics::Metrics,
+    transport::{ProbeBody, Transport},
+    trouble::Trouble,
+};
 use crate::mirror::{Liveness, Probe};
 
 /// Maximum number of bytes that are read of a response body. Bodies of Linkerd's gateways have a few.
@@ -42,8 +42,10 @@ const FORGOTTEN: Duration = Duration::from_millis(5_500);
 const PROXY_ERROR: &str = "l5d-proxy-error";
 
 /// The destination of probes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ProbeTarget {
+    /// Sends them.
+    pub transport: Arc<dyn Transport>,
     /// `host:port` to connect to: in a cluster, the ClusterIP of the probe Service, which leads to the gateway through
     /// the mesh. While it is `None`, there are no probes, and the state of the gateway stays. When it changes, failures
     /// at the old address do not count any more.
@@ -124,19 +126,19 @@ pub(crate) async fn run(
 
 async fn work(
     cluster: &str,
-    mut target: ProbeTarget,
+    target: ProbeTarget,
     settings: &Probe,
     metrics: &Metrics,
     sink: impl Fn(ProbeReport),
 ) {
-    let client = client(settings.timeout);
+    let mut changes = target.address.clone();
     let mut tracker = Tracker::default();
     let mut trouble = Trouble::new(format!("probe the gateway of {cluster}"));
     let mut next = Instant::now();
     let mut former = None;
     loop {
         sleep_until(next).await;
-        let known = target.address.wait_for(Option::is_some).await;
+        let known = changes.wait_for(Option::is_some).await;
         let Some(address) = known.ok().and_then(|known| known.clone()) else {
             return; // the sender was dropped: no address will come
         };
@@ -146,10 +148,10 @@ async fn work(
         }
         let start = Instant::now();
         next = start + settings.period + jitter(settings.period / 10);
-        let probed = probe(&client, &address, target.host.as_deref(), &target.path);
+        let probed = probe(&target, &address, settings.timeout);
         let result = tokio::select! {
             result = timeout(settings.timeout, probed) => result,
-            Ok(()) = target.address.changed() => {
+            Ok(()) = changes.changed() => {
                 next = start; // the result for the old address does not matter
                 continue;
             }
@@ -188,37 +190,28 @@ async fn work(
 #[error("the proxy returned status {0}")]
 struct ByProxy(u16);
 
-/// A client that opens a new connection for each probe, because an old connection may work when new ones fail. It uses
-/// no HTTP proxy and follows no redirects: hyper supports neither.
-fn client(connect: Duration) -> Client<HttpConnector, Empty<Bytes>> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(connect));
-    connector.set_nodelay(true);
-    Client::builder(TokioExecutor::new())
-        .pool_max_idle_per_host(0)
-        .build(connector)
-}
-
 /// Sends one probe. Only status 200 is a success. Returns the body, which is not read yet.
 async fn probe(
-    client: &Client<HttpConnector, Empty<Bytes>>,
+    target: &ProbeTarget,
     address: &str,
-    host: Option<&str>,
-    path: &str,
-) -> anyhow::Result<hyper::body::Incoming> {
+    connect: Duration,
+) -> anyhow::Result<ProbeBody> {
     let uri = Uri::builder()
         .scheme("http")
         .authority(address)
-        .path_and_query(path)
+        .path_and_query(&*target.path)
         .build()
         .context("invalid address or path")?;
     let request = Request::get(uri)
-        .header(http::header::HOST, host.unwrap_or(address))
+        .header(
+            http::header::HOST,
+            target.host.as_deref().unwrap_or(address),
+        )
         .header(http::header::CONNECTION, "close")
         .header(http::header::USER_AGENT, "linkerd-mc")
         .body(Empty::new())
         .context("invalid address or path")?;
-    let response = client.request(request).await?;
+    let response = target.transport.probe(request, connect).await?;
     match response.status() {
         StatusCode::OK => Ok(response.into_body()),
         other if response.headers().contains_key(PROXY_ERROR) => {

@@ -26,6 +26,7 @@ use self::{
 
 use super::{
     clock::jitter,
+    transport::Transport,
     watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
 };
 use crate::{
@@ -36,7 +37,6 @@ use crate::{
     client::{
         Size, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
-        watcher_from_credentials,
     },
     mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, target::tls::InsecureTls},
 };
@@ -55,12 +55,14 @@ pub(super) struct Spec {
 }
 
 /// Resources that all sessions share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Shared {
     /// Limits on the size of API servers' responses.
     pub(super) pages: Size,
     /// Budget for the bytes of all objects that are kept.
     pub(super) bytes: Budget,
+    /// How target clusters are reached.
+    pub(super) transport: Arc<dyn Transport>,
     /// The runtime that they run in.
     pub(super) runtime: Handle,
 }
@@ -111,13 +113,20 @@ impl Session {
             bytes: shared.bytes.part(spec.limits.bytes),
             hosts: Budget::new(spec.limits.hosts),
         };
-        let (bytes, pages) = (own.bytes.clone(), shared.pages.clone());
+        let (bytes, shared) = (own.bytes.clone(), shared.clone());
+        let runtime = shared.runtime.clone();
         let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
-        shared.runtime.spawn(async move {
+        runtime.spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, first, followed, (pages, own), reporter)))
+                .run_until_cancelled(Box::pin(run(
+                    work,
+                    first,
+                    followed,
+                    (shared, own),
+                    reporter,
+                )))
                 .await;
         });
         Self {
@@ -159,10 +168,11 @@ async fn run(
     spec: Spec,
     first: Names,
     followed: latest::Receiver<Followed>,
-    (pages, own): (Size, Room),
+    (shared, own): (Shared, Room),
     reporter: Reporter,
 ) {
-    let client = match watcher_from_credentials(&spec.kubeconfig, pages.metered()).await {
+    let pages = shared.pages.metered();
+    let client = match shared.transport.client(&spec.kubeconfig, pages).await {
         Ok(client) => client,
         Err(error) => {
             reporter

@@ -1,9 +1,12 @@
 //! The settings of the engine.
 
+use std::sync::Arc;
+
 use tokio::runtime::Handle;
 
 use crate::{
     client::Size,
+    controller::transport::Transport,
     mirror::{Config, Limits},
 };
 
@@ -25,6 +28,8 @@ pub(crate) struct Settings {
     pub pages: Size,
     /// Address at which gateways are probed instead of the probe Service, `host:port`.
     pub probe_address: Option<String>,
+    /// How target clusters, gateways and DNS are reached.
+    pub transport: Arc<dyn Transport>,
     /// The runtime of the sessions with target clusters. A separate runtime keeps the work on their responses, above
     /// all on large ones, off the engine's thread.
     pub sessions: Handle,

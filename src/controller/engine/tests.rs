@@ -29,6 +29,7 @@ use crate::{
         lease::Fence,
         metrics::Metrics,
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
+        transport::Sockets,
         watch::{ConnectionStatus, Event},
     },
     mirror::{
@@ -65,6 +66,7 @@ fn starting() -> Engine {
         writes_each_second: 50,
         pages: Size::of_pages(),
         probe_address: Some("127.0.0.1:1".to_owned()),
+        transport: Arc::new(Sockets),
         sessions: Handle::current(),
     };
     let writer = Writer {

@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::controller::transport::Sockets;
 use Liveness::{Alive, Dead};
 use ProbeReport::{Latency, Transition};
 
@@ -139,6 +140,7 @@ fn probing_as(address: Option<&str>, host: Option<&str>, limit: Duration) -> Pro
     let (send, reports) = unbounded_channel();
     let (metrics, stop) = (Metrics::new(), CancellationToken::new());
     let target = ProbeTarget {
+        transport: Arc::new(Sockets),
         address: where_to,
         host: host.map(str::to_owned),
         path: "/ready".to_owned(),

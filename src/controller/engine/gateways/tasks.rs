@@ -1,12 +1,12 @@
 //! The tasks that resolve and probe one gateway, and their events.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::{gateway, metrics::Metrics, probe},
+    controller::{gateway, metrics::Metrics, probe, transport::Transport},
     mirror::{Gateway, Host, Probe},
 };
 
@@ -31,6 +31,7 @@ pub(in crate::controller::engine) type GatewayOutbox =
 /// Starts the tasks that resolve and probe gateways.
 pub(in crate::controller::engine) struct GatewayTasks {
     outbox: GatewayOutbox,
+    transport: Arc<dyn Transport>,
     metrics: Metrics,
     started: u64,
 }
@@ -45,9 +46,14 @@ pub(in crate::controller::engine) struct GatewayWatch {
 }
 
 impl GatewayTasks {
-    pub(in crate::controller::engine) fn new(outbox: GatewayOutbox, metrics: Metrics) -> Self {
+    pub(in crate::controller::engine) fn new(
+        outbox: GatewayOutbox,
+        transport: Arc<dyn Transport>,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             outbox,
+            transport,
             metrics,
             started: 0,
         }
@@ -75,6 +81,7 @@ impl GatewayTasks {
         }
         if let Ok(Some(settings)) = &gateway.probe {
             let target = probe::ProbeTarget {
+                transport: self.transport.clone(),
                 address: where_to,
                 host: host(settings),
                 path: settings.path.clone(),
@@ -87,11 +94,13 @@ impl GatewayTasks {
     fn resolve(&self, link: &str, watch: &GatewayWatch, hosts: Vec<Host>) {
         let (outbox, link) = (self.outbox.clone(), link.to_owned());
         let (id, stop) = (watch.id, watch.stop.clone());
+        let transport = self.transport.clone();
         tokio::spawn(async move {
+            let lookup = |name| transport.lookup(name);
             let sink = |resolution| {
                 let _ = outbox.send((link.clone(), id, GatewayEvent::Resolved(resolution)));
             };
-            gateway::run(&hosts, RESOLVE_EVERY, sink, stop).await;
+            gateway::run(&hosts, RESOLVE_EVERY, lookup, sink, stop).await;
         });
     }
 
