@@ -82,7 +82,7 @@ impl Engine {
             let wall = clock::now();
             state.look(wall);
             let last = state.status.last();
-            let mut sent = status(last, &state.facts, &state.outcomes, wall);
+            let mut sent = status(last, &state.facts, &state.outcomes, whole_seconds(wall));
             if state.carried && !state.facts.settled {
                 carry(last, &mut sent);
             }
@@ -161,6 +161,12 @@ impl Engine {
     }
 }
 
+/// A time as the API server stores it. With fractions of seconds, a status would differ from the stored one, and would
+/// be written again after each list of Links.
+fn whole_seconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
 /// Keeps what the last status reports about Services: it stays until the cluster has been listed.
 fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
     sent.mirror_services.clone_from(&last.mirror_services);
@@ -218,6 +224,7 @@ fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use tokio::time::sleep_until;
 
     use super::*;
@@ -225,6 +232,16 @@ mod tests {
         api::link::Link,
         mirror::status::{Expiry, Outcomes},
     };
+
+    #[test]
+    fn times_of_a_status_are_those_that_the_api_server_stores() {
+        let now = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
+        let stored = |at: Timestamp| -> Time {
+            serde_json::from_value(serde_json::to_value(Time(at)).unwrap()).unwrap()
+        };
+        assert_ne!(stored(now).0, now);
+        assert_eq!(stored(now).0, whole_seconds(now));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn status_is_due_when_the_token_is_about_to_expire_and_when_it_expires() {
