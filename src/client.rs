@@ -162,6 +162,22 @@ where
     multiplexed::bounded(connections, "default", send)
 }
 
+/// A client for the kubeconfig of a credentials Secret, as [`watcher_from_credentials`] makes it, except that `send` is
+/// its transport. Requests have the address of the server and the token.
+#[cfg(test)]
+pub(crate) async fn of_test_credentials<F>(
+    kubeconfig: &[u8],
+    size: Size,
+    send: impl Fn(http::Request<kube::client::Body>) -> F + Clone + Send + Sync + 'static,
+) -> Result<Client, CredentialsError>
+where
+    F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
+{
+    let config = credentials::config(kubeconfig).await?;
+    let connections = bounds::Connections::new(size);
+    multiplexed::identified(&config, connections, send).map_err(|_| CredentialsError::Unusable)
+}
+
 /// The body of a response of such a server.
 #[cfg(test)]
 pub(crate) type TestBody = http_body_util::StreamBody<

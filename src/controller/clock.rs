@@ -14,7 +14,10 @@ pub fn now() -> Timestamp {
         clippy::disallowed_methods,
         reason = "this is the only reader of the wall clock"
     )]
-    Timestamp::now()
+    let now = Timestamp::now();
+    #[cfg(test)]
+    let now = tests::with_virtual_time(now);
+    now
 }
 
 /// A uniformly random duration in `[0, below)`; zero when `below` is zero.
@@ -29,7 +32,23 @@ pub fn jitter(below: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::{Instant, advance};
+
     use super::*;
+
+    /// The time of day in a test that lets time pass without waiting.
+    pub(super) fn with_virtual_time(now: Timestamp) -> Timestamp {
+        let (moved, real) = (Instant::now().into_std(), std::time::Instant::now());
+        now + moved.saturating_duration_since(real) - real.saturating_duration_since(moved)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_of_day_follows_the_virtual_time_of_tests() {
+        let before = now();
+        advance(Duration::from_secs(3600)).await;
+        let passed = now().duration_since(before).as_secs_f32();
+        assert!((passed - 3600.0).abs() < 1.0, "{passed} s");
+    }
 
     #[test]
     fn jitter_stays_below_its_bound_and_varies() {

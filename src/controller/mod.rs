@@ -19,6 +19,8 @@ mod run;
 mod session;
 mod transport;
 mod trouble;
+#[cfg(test)]
+mod virtual_time;
 mod watch;
 
 pub(crate) use self::{

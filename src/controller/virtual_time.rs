@@ -1,0 +1,22 @@
+//! The whole engine against API servers in memory, under tokio's paused time: hours pass in milliseconds.
+//!
+//! The engine, its watches, sessions, probes and writes are the real ones. Only [`Transport`](super::transport) and the
+//! API servers are replaced, by servers that keep objects, versions and histories, and that tests can make fail. These
+//! tests show what only time shows: retries, silence, outages, rest. What HTTP, RBAC, admission and the lease do is
+//! shown by `tests/it` against real control planes.
+
+mod network;
+mod objects;
+mod refusal;
+mod server;
+mod world;
+
+mod backoff;
+mod cluster_ips;
+mod credentials;
+mod gateways;
+mod names;
+mod outages;
+mod rest;
+mod silence;
+mod watches;

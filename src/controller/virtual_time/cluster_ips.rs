@@ -1,0 +1,121 @@
+//! A Service range without a free `ClusterIP`, for hours.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    server::ApiServer,
+    world::{NS, World, hours, pauses, seconds, within},
+};
+use crate::api::labels as l;
+
+/// Services that are exported, and those of them that get a `ClusterIP`.
+const SERVICES: usize = 20;
+const ROOM: usize = 8;
+
+fn name(number: usize) -> String {
+    format!("web-{number:02}")
+}
+
+/// A cluster with more Services than there are `ClusterIP`s in the source cluster.
+async fn exhausted() -> (World, ApiServer) {
+    let mut world = World::new();
+    let east = world.target("east");
+    for number in 0..SERVICES {
+        east.export(&name(number));
+    }
+    // The probe Service has one too.
+    world.source.limit_cluster_ips(ROOM + 1);
+    world.start();
+    within(seconds(30), "all to be mirrored or waiting", || {
+        mirrors(&world).len() == ROOM && world.is("east", "ClusterIPsExhausted", "True")
+    })
+    .await;
+    sleep(seconds(15)).await;
+    (world, east)
+}
+
+fn mirrors(world: &World) -> Vec<String> {
+    world.source.names("services", NS)
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_wait_for_a_cluster_ip_are_tried_seldom_for_hours() {
+    let (mut world, east) = exhausted().await;
+    let mark = world.source.mark();
+    sleep(hours(6)).await;
+    let tries = world
+        .source
+        .asked(mark, |asked| asked.is("create", "services"));
+    let pauses = pauses(&tries);
+    let longest = pauses.iter().copied().fold(0.0, f64::max);
+    assert!((300.0..301.0).contains(&longest), "{longest} s");
+    assert!(
+        (70..=80).contains(&tries.len()),
+        "{} tries of all",
+        tries.len()
+    );
+    // They take turns.
+    let waiting = SERVICES - ROOM;
+    let names: BTreeSet<_> = tries.iter().map(|asked| &asked.name).collect();
+    assert_eq!(names.len(), waiting);
+    assert_eq!(world.source.writes(mark), [""; 0]);
+    assert_eq!(world.status("east").unhealthy, Some(12));
+    assert!(world.is("east", "Ready", "True"));
+
+    // What needs no ClusterIP goes on.
+    let mirror = mirrors(&world).remove(0);
+    east.set_port(mirror.trim_end_matches("-east"), 81);
+    let port = || {
+        world
+            .source
+            .get("services", NS, &mirror)
+            .map(|s| s["spec"]["ports"][0]["port"].clone())
+    };
+    within(seconds(1), "the port", || port() == Some(json!(81))).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_ip_that_a_mirror_gives_back_is_used_at_once() {
+    let (mut world, east) = exhausted().await;
+    sleep(hours(1)).await;
+    for _ in 0..3 {
+        let mirror = mirrors(&world).remove(0);
+        let withdrawn = json!({ "metadata": { "labels": { l::EXPORTED: null } } });
+        east.edit(mirror.trim_end_matches("-east"), &withdrawn);
+        within(seconds(1), "the next one", || {
+            let now = mirrors(&world);
+            now.len() == ROOM && !now.contains(&mirror)
+        })
+        .await;
+        sleep(seconds(60)).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_ips_that_others_give_back_are_used_within_five_minutes() {
+    let (mut world, _) = exhausted().await;
+    sleep(hours(1)).await;
+    let mark = world.source.mark();
+    world.source.limit_cluster_ips(usize::MAX);
+    // The first try succeeds, and all others follow.
+    within(seconds(301), "all mirrors", || {
+        mirrors(&world).len() == SERVICES
+    })
+    .await;
+    let tries = world
+        .source
+        .asked(mark, |asked| asked.is("create", "services"));
+    assert_eq!(tries.len(), SERVICES - ROOM);
+    let took = tries[tries.len() - 1].at - tries[0].at;
+    assert!(took < seconds(2), "{took:?} after the first one");
+    within(seconds(12), "the status", || {
+        world.condition("east", "ClusterIPsExhausted").is_none()
+    })
+    .await;
+    world.stop().await;
+}

@@ -1,0 +1,340 @@
+//! A source cluster, its target clusters, and the controller between them.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::{JoinHandle, JoinSet},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    network::{Gateway, Network},
+    server::{ApiServer, Asked},
+};
+use crate::{
+    api::{labels as l, link::LinkStatus, selector_text::parse},
+    client::{Size, of_test_server},
+    controller::{
+        apply::Writer,
+        engine::{self, Health, Settings},
+        lease::Fence,
+        metrics::Metrics,
+        networks,
+    },
+    mirror::{Config, Limits},
+};
+
+/// Namespace of Links.
+pub(super) const LINKS: &str = "mc";
+/// Namespace of Services.
+pub(super) const NS: &str = "ns";
+/// The token of all target clusters at first.
+pub(super) const TOKEN: &str = "first";
+
+/// A source cluster, with target clusters that a network connects.
+pub(super) struct World {
+    pub(super) source: ApiServer,
+    pub(super) network: Network,
+    pub(super) metrics: Metrics,
+    controller: Option<Controller>,
+}
+
+/// A running controller.
+struct Controller {
+    stop: CancellationToken,
+    engine: JoinHandle<anyhow::Result<()>>,
+    /// They end when this is dropped.
+    _watches: JoinSet<()>,
+}
+
+impl World {
+    /// A source cluster without Links, and no controller yet.
+    pub(super) fn new() -> Self {
+        fastrand::seed(1); // the same jitter each time
+        Self {
+            source: ApiServer::new(&["default", LINKS, NS], None),
+            network: Network::default(),
+            metrics: Metrics::new(),
+            controller: None,
+        }
+    }
+
+    /// A target cluster with a Link to it and a gateway that is alive.
+    pub(super) fn target(&self, name: &str) -> ApiServer {
+        let target = self.cluster(name);
+        self.credentials(name, TOKEN);
+        let link = link(name);
+        self.source.change(|objects| objects.create("links", link));
+        target
+    }
+
+    /// A target cluster with a gateway that is alive, and no Link to it.
+    pub(super) fn cluster(&self, name: &str) -> ApiServer {
+        let target = ApiServer::new(&["default", NS], Some(TOKEN));
+        self.network.connect(&host(name), &target);
+        self.network.gateway(name, Gateway::Alive);
+        target
+    }
+
+    /// Creates or replaces the credentials Secret of a Link.
+    pub(super) fn credentials(&self, name: &str, token: &str) {
+        let kubeconfig = kubeconfig(&host(name), token);
+        let secret = secret(name, &kubeconfig.to_string());
+        let id = (LINKS.to_owned(), credentials_of(name));
+        self.source
+            .change(|objects| match objects.get("secrets", &id) {
+                Some(_) => objects.patch("secrets", &id, &secret, false),
+                None => objects.create("secrets", secret),
+            });
+    }
+
+    /// Starts the controller, as the leader.
+    pub(super) fn start(&mut self) {
+        let source = self.source.clone();
+        let client = of_test_server(move |request| source.clone().answer(request));
+        let settings = self.settings();
+        let (outbox, inbox) = engine::local_channel();
+        let needed = inbox.watch_members.subscribe();
+        let metrics = self.metrics.clone();
+        let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox, needed);
+        watches.spawn(networks::run(client.clone(), None, outbox));
+        let (elect, elected) = oneshot::channel();
+        let _ = elect.send(Fence::always());
+        let writer = Writer {
+            client,
+            fence: Fence::closed(),
+            metrics,
+        };
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let engine = tokio::spawn(async move {
+            let health = Health::default();
+            engine::run(settings, writer, inbox, elected, &health, &stopped).await
+        });
+        self.controller = Some(Controller {
+            stop,
+            engine,
+            _watches: watches,
+        });
+    }
+
+    /// Stops the controller, which must not have ended before.
+    pub(super) async fn stop(&mut self) {
+        let controller = self.controller.take().expect("a running controller");
+        assert!(!controller.engine.is_finished(), "the engine has ended");
+        controller.stop.cancel();
+        controller
+            .engine
+            .await
+            .expect("no panic")
+            .expect("no failure");
+    }
+
+    fn settings(&self) -> Settings {
+        let config = Config {
+            namespace: LINKS.to_owned(),
+            local_members: parse(l::FEDERATED_MEMBERS).expect("a selector"),
+            ..Config::default()
+        };
+        Settings {
+            config,
+            headless: true,
+            max_in_flight: 32,
+            limits: Limits {
+                services: 100,
+                hosts: 100,
+                metadata: 1 << 14,
+                bytes: 1 << 24,
+            },
+            bytes: 1 << 26,
+            writes_each_second: 50,
+            pages: Size::of_pages(),
+            probe_address: None,
+            transport: Arc::new(self.network.clone()),
+            sessions: Handle::current(),
+        }
+    }
+
+    /// The status of a Link.
+    pub(super) fn status(&self, link: &str) -> LinkStatus {
+        let link = self.source.get("links", LINKS, link).expect("a Link");
+        let status = link["status"].clone();
+        serde_json::from_value(status).unwrap_or_default()
+    }
+
+    /// Status, reason and message of a condition of a Link.
+    pub(super) fn condition(&self, link: &str, type_: &str) -> Option<(String, String, String)> {
+        let mut conditions = self.status(link).conditions.into_iter();
+        let found = conditions.find(|condition| condition.type_ == type_)?;
+        Some((found.status, found.reason, found.message))
+    }
+
+    /// Whether a condition of a Link has this status.
+    pub(super) fn is(&self, link: &str, type_: &str, status: &str) -> bool {
+        let found = self.condition(link, type_);
+        found.is_some_and(|(now, ..)| now == status)
+    }
+
+    /// Whether a Service of this name exists in the source cluster.
+    pub(super) fn has(&self, service: &str) -> bool {
+        self.source.get("services", NS, service).is_some()
+    }
+
+    /// Waits until these Links are ready and these mirrors exist.
+    pub(super) async fn in_sync(&self, links: &[&str], mirrors: &[&str]) {
+        within(SYNC, "the first sync", || {
+            links.iter().all(|link| self.is(link, "Ready", "True"))
+                && mirrors.iter().all(|mirror| self.has(mirror))
+        })
+        .await;
+    }
+}
+
+/// How long a first sync takes at most.
+const SYNC: Duration = Duration::from_secs(30);
+/// Time between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Lets time pass until something holds. Returns how long that took, which is at most `limit`.
+pub(super) async fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) -> Duration {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < limit, "waited for {what} for {limit:?}");
+        sleep(LOOK).await;
+    }
+    began.elapsed()
+}
+
+/// Seconds between requests.
+pub(super) fn pauses(asked: &[Asked]) -> Vec<f64> {
+    let pairs = asked.windows(2);
+    let pauses = pairs.map(|pair| pair[1].at - pair[0].at);
+    pauses.map(|pause| pause.as_secs_f64()).collect()
+}
+
+pub(super) const fn hours(hours: u64) -> Duration {
+    Duration::from_secs(3600 * hours)
+}
+
+pub(super) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Address of the API server of a cluster.
+fn host(cluster: &str) -> String {
+    format!("{cluster}.test")
+}
+
+/// Name of the Secret of a Link.
+pub(super) fn credentials_of(link: &str) -> String {
+    format!("credentials-{link}")
+}
+
+/// A Link to the cluster of the same name. Its gateway is probed once a minute.
+pub(super) fn link(name: &str) -> Value {
+    let equals = |key: &str, value: &str| json!({ "matchLabels": { key: value } });
+    json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": name, "namespace": LINKS },
+        "spec": {
+            "targetClusterName": name,
+            "targetClusterDomain": "cluster.local",
+            "clusterCredentialsSecret": credentials_of(name),
+            "gatewayAddress": "192.0.2.1",
+            "gatewayPort": "4143",
+            "gatewayIdentity": "gateway.identity",
+            "probeSpec": { "path": "/ready", "period": "60s", "port": "4191", "failureThreshold": "3" },
+            "selector": equals(l::EXPORTED, "true"),
+            "remoteDiscoverySelector": equals(l::EXPORTED, "remote-discovery"),
+            "federatedServiceSelector": equals(l::FEDERATED, "member"),
+        },
+    })
+}
+
+fn kubeconfig(host: &str, token: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "target",
+        "contexts": [{ "name": "target", "context": { "cluster": "target", "user": "mirror" } }],
+        "clusters": [{ "name": "target", "cluster": { "server": format!("https://{host}") } }],
+        "users": [{ "name": "mirror", "user": { "token": token } }],
+    })
+}
+
+fn secret(link: &str, kubeconfig: &str) -> Value {
+    json!({
+        "metadata": { "name": credentials_of(link), "namespace": LINKS },
+        "type": l::CREDENTIALS_TYPE,
+        "data": { l::KUBECONFIG_KEY: BASE64_STANDARD.encode(kubeconfig) },
+    })
+}
+
+/// A Service with one port and a selector, and its slice, which has one ready endpoint.
+pub(super) fn exported(name: &str, (label, value): (&str, &str)) -> [(&'static str, Value); 2] {
+    let service = json!({
+        "metadata": { "name": name, "namespace": NS, "labels": { label: value } },
+        "spec": {
+            "selector": { "app": name },
+            "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }],
+        },
+    });
+    let slice = json!({
+        "metadata": {
+            "name": format!("{name}-x"),
+            "namespace": NS,
+            "labels": { label: value, l::SLICE_SERVICE: name },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["10.1.0.1"], "conditions": { "ready": true } }],
+        "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
+    });
+    [("services", service), ("endpointslices", slice)]
+}
+
+impl ApiServer {
+    /// Exports a Service in gateway mode.
+    pub(super) fn export(&self, name: &str) {
+        self.export_as(name, (l::EXPORTED, "true"));
+    }
+
+    /// Exports a Service by this label.
+    pub(super) fn export_as(&self, name: &str, label: (&str, &str)) {
+        for (resource, object) in exported(name, label) {
+            self.change(|objects| objects.create(resource, object));
+        }
+    }
+
+    /// Applies a merge patch to a Service.
+    pub(super) fn edit(&self, service: &str, patch: &Value) {
+        let id = (NS.to_owned(), service.to_owned());
+        self.change(|objects| objects.patch("services", &id, patch, false));
+    }
+
+    /// Sets the port of a Service.
+    pub(super) fn set_port(&self, service: &str, port: u16) {
+        let ports =
+            json!([{ "name": "http", "port": port, "protocol": "TCP", "targetPort": 8080 }]);
+        self.edit(service, &json!({ "spec": { "ports": ports } }));
+    }
+
+    /// Limits the number of Services that have a `ClusterIP`.
+    pub(super) fn limit_cluster_ips(&self, number: usize) {
+        self.change(|objects| {
+            objects.cluster_ips = number;
+            Ok(())
+        });
+    }
+
+    /// Deletes an object.
+    pub(super) fn delete(&self, resource: &str, namespace: &str, name: &str) {
+        let id = (namespace.to_owned(), name.to_owned());
+        self.change(|objects| objects.delete(resource, &id, None));
+    }
+}
