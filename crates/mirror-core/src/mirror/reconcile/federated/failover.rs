@@ -5,7 +5,10 @@
 //! other backends. This file decides when a cluster that was unavailable receives requests again. It has to be
 //! available for a while first (hold-down), so that requests do not follow a cluster that is unstable.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -77,6 +80,8 @@ pub(crate) struct Known<'a, 'p> {
     pub(crate) local: Option<&'a Service>,
     pub(crate) form: Form,
     pub(crate) parts: &'a Parts<'p>,
+    /// The clusters that have a member.
+    pub(crate) clusters: &'a BTreeSet<&'a str>,
 }
 
 impl Known<'_, '_> {
@@ -170,11 +175,10 @@ impl Known<'_, '_> {
         let can = |place: &Place| {
             !named(place) && self.is_able(place).is_some_and(|able| able != Able::No)
         };
-        let clusters = self
-            .parts
-            .keys()
-            .map(|cluster| Place::Cluster((*cluster).into()));
-        can(&Place::Local) || clusters.into_iter().any(|place| can(&place))
+        // A cluster that takes no part gets no requests, whatever is known of it.
+        let clusters = self.clusters.iter();
+        let mut clusters = clusters.map(|cluster| Place::Cluster((*cluster).into()));
+        can(&Place::Local) || clusters.any(|place| can(&place))
     }
 }
 

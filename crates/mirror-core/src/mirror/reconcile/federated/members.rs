@@ -72,6 +72,7 @@ impl<'s> Members<'_, 's> {
             local: self.local,
             form: self.form,
             parts,
+            clusters: self.clusters,
         };
         let Some((service, exclusions)) = self.source(state, parts) else {
             // The oldest member cannot be seen. What came from it stays until it can be seen again.
