@@ -44,17 +44,20 @@ async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
     namespace("federated", &[east, north, west]).await;
+    let is = async |remote: &str, local: Option<&str>, team: &str| {
+        members_are(
+            west,
+            "federated",
+            "web-federated",
+            Some(remote),
+            local,
+            team,
+        )
+        .await
+    };
     // First, only the younger Link has a member.
     create(north, "federated", &of_team("web", "member", "north")).await;
-    let first = members_are(
-        west,
-        "federated",
-        "web-federated",
-        Some("web@north"),
-        None,
-        "north",
-    )
-    .await;
+    let first = is("web@north", None, "north").await;
     assert_eq!(label(&first, l::MIRRORED_SERVICE), Some("true"));
     assert_eq!(label(&first, l::CLUSTER_NAME), None);
     assert_eq!(label(&first, "app"), Some("web"));
@@ -69,25 +72,9 @@ async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
 
     // The member of the oldest Link ranks before it, and the local member before both.
     create(east, "federated", &of_team("web", "member", "east")).await;
-    members_are(
-        west,
-        "federated",
-        "web-federated",
-        Some("web@east,web@north"),
-        None,
-        "east",
-    )
-    .await;
+    is("web@east,web@north", None, "east").await;
     create(west, "federated", &of_team("web", "member", "west")).await;
-    members_are(
-        west,
-        "federated",
-        "web-federated",
-        Some("web@east,web@north"),
-        Some("web"),
-        "west",
-    )
-    .await;
+    is("web@east,web@north", Some("web"), "west").await;
     for link in ["east", "north"] {
         let joined = member_is(west, link, "federated", "web", "Mirrored").await;
         assert_eq!(joined.local_ref.unwrap().name, "web-federated");
@@ -114,25 +101,9 @@ async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
     assert_eq!(cluster_ip(&changed), cluster_ip(&first));
 
     regroup(west, "federated", "web", None).await;
-    members_are(
-        west,
-        "federated",
-        "web-federated",
-        Some("web@east,web@north"),
-        None,
-        "east",
-    )
-    .await;
+    is("web@east,web@north", None, "east").await;
     delete(east, "federated", "web").await;
-    members_are(
-        west,
-        "federated",
-        "web-federated",
-        Some("web@north"),
-        None,
-        "north",
-    )
-    .await;
+    is("web@north", None, "north").await;
     status_that(west, "east", |status| {
         said(&status.federated_services, "federated", "web").is_none()
     })

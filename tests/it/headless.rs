@@ -235,59 +235,34 @@ async fn service_without_ports_is_skipped_with_a_status_and_events() {
 async fn equal_host_names_do_not_share_a_mirror() {
     let (east, west) = hub().await.pair();
     namespace("collisions", &[east, west]).await;
+    let has = async |service: &str, names: &[&str]| {
+        let ready: Vec<_> = names.iter().map(|name| (*name, true)).collect();
+        hosts(east, "collisions", service, &ready).await;
+    };
+    let mirrors = async |service: &str, names: &[&str]| {
+        let mirror = format!("{service}-collide");
+        hosts_are(west, "collisions", &mirror, "collide", names).await;
+    };
     stateful(east, "collisions", "first", "collide").await;
-    hosts(
-        east,
-        "collisions",
-        "first",
-        &[("node", true), ("own", true)],
-    )
-    .await;
+    has("first", &["node", "own"]).await;
     own_link(west, east, "collide", &["--enable-headless-services"]).await;
-    hosts_are(
-        west,
-        "collisions",
-        "first-collide",
-        "collide",
-        &["node", "own"],
-    )
-    .await;
+    mirrors("first", &["node", "own"]).await;
 
     stateful(east, "collisions", "second", "collide").await;
-    hosts(
-        east,
-        "collisions",
-        "second",
-        &[("node", true), ("mine", true)],
-    )
-    .await;
+    has("second", &["node", "mine"]).await;
     let said = mirror_is(west, "collide", "collisions", "second", "NameConflict").await;
     assert!(said.message.contains("node"), "{}", said.message);
     // The host whose name nobody else has works, and the first Service keeps the name that both have.
-    hosts_are(west, "collisions", "second-collide", "collide", &["mine"]).await;
-    hosts_are(
-        west,
-        "collisions",
-        "first-collide",
-        "collide",
-        &["node", "own"],
-    )
-    .await;
+    mirrors("second", &["mine"]).await;
+    mirrors("first", &["node", "own"]).await;
     let node = services(west, "collisions")
         .get("node-collide")
         .await
         .unwrap();
     assert_eq!(label(&node, l::HEADLESS_MIRROR), Some("first-collide"));
 
-    hosts(east, "collisions", "first", &[("own", true)]).await;
-    hosts_are(
-        west,
-        "collisions",
-        "second-collide",
-        "collide",
-        &["mine", "node"],
-    )
-    .await;
+    has("first", &["own"]).await;
+    mirrors("second", &["mine", "node"]).await;
     mirror_is(west, "collide", "collisions", "second", "Mirrored").await;
     in_step(west, "collide", &[]).await;
     unlink(west, "collide").await;

@@ -1,6 +1,6 @@
 //! Links and namespaces, local and remote, that are created, edited and deleted.
 
-use control_plane::Verdict;
+use control_plane::{ControlPlane, Verdict};
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
@@ -214,13 +214,19 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     unlink(west, "twin-b").await;
 }
 
+/// Waits until a Service is mirrored whose gateway is that of east.
+async fn is_mirrored(west: &ControlPlane, namespace: &str, mirror: &str) {
+    service(west, namespace, mirror, |_| true).await;
+    slices_that(west, namespace, mirror, |s| addresses(s) == ["192.0.2.10"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mirrors_return_with_a_local_namespace_that_was_deleted() {
     let (east, west) = hub().await.pair();
     namespace("here-and-gone", &[east, west]).await;
     own_link(west, east, "here", &[]).await;
     export(east, "here-and-gone", &web("web", "here")).await;
-    service(west, "here-and-gone", "web-here", |_| true).await;
+    is_mirrored(west, "here-and-gone", "web-here").await;
     west.kubectl(&["delete", "namespace", "here-and-gone"])
         .await
         .unwrap();
@@ -230,11 +236,7 @@ async fn mirrors_return_with_a_local_namespace_that_was_deleted() {
         ("False", "Namespace does not exist")
     );
     namespace("here-and-gone", &[west]).await;
-    service(west, "here-and-gone", "web-here", |_| true).await;
-    slices_that(west, "here-and-gone", "web-here", |s| {
-        addresses(s) == ["192.0.2.10"]
-    })
-    .await;
+    is_mirrored(west, "here-and-gone", "web-here").await;
     mirror_is(west, "here", "here-and-gone", "web", "Mirrored").await;
     in_step(west, "here", &[]).await;
     unlink(west, "here").await;
@@ -246,7 +248,7 @@ async fn mirrors_follow_a_remote_namespace_that_is_deleted_and_created_again() {
     namespace("there-and-gone", &[east, west]).await;
     own_link(west, east, "there", &[]).await;
     export(east, "there-and-gone", &web("web", "there")).await;
-    service(west, "there-and-gone", "web-there", |_| true).await;
+    is_mirrored(west, "there-and-gone", "web-there").await;
     east.kubectl(&["delete", "namespace", "there-and-gone"])
         .await
         .unwrap();
@@ -257,11 +259,7 @@ async fn mirrors_follow_a_remote_namespace_that_is_deleted_and_created_again() {
     .await;
     namespace("there-and-gone", &[east]).await;
     export(east, "there-and-gone", &web("web", "there")).await;
-    service(west, "there-and-gone", "web-there", |_| true).await;
-    slices_that(west, "there-and-gone", "web-there", |s| {
-        addresses(s) == ["192.0.2.10"]
-    })
-    .await;
+    is_mirrored(west, "there-and-gone", "web-there").await;
     in_step(west, "there", &[]).await;
     unlink(west, "there").await;
 }
