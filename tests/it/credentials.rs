@@ -12,7 +12,7 @@ use crate::support::{
     SOON,
     audit::{mark, requests},
     credentials::{kubeconfig, put, secrets},
-    installation::link_gen,
+    installation::{link_gen, parsed},
     links::{
         condition, condition_is, condition_says, in_step, objects, own_link, status_that, unlink,
     },
@@ -258,11 +258,7 @@ async fn when_credentials_lead_to_another_cluster_the_mirrors_follow() {
 async fn credentials_that_would_run_a_command_are_refused() {
     let (east, west) = hub().await.pair();
     let proof = west.folder().join("ran");
-    let printed = link_gen(east, "exec", &["--output=json"]);
-    let mut printed: Vec<serde_json::Value> = printed
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut printed = parsed(&link_gen(east, "exec", &["--output=json"]));
     let exec = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
          clusters: [{{name: a, cluster: {{server: '{}'}}}}]\n\

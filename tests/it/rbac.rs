@@ -18,7 +18,7 @@ use crate::support::{
     controller::Controller,
     gateway_api,
     gateways::Gateways,
-    installation::{ACCOUNT, CONTROLLER, NAMESPACE},
+    installation::{ACCOUNT, CONTROLLER, NAMESPACE, may_create_namespaces, reinstall},
     links::{condition_is, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
         addresses, annotation, cluster_ip, delete, export, gone, hosts, label, linkerds_mirror,
@@ -85,16 +85,6 @@ fn done(events: &[AuditEvent], user: &str, place: impl Fn(&str) -> bool) -> BTre
 fn denied<'a>(events: &'a [AuditEvent], user: &str) -> Vec<&'a AuditEvent> {
     let refused = |event: &&AuditEvent| event.user == user && matches!(event.code, 401 | 403);
     events.iter().filter(refused).collect()
-}
-
-async fn install(plane: &ControlPlane, flags: &[&str]) -> Vec<Value> {
-    let args = [&["install", "-o", "json"], flags].concat();
-    let printed = run(plane.kubeconfig(), &args).data();
-    plane.apply(&printed).await.unwrap();
-    printed
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 fn role<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
@@ -302,7 +292,8 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     let (source, far) = (&*alone.source, &*alone.far);
     source.install_gateway_api().await.unwrap();
     let values = "enableNamespaceCreation=true,federation.routes=true";
-    let objects = install(source, &["--set", values]).await;
+    let objects = reinstall(source, &["--set", values]).await;
+    may_create_namespaces(source).await;
     // The first leader creates the lease.
     Api::<Lease>::namespaced(source.client(), NAMESPACE)
         .delete_collection(&DeleteParams::default(), &ListParams::default())
@@ -373,5 +364,5 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
 
     let (here, there) = (requests(source, before.0), requests(far, before.1));
     roles_fit(&objects, &here, &there);
-    install(source, &[]).await;
+    reinstall(source, &[]).await;
 }

@@ -11,11 +11,11 @@ use crate::support::{
     SOON,
     audit::{mark, writes},
     controller::Controller,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, reinstall},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, parsed, reinstall},
     links::{in_step, mirror_is, own_link, said, status_that, unlink},
     objects::{
-        addresses, cluster_ip, delete, export, gone, hosts, join, member, namespace, patch, ports,
-        relabel, service, services, slices_that, stateful, web,
+        addresses, apply, cluster_ip, delete, export, gone, hosts, join, member, namespace, patch,
+        ports, relabel, service, services, slices_that, stateful, web,
     },
     planes::alone,
     program::run,
@@ -218,12 +218,9 @@ async fn missing_namespaces_are_created_if_enabled_and_permitted() {
 
 /// The status in Linkerd's own CRD for Links has only two lists.
 async fn without_our_fields(plane: &control_plane::ControlPlane) {
-    let printed = run(plane.kubeconfig(), &["install", "-o", "json"]).data();
-    let mut definition: Value = printed
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .find(|object| object["kind"] == "CustomResourceDefinition")
-        .unwrap();
+    let printed = parsed(&run(plane.kubeconfig(), &["install", "-o", "json"]).data());
+    let is_crd = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    let mut definition = printed.into_iter().find(is_crd).unwrap();
     for version in definition["spec"]["versions"].as_array_mut().unwrap() {
         version
             .as_object_mut()
@@ -235,7 +232,7 @@ async fn without_our_fields(plane: &control_plane::ControlPlane) {
             properties.retain(|name, _| name == "mirrorServices" || name == "federatedServices");
         }
     }
-    plane.apply(&definition.to_string()).await.unwrap();
+    apply(plane, &[definition]).await;
 }
 
 /// How long there must be no write: two times as long as between two writes of a status.

@@ -7,7 +7,7 @@ use linkerd_mc::api::labels as l;
 
 use crate::support::{
     audit::{mark, requests, writes_in},
-    installation::{NAMESPACE, reinstall},
+    installation::{NAMESPACE, parsed, reinstall},
     links::{in_step, own_link},
     objects::{export, join, namespace, service, web},
     planes::hub,
@@ -173,9 +173,9 @@ spec: {}
 
 /// `kind namespace/name` of each document.
 fn names(json: &str) -> Vec<String> {
-    json.lines()
-        .map(|line| {
-            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+    parsed(json)
+        .into_iter()
+        .map(|object| {
             let text = |pointer| {
                 object
                     .pointer(pointer)

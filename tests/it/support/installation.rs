@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{SOON, program::run};
+use crate::support::{SOON, objects::apply, program::run};
 
 /// Namespace of the extension.
 pub(crate) const NAMESPACE: &str = "linkerd-multicluster";
@@ -65,22 +65,45 @@ pub(crate) fn account(namespace: &str) -> String {
 
 /// Waits until the API server enforces the admission policy of an installation. It reads policies every second.
 pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
-    let foreign = json!({
-        "metadata": { "name": "foreign" },
-        "spec": { "ports": [{ "port": 80 }] },
-    });
+    let foreign =
+        json!({ "metadata": { "name": "foreign" }, "spec": { "ports": [{ "port": 80 }] } });
     eventually("the admission policy", SOON, async || {
-        let create = http::Request::post("/api/v1/namespaces/default/services?dryRun=All")
-            .header("Content-Type", "application/json")
-            .header("Impersonate-User", account(namespace))
-            .body(foreign.to_string().into_bytes())?;
-        let refused = plane.client().request_text(create).await.err();
-        let refused =
-            refused.is_some_and(|why| why.to_string().contains("ValidatingAdmissionPolicy"));
-        Ok(refused.then_some(()))
+        let path = "/api/v1/namespaces/default/services";
+        let refused = refused(plane, &account(namespace), path, &foreign).await?;
+        let by_policy = |why: String| why.contains("ValidatingAdmissionPolicy");
+        Ok(refused.is_some_and(by_policy).then_some(()))
     })
     .await
     .unwrap();
+}
+
+/// Waits until the controller may create namespaces, after an installation that permits it.
+pub(crate) async fn may_create_namespaces(plane: &ControlPlane) {
+    let new = json!({ "metadata": { "name": "new" } });
+    eventually("the permission to create namespaces", SOON, async || {
+        let refused = refused(plane, CONTROLLER, "/api/v1/namespaces", &new).await?;
+        Ok(refused.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Why a user may not create this object, if it may not. Nothing is created.
+async fn refused(
+    plane: &ControlPlane,
+    user: &str,
+    path: &str,
+    object: &Value,
+) -> anyhow::Result<Option<String>> {
+    let create = http::Request::post(format!("{path}?dryRun=All"))
+        .header("Content-Type", "application/json")
+        .header("Impersonate-User", user)
+        .body(object.to_string().into_bytes())?;
+    match plane.client().request_text(create).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What `link-gen` prints for `target` under the name `cluster`; the address is that of the API server unless `flags`
@@ -108,12 +131,22 @@ pub(crate) async fn link(
     cluster: &str,
     flags: &[&str],
 ) {
-    let printed = link_gen(target, cluster, flags);
-    source.apply(&printed).await.unwrap();
+    let printed = link_gen(target, cluster, &[flags, &["--output=json"]].concat());
+    apply(source, &parsed(&printed)).await;
 }
 
-/// Applies what `install` prints with these flags.
-pub(crate) async fn reinstall(plane: &ControlPlane, flags: &[&str]) {
-    let printed = run(plane.kubeconfig(), &[&["install"], flags].concat()).data();
-    plane.apply(&printed).await.unwrap();
+/// Applies what `install` prints with these flags, and returns it.
+pub(crate) async fn reinstall(plane: &ControlPlane, flags: &[&str]) -> Vec<Value> {
+    let args = [&["install", "--output=json"], flags].concat();
+    let printed = parsed(&run(plane.kubeconfig(), &args).data());
+    apply(plane, &printed).await;
+    printed
+}
+
+/// Objects that were printed as JSON, each on its line.
+pub(crate) fn parsed(printed: &str) -> Vec<Value> {
+    let lines = printed.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
-    installation::{NAMESPACE, link_gen},
+    installation::{NAMESPACE, link_gen, parsed},
     objects::apply,
     program::run,
 };
@@ -40,10 +40,7 @@ pub(crate) fn objects(target: &ControlPlane, cluster: &str, flags: &[&str]) -> V
     let mut all: Vec<&str> = selectors.iter().map(String::as_str).collect();
     all.retain(|own| !given(own));
     all.extend(flags);
-    link_gen(target, cluster, &all)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    parsed(&link_gen(target, cluster, &all))
 }
 
 /// Links `source` to `target` with a Link that selects only objects that are labelled with the name `cluster`.

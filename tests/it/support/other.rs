@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     controller::Controller,
-    installation::{CONTROLLER_GROUPS, NAMESPACE, account, confined},
+    installation::{CONTROLLER_GROUPS, NAMESPACE, account, confined, parsed},
     objects::apply,
     program::run,
 };
@@ -14,14 +14,10 @@ use super::{
 /// Cluster-scoped objects get other names, so that those of the first installation stay.
 pub(crate) async fn install(plane: &ControlPlane, namespace: &str, flags: &[&str]) {
     let args = ["install", "-o", "json", "--namespace", namespace];
-    let printed = run(plane.kubeconfig(), &[&args, flags].concat()).data();
-    let objects = printed
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    let of_account = |object: &Value| {
+    let mut objects = parsed(&run(plane.kubeconfig(), &[&args, flags].concat()).data());
+    objects.retain(|object| {
         object["metadata"]["labels"]["component"] == "controller" && object["kind"] != "Deployment"
-    };
-    let mut objects: Vec<Value> = objects.filter(of_account).collect();
+    });
     for object in &mut objects {
         if object["metadata"]["namespace"].is_null() {
             for name in ["/metadata/name", "/spec/policyName", "/roleRef/name"] {
