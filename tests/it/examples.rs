@@ -11,6 +11,8 @@ use std::{
 
 use control_plane::ControlPlane;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+use requirements::has_program;
+use serde_json::{Value, json};
 
 use crate::support::{
     controller::Controller, gateways::Gateways, installation::install, program::help,
@@ -74,6 +76,13 @@ const PAGES: [(&str, &str); 14] = [
 /// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.
 const UNEXPORT: &str = "for context in east west; do for label in exported federated; do \
     kubectl --context $context delete service --all-namespaces --selector mirror.linkerd.io/$label; done; done";
+
+/// Programs that read our output in examples, and what is not checked without them.
+const READERS: [(&str, &str); 3] = [
+    ("jq", "the filter in the examples of gateways"),
+    ("man", "man shows the manual page in the examples of man"),
+    ("dot", "Graphviz draws the graph in the examples of graph"),
+];
 
 /// Timeout of a script, in seconds.
 const LIMIT: &str = "300";
@@ -169,9 +178,11 @@ impl Desk {
         fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_linkerd-mc"), bin.join("linkerd-mc")).unwrap();
         symlink(planes[0].kubectl_program(), bin.join("kubectl")).unwrap();
-        // Stand-ins for programs that read our output: these need not be installed. A stand-in fails if its input is
-        // empty.
-        for reader in ["man", "jq", "dot"] {
+        for (reader, checked) in READERS {
+            if has_program(reader, checked) {
+                continue;
+            }
+            // A stand-in, which fails if its input is empty.
             let path = bin.join(reader);
             fs::write(&path, "#!/bin/sh\nexec grep -q .\n").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -206,6 +217,8 @@ impl Desk {
             .env("HOME", self.folder.path())
             .env("KUBECONFIG", &self.kubeconfig)
             .env("GATEWAYS", &self.gateways)
+            // `man` would wait for somebody who turns pages.
+            .env("MANPAGER", "cat")
             .env_remove("LINKERD_DOCKER_REGISTRY")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -265,6 +278,37 @@ fn run_pages(desk: &Desk, has_wait_for_create: bool) {
     assert!(output.status.success(), "{said}");
 }
 
+/// The filter in the examples of `gateways` selects the gateways that are not alive.
+fn dead_gateways_are_selected(desk: &Desk) {
+    let (jq, checked) = READERS[0];
+    if !has_program(jq, checked) {
+        return;
+    }
+    let mut examples = examples("gateways").into_iter();
+    let example = examples.find(|example| example.contains(" | jq ")).unwrap();
+    let (list, filter) = example.split_once(" | ").unwrap();
+    let succeeds = |script: String| {
+        let output = desk.run(&script);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{script}\n{said}");
+    };
+    succeeds(format!("{list} > gateways.json"));
+    let listed = file(desk.folder.path(), "gateways.json");
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let with = |alive: bool| {
+        let mut gateway = listed[0].clone();
+        gateway["alive"] = json!(alive);
+        gateway
+    };
+    assert!(listed[0]["alive"].is_boolean(), "{listed:?}");
+    let both = json!([with(true), with(false)]).to_string();
+    fs::write(desk.folder.path().join("both.json"), both).unwrap();
+    succeeds(format!("{filter} < both.json > dead.json"));
+    let dead = file(desk.folder.path(), "dead.json");
+    let dead: Value = serde_json::from_str(&dead).unwrap();
+    assert_eq!(dead, with(false));
+}
+
 /// One test, because the control planes take longer to start than most examples to run.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
@@ -299,9 +343,12 @@ async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
             );
             count += 1;
         }
+        if command == "gateways" {
+            dead_gateways_are_selected(&desk);
+        }
     }
     assert!(count >= 35, "{count}");
-    // The file that the example redirects to has its output.
+    // The file that an example redirects to has its output.
     let folder = desk.folder.path();
     for (name, text) in [
         ("values.yaml", "gateway:"),
