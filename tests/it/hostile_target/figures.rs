@@ -20,8 +20,11 @@ pub(super) struct Bounds {
     /// Lines of the log per minute.
     pub(super) lines: Option<usize>,
     /// Growth of the p99 of the other clusters, in percent, compared with a run in which another controller has the
-    /// hostile targets. Only measured in a long run.
+    /// hostile targets. Only measured in the run of minutes.
     pub(super) latency: Option<f64>,
+    /// How many times as long as those of a controller without hostile targets, at the same time, changes of the other
+    /// clusters may take: nine out of ten of them. Only measured in the brief run.
+    pub(super) slower: f64,
 }
 
 /// The start of a phase.
@@ -49,6 +52,8 @@ pub(super) struct Figures {
     /// Peak of resident memory, in MiB.
     memory: u64,
     latencies: Latencies,
+    /// Latencies at the same time of a controller without hostile targets.
+    undisturbed: Option<Latencies>,
     /// Writes of the controller by namespace; each hostile cluster has its own.
     writes: BTreeMap<String, usize>,
     /// Writes of statuses of Links, by Link.
@@ -64,6 +69,7 @@ impl Figures {
         name: &'static str,
         time: Duration,
         latencies: Latencies,
+        undisturbed: Option<Latencies>,
         source: &ControlPlane,
         controller: &Controller,
     ) -> Self {
@@ -90,6 +96,7 @@ impl Figures {
             time,
             memory: peak.unwrap() / 1024,
             latencies,
+            undisturbed,
             writes,
             statuses,
             lines: controller.log().lines().count() - mark.lines,
@@ -133,6 +140,15 @@ impl Figures {
         if bounds.lines.is_some_and(|most| lines > most as f64) {
             beyond.push(format!("{lines:.0} lines of log a minute"));
         }
+        let all = self.undisturbed.iter().chain([&self.latencies]);
+        let missing: usize = all.map(|latencies| latencies.missing).sum();
+        if missing > 0 {
+            beyond.push(format!("{missing} changes of neighbours are missing"));
+        }
+        let slower = self.slower();
+        if slower.is_some_and(|times| times > bounds.slower) {
+            beyond.push(format!("neighbours take {slower:.1?} times as long"));
+        }
         let growth = before.map(|before| self.growth(before));
         if let (Some(most), Some(growth)) = (bounds.latency, growth)
             && growth > most
@@ -140,6 +156,12 @@ impl Figures {
             beyond.push(format!("p99 of the neighbours grew by {growth:.0} %"));
         }
         beyond
+    }
+
+    /// How many times as long the neighbours take as those of another controller at the same time.
+    fn slower(&self) -> Option<f64> {
+        let p90 = |latencies: &Latencies| latencies.at(90).as_secs_f64();
+        Some(p90(&self.latencies) / p90(self.undisturbed.as_ref()?))
     }
 
     /// Growth of p99 since that phase, in percent.
@@ -167,11 +189,16 @@ pub(super) fn table(phases: &[Figures], conducts: &[Conduct]) -> String {
     row("neighbours' changes".into(), &|p| {
         p.latencies.count().to_string()
     });
-    for percent in [50, 99, 100] {
+    row("  missing".into(), &|p| p.latencies.missing.to_string());
+    for percent in [50, 90, 99, 100] {
         row(format!("  p{percent}, ms"), &|p| {
             p.latencies.at(percent).as_millis().to_string()
         });
     }
+    row("  p90 of another controller, ms".into(), &|p| {
+        let undisturbed = p.undisturbed.as_ref().map(|latencies| latencies.at(90));
+        undisturbed.map_or_else(|| "-".into(), |p90| p90.as_millis().to_string())
+    });
     row("lines of log".into(), &|p| p.lines.to_string());
     row("Events".into(), &|p| {
         p.writes

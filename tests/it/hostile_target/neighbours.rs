@@ -9,68 +9,112 @@ use std::{
 use control_plane::{ControlPlane, eventually};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::watcher;
+use kube::{api::ListParams, runtime::watcher};
 use serde_json::json;
 use tokio::{task::JoinSet, time::interval};
 
+use super::APART;
 use crate::support::{
     SOON,
-    links::{in_step, is_well, own_link, status_that},
-    objects::{export, namespace, patch, ports, services, web},
+    links::{in_step, is_well, objects, own_link, status_that},
+    objects::{apply, export, namespace, patch, ports, services, web},
+    other,
 };
 
-/// The Links and their target clusters. All have the same API server.
-pub(super) const LINKS: [&str; 3] = ["steady-0", "steady-1", "steady-2"];
-/// Namespace of their Services.
-pub(super) const NAMESPACE: &str = "steady";
+/// Links to clusters that behave well. All have the same API server.
+pub(super) struct Neighbours {
+    /// The Links, named after their target clusters.
+    links: [&'static str; 3],
+    /// Namespace of their Services.
+    namespace: &'static str,
+}
+
+/// Those that share a controller with hostile targets.
+pub(super) const STEADY: Neighbours = Neighbours {
+    links: ["steady-0", "steady-1", "steady-2"],
+    namespace: "steady",
+};
+/// Those of another controller, which has no others.
+pub(super) const CALM: Neighbours = Neighbours {
+    links: ["calm-0", "calm-1", "calm-2"],
+    namespace: "calm",
+};
+
 /// Services of each Link.
 const SERVICES: usize = 30;
 /// Time between two changes.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Times until changes were mirrored, sorted, without those that were never mirrored.
+/// How soon changes were mirrored.
 #[derive(Debug, Default)]
-pub(super) struct Latencies(Vec<Duration>);
+pub(super) struct Latencies {
+    /// Times until changes were mirrored, sorted.
+    times: Vec<Duration>,
+    /// Number of changes that were not mirrored, or not before the next change of the same Service.
+    pub(super) missing: usize,
+}
 
 impl Latencies {
     /// The time within which this percentage of the changes were mirrored.
     pub(super) fn at(&self, percent: usize) -> Duration {
-        let last = self.0.len().saturating_sub(1);
-        self.0
+        let last = self.times.len().saturating_sub(1);
+        self.times
             .get(last * percent / 100)
             .copied()
             .unwrap_or_default()
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.times.len()
     }
 }
 
-/// Creates the Links, and the Services that they mirror.
+/// Creates the Links of [`STEADY`], and the Services that they mirror.
 pub(super) async fn link(source: &ControlPlane, far: &ControlPlane) {
-    namespace(NAMESPACE, &[source, far]).await;
-    for cluster in LINKS {
+    export_all(&STEADY, source, far).await;
+    for cluster in STEADY.links {
         own_link(source, far, cluster, &[]).await;
+    }
+}
+
+/// Creates the Links of [`CALM`] in the installation [`APART`], and waits until their Services are mirrored.
+pub(super) async fn link_apart(source: &ControlPlane, far: &ControlPlane) {
+    export_all(&CALM, source, far).await;
+    for cluster in CALM.links {
+        let made = objects(far, cluster, &[]);
+        apply(source, &other::moved(made, APART)).await;
+    }
+    let mirrors = services(source, CALM.namespace);
+    eventually("the mirrors of the other controller", SOON, async || {
+        let found = mirrors.list(&ListParams::default()).await?.items.len();
+        Ok((found == CALM.links.len() * SERVICES).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+async fn export_all(neighbours: &Neighbours, source: &ControlPlane, far: &ControlPlane) {
+    namespace(neighbours.namespace, &[source, far]).await;
+    for cluster in neighbours.links {
         for number in 0..SERVICES {
             let name = format!("{cluster}-web-{number}");
-            export(far, NAMESPACE, &web(&name, cluster)).await;
+            export(far, neighbours.namespace, &web(&name, cluster)).await;
         }
     }
 }
 
-/// Waits until all Services are mirrored.
+/// Waits until all Services of [`STEADY`] are mirrored.
 pub(super) async fn are_well(source: &ControlPlane) {
     let all = i64::try_from(SERVICES).unwrap();
-    for cluster in LINKS {
+    for cluster in STEADY.links {
         is_well(source, cluster).await;
         status_that(source, cluster, |status| status.mirrored == Some(all)).await;
     }
 }
 
-/// Waits until all mirrors are as `plan` computes them, and the Links report that they are ready.
+/// Waits until all mirrors of [`STEADY`] are as `plan` computes them, and the Links report that they are ready.
 pub(super) async fn are_in_step(source: &ControlPlane) {
-    for cluster in LINKS {
+    for cluster in STEADY.links {
         in_step(source, cluster, &[]).await;
     }
     are_well(source).await;
@@ -81,13 +125,16 @@ type Expected = Arc<Mutex<HashMap<String, (i32, Instant)>>>;
 
 /// For this long, changes a port of one Service after the other, and waits for the changes in the source cluster.
 pub(super) async fn churn(
+    neighbours: &Neighbours,
     source: &ControlPlane,
     far: &Arc<ControlPlane>,
     time: Duration,
 ) -> Latencies {
+    let Neighbours { links, namespace } = *neighbours;
+    let mut missing = 0;
     let (expected, arrived) = (Expected::default(), Arc::new(Mutex::new(Vec::new())));
     let (waiting, took) = (expected.clone(), arrived.clone());
-    let watch = watcher(services(source, NAMESPACE), watcher::Config::default());
+    let watch = watcher(services(source, namespace), watcher::Config::default());
     let watch = tokio::spawn(watch.for_each(move |event| {
         if let Ok(watcher::Event::Apply(mirror) | watcher::Event::InitApply(mirror)) = event {
             took.lock().unwrap().extend(arrival(&waiting, &mirror));
@@ -101,35 +148,33 @@ pub(super) async fn churn(
         if started.elapsed() >= time {
             break;
         }
-        let cluster = LINKS[number % LINKS.len()];
-        let name = format!("{cluster}-web-{}", number / LINKS.len() % SERVICES);
+        let cluster = links[number % links.len()];
+        let name = format!("{cluster}-web-{}", number / links.len() % SERVICES);
         let port = i32::try_from(10_000 + number % 20_000).unwrap();
-        expected
+        let mirror = format!("{name}-{cluster}");
+        let late = expected
             .lock()
             .unwrap()
-            .insert(format!("{name}-{cluster}"), (port, Instant::now()));
+            .insert(mirror, (port, Instant::now()));
+        missing += usize::from(late.is_some());
         let far = far.clone();
         writes.spawn(async move {
             let ports = json!([{ "name": "http", "port": port, "targetPort": 8080 }]);
-            patch(
-                &far,
-                NAMESPACE,
-                &name,
-                json!({ "spec": { "ports": ports } }),
-            )
-            .await;
+            let ports = json!({ "spec": { "ports": ports } });
+            patch(&far, namespace, &name, ports).await;
         });
     }
     writes.join_all().await;
-    // Changes that are still missing after this are reported as missing.
+    // Changes that have not come after this are counted as missing.
     let _ = eventually("the last changes", SOON, async || {
         Ok(expected.lock().unwrap().is_empty().then_some(()))
     })
     .await;
     watch.abort();
-    let mut latencies = std::mem::take(&mut *arrived.lock().unwrap());
-    latencies.sort();
-    Latencies(latencies)
+    missing += expected.lock().unwrap().len();
+    let mut times = std::mem::take(&mut *arrived.lock().unwrap());
+    times.sort();
+    Latencies { times, missing }
 }
 
 /// How long the change of this mirror took, if the mirror has it.
