@@ -1,4 +1,4 @@
-# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test and playground, and does not need just.
+# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test-all and playground, and does not need just.
 
 # Show the recipes
 default:
@@ -12,9 +12,17 @@ fmt:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Run all tests, including those against real control planes; arguments go to `cargo test`
+# Run all tests but the long ones, against real control planes too; arguments go to `cargo test`
 test *args:
     cargo test {{args}}
+
+# Run all tests, and then the long ones; those that take as many minutes as they are told to are soak and hostile
+test-all: test
+    cargo test -- --ignored --skip minutes
+
+# Run the tests that need no control plane, and so no Go: units, properties, hostile input, documents, structure
+quick:
+    cargo test --package mirror-core --package linkerd-mc --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
 
 # Run the tests of tests/it against the oldest Kubernetes that is tested: 10 minutes, and 7 to build it once; arguments choose tests
 compat *args:
@@ -22,7 +30,7 @@ compat *args:
 
 # Kill the controller at every write, and delay or lose every event, in every scenario: 15 minutes or more
 sweep:
-    LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --nocapture
+    LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --ignored --nocapture
 
 # Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":
@@ -61,7 +69,7 @@ image target=(arch() + "-unknown-linux-musl"): (image-binary target)
 
 # Run the image of `just image` in namespaces of its own, as root, until it has mirrored a Service
 image-test target=(arch() + "-unknown-linux-musl"): (image-binary target)
-    LINKERD_MC_IMAGE_BINARY=$PWD/target/{{target}}/dist/linkerd-mc cargo test --test it image:: -- --nocapture
+    LINKERD_MC_IMAGE_BINARY=$PWD/target/{{target}}/dist/linkerd-mc cargo test --test it image:: -- --include-ignored --nocapture
 
 # The static binary of the image, the same wherever the folders of the source and of cargo are
 [private]

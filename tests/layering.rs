@@ -24,7 +24,7 @@ use std::{
 };
 
 use graph::Graph;
-use rules::{MAX_LINES, breaches, foreign_tests, unexplained, unused, uses};
+use rules::{MAX_LINES, breaches, foreign_tests, left_out, unexplained, unused, uses};
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
@@ -136,6 +136,20 @@ fn tests_use_helpers_and_not_each_other() {
 fn each_module_of_tests_says_what_it_holds() {
     let main = read(Path::new("tests/it/main.rs"));
     assert_eq!(unexplained(&main), [""; 0], "no line above them");
+}
+
+#[test]
+fn tests_are_only_left_out_for_known_reasons() {
+    let mut found = Vec::new();
+    for path in all() {
+        // The samples there have other reasons.
+        if path != Path::new("tests/layering/rules.rs") {
+            let text = read(&path);
+            let tests = left_out(&text).into_iter();
+            found.extend(tests.map(|test| format!("{}: {test}", path.display())));
+        }
+    }
+    assert_eq!(found, [""; 0], "\n{}", found.join("\n"));
 }
 
 #[test]

@@ -86,6 +86,7 @@ async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     let plane = installed("confined", "192.0.2.70").await;
     assert_eq!(account(NAMESPACE), CONTROLLER);

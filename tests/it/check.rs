@@ -17,6 +17,7 @@ use crate::support::{audit::mark, program::Outcome};
 const MIRRORS: usize = 600;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     let planes = Planes::start().await;
 

@@ -53,6 +53,7 @@ fn exported(mirror: &str) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_are_free() {
     let pair = alone().await;
     let far = &pair.far;

@@ -147,6 +147,7 @@ async fn the_first_to_come_back_takes_over(west: &ControlPlane, ip: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
     let hub = hub().await;
     let (east, north, west) = (&hub.east, &hub.north, &hub.west);
@@ -198,6 +199,7 @@ async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

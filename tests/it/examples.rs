@@ -311,6 +311,7 @@ fn dead_gateways_are_selected(desk: &Desk) {
 
 /// One test, because the control planes take longer to start than most examples to run.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
     let (east, west) =
         tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();

@@ -97,6 +97,7 @@ fn is_complete(federated: &Service) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn silent_clusters_are_noticed_and_others_are_unaffected() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
@@ -204,6 +205,7 @@ async fn only_changes_are_written_after_it(source: &ControlPlane, lines: &Lines)
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn mirroring_recovers_from_broken_and_slow_connections() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
@@ -299,6 +301,7 @@ struct Refusing<'a> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn refusing_target_is_asked_again_and_its_mirrors_stay() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);

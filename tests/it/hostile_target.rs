@@ -180,6 +180,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn hostile_targets_do_no_harm_to_other_clusters() {
     let mut scene = Scene::set().await;
     scene.start_apart().await;

@@ -106,6 +106,7 @@ fn read_by_skopeo(folder: &Path, tag: &str, digest: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn image_runs_alone_and_mirrors() {
     if let Some(reason) = cannot_isolate() {
         missing(

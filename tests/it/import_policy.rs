@@ -119,6 +119,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_if_unprotected() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -206,6 +207,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     let (east, west) = hub().await.pair();
     namespace("consent", &[east, west]).await;
@@ -263,6 +265,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn members_leave_with_the_last_local_member_though_their_cluster_is_unreachable() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

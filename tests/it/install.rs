@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::support::{links::shown, program::run, variants::VARIANTS};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing() {
     let plane = ControlPlane::start("install").await.unwrap();
     plane

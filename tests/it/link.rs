@@ -155,6 +155,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn link_says_what_is_missing_and_applies_nothing() {
     let plane = installed("link-alone", "192.0.2.30").await;
     let kubeconfig = plane.kubeconfig();

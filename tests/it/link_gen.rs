@@ -91,6 +91,7 @@ async fn link_gen_output_of_one_cluster_works_in_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn link_gen_names_what_the_target_lacks_and_prints_no_objects() {
     let east = ControlPlane::start("lacking").await.unwrap();
     let link_gen = |extra: &[&str]| {

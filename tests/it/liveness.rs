@@ -138,6 +138,7 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
 /// Names of Services do not resolve here, so a probe that uses a name would fail. There is no kube-proxy either, so a
 /// server that listens at the ClusterIP of the probe Service stands in for the gateway.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn probes_need_no_dns_and_follow_the_probe_service() {
     let far = &hub().await.east;
     let source = ControlPlane::start_with_loopback_cluster_ips("probing").await;

@@ -45,6 +45,7 @@ fn remote_members(federated: &Service) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn long_outage_removes_nothing_and_only_changes_are_written_after_it() {
     let hub = hub().await;
     let (east, west) = hub.pair();
@@ -187,6 +188,7 @@ async fn leads_to(west: &ControlPlane, mirror: &str, gateway: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     let west = &hub().await.west;
     let first = ControlPlane::start(MORTAL).await.unwrap();

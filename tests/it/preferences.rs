@@ -93,6 +93,7 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);

@@ -118,6 +118,7 @@ struct Rotation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     let alone = alone().await;
     let rotation = Rotation::between(&alone, "turned").await;

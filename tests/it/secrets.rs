@@ -58,6 +58,7 @@ async fn readable(plane: &ControlPlane, controller: &Controller) -> Vec<(String,
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn credentials_are_in_no_log_status_event_metric_or_output() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);

@@ -11,6 +11,7 @@ mod vitals;
 use std::time::{Duration, Instant};
 
 use control_plane::Fault;
+use requirements::missing;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::{
@@ -19,6 +20,8 @@ use self::{
     vitals::{Vitals, table},
 };
 
+/// The variable that says for how many minutes it runs.
+const MINUTES: &str = "LINKERD_MC_SOAK_MINUTES";
 /// Time between two operations.
 const TICK: Duration = Duration::from_millis(250);
 /// After this time, the process has its full size. A third of the total time, if that is less.
@@ -45,10 +48,12 @@ struct Soak {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it takes as many minutes as it is told to: `just soak MINUTES`"]
+#[ignore = "on demand: just soak"]
 async fn mirrors_are_correct_and_memory_is_bounded_after_minutes_of_changes_and_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let minutes: u64 = number("LINKERD_MC_SOAK_MINUTES").unwrap_or(10);
+    let Some(minutes) = number(MINUTES) else {
+        return missing(MINUTES, "random changes and faults for minutes");
+    };
     let seed = number("LINKERD_MC_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("soak: {minutes} minutes, LINKERD_MC_SOAK_SEED={seed}");
     let time = Duration::from_secs(60 * minutes);

@@ -102,6 +102,7 @@ async fn controller_uses_no_cpu_while_all_write_slots_are_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn leader_uses_no_cpu_while_it_cannot_list_its_own_cluster() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
@@ -214,6 +215,7 @@ async fn unresponsive_cluster_delays_its_own_removals_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn write_that_fails_with_changing_messages_is_logged_once_and_so_is_its_recovery() {
     const FAILURES: usize = 6;
     let pair = alone().await;

@@ -189,6 +189,7 @@ fn names(json: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn unlink_and_uninstall_delete_what_belongs_to_them_and_nothing_else() {
     let plane = ControlPlane::start("unlink").await.unwrap();
     plane.linkerd(&LinkerdOptions::default()).await.unwrap();

@@ -45,6 +45,7 @@ impl Times {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn refused_watches_back_off_and_lists_replace_them() {
     let hub = hub().await;
     let (east, west) = hub.pair();
@@ -87,6 +88,7 @@ async fn refused_watches_back_off_and_lists_replace_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn local_api_server_that_refused_everything_is_followed_as_soon_as_it_recovers() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
@@ -143,6 +145,7 @@ fn silence(server: &Interceptor, resource: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);

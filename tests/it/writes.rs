@@ -25,6 +25,7 @@ use crate::support::{
 const REST: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn nothing_is_written_at_rest_or_after_a_restart() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -88,6 +89,7 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
 const MANY: usize = 1000;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn a_thousand_services_take_two_writes_each() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

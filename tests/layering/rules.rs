@@ -127,6 +127,22 @@ pub(crate) fn unexplained(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// The tests of a file that `cargo test` leaves out in a way that no recipe of the justfile knows. Long tests run with
+/// `just test-all`, which leaves out those whose names contain `minutes`: they only run on demand.
+pub(crate) fn left_out(text: &str) -> Vec<&str> {
+    let mut lines = text.lines().map(str::trim);
+    let mut found = Vec::new();
+    while let Some(line) = lines.find(|line| line.starts_with("#[ignore")) {
+        let test = lines.find(|line| line.contains("fn ")).unwrap_or_default();
+        let on_demand = line.starts_with("#[ignore = \"on demand: just ");
+        let known = on_demand || line == "#[ignore = \"long: just test-all\"]";
+        if !known || test.contains("minutes") != on_demand {
+            found.push(test);
+        }
+    }
+    found
+}
+
 /// The names of a file's module and of those around it.
 fn names(file: &Path) -> Vec<&str> {
     debug_assert!(
@@ -342,6 +358,30 @@ mod tests {
         ] {
             assert_eq!(found(file, text), [""; 0], "{file}: {text}");
         }
+    }
+
+    #[test]
+    fn a_test_is_only_left_out_for_known_reasons() {
+        let text = "
+            #[ignore = \"long: just test-all\"]
+            fn long() {}
+            #[ignore = \"on demand: just soak\"]
+            async fn minutes_of_it() {}
+            #[ignore = \"it fails\"]
+            fn failing() {}
+            #[test]
+            #[ignore]
+            fn unexplained() {}
+            #[ignore = \"long: just test-all\"]
+            fn long_minutes() {}
+            #[ignore = \"on demand: just soak\"]
+            fn soak() {}
+        ";
+        let found = ["failing", "unexplained", "long_minutes", "soak"];
+        assert_eq!(
+            left_out(text),
+            found.map(|name| format!("fn {name}() {{}}"))
+        );
     }
 
     #[test]

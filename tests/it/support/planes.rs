@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use control_plane::ControlPlane;
+use futures::future::select_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
@@ -135,18 +136,20 @@ impl Pair {
     }
 }
 
-/// A pair for tests of controllers that start and stop, and of faults. It is one of three pairs, so that tests that
-/// mostly wait can run in parallel.
+/// A pair for tests of controllers that start and stop, and of faults: the first one that no other test uses. There are
+/// several, so that tests that mostly wait can run in parallel.
 pub(crate) async fn alone() -> Alone {
-    static FIRST: Pair = Pair::new("source-1", "far-1");
-    static SECOND: Pair = Pair::new("source-2", "far-2");
-    static THIRD: Pair = Pair::new("source-3", "far-3");
-    let (pair, turn) = tokio::select! {
-        biased;
-        turn = FIRST.planes.lock() => (&FIRST, turn),
-        turn = SECOND.planes.lock() => (&SECOND, turn),
-        turn = THIRD.planes.lock() => (&THIRD, turn),
-    };
+    static PAIRS: [Pair; 5] = [
+        Pair::new("source-1", "far-1"),
+        Pair::new("source-2", "far-2"),
+        Pair::new("source-3", "far-3"),
+        Pair::new("source-4", "far-4"),
+        Pair::new("source-5", "far-5"),
+    ];
+    let turns = PAIRS
+        .iter()
+        .map(|pair| Box::pin(async move { (pair, pair.planes.lock().await) }));
+    let ((pair, turn), ..) = select_all(turns).await;
     pair.with(turn).await
 }
 
