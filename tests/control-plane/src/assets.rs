@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
-use crate::go;
+use crate::go::{self, GoVersion};
 use crate::release::Release;
 
 const PROGRAMS: [&str; 4] = [
@@ -24,7 +23,7 @@ const PARTIAL: &str = "partial-";
 
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const MAIN_GO: &str = include_str!("../go/main.go");
+const SOURCES: [&str; 1] = [include_str!("../go/main.go")];
 
 /// A folder that holds `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
 #[derive(Clone, Debug)]
@@ -38,6 +37,7 @@ impl Assets {
     ///
     /// A build takes minutes, so call this where blocking is fine. It is kept in `.cache/control-plane` of the
     /// workspace, or in `$LINKERD_MC_CACHE/control-plane`; processes that need it at the same time wait for one build.
+    /// Another Go makes another build. Without a Go that could make one, that of any Go will do.
     pub fn locate() -> anyhow::Result<Self> {
         if let Some(folder) = env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())
         {
@@ -45,9 +45,17 @@ impl Assets {
         }
         let release = Release::chosen()?;
         let (version, flags) = (release.version()?, release.linker_flags()?);
+        let made_of = (
+            release.modules,
+            release.sums,
+            SOURCES,
+            release.arguments,
+            &flags,
+        );
         Self::kept(
             &cache()?.join("control-plane"),
-            &format!("{version}-{:016x}", fingerprint(release, &flags)),
+            &format!("{version}-{}", go::fingerprint(made_of)),
+            go::version("go", Path::new(MODULE), release.modules),
             |folder| build(folder, release, version, &flags),
         )
     }
@@ -72,14 +80,19 @@ impl Assets {
         Ok(Self { folder })
     }
 
-    /// `cache/key`, filled by `build` if it is not there. A folder by that name is always complete: it is filled under
-    /// another name first.
+    /// The folder of `cache` for this key and this Go, filled by `build` if it is not there. If there is no `go` that
+    /// could fill it, the one that the newest Go has filled. A folder by such a name is always complete: it is filled
+    /// under another name first.
     pub(crate) fn kept(
         cache: &Path,
         key: &str,
+        go: anyhow::Result<String>,
         build: impl FnOnce(&Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
-        let folder = cache.join(key);
+        let folder = match go {
+            Ok(go) => cache.join(folder_name(key, &go)),
+            Err(error) => newest(cache, key).ok_or(error)?,
+        };
         if folder.is_dir() {
             return Ok(Self { folder });
         }
@@ -112,14 +125,12 @@ pub(crate) fn cache() -> anyhow::Result<PathBuf> {
 }
 
 fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow::Result<()> {
-    let module = Path::new(MODULE);
-    go::require("go", module, release.modules)?;
     tell(&format!(
         "building etcd and Kubernetes {version} with Go, once; this takes 5 to 8 minutes on 2 cores"
     ));
     let start = Instant::now();
     let program = folder.join(MULTI_CALL);
-    go::build(module, release.arguments, ".", flags, &program)?;
+    go::build(Path::new(MODULE), release.arguments, ".", flags, &program)?;
     for name in PROGRAMS {
         symlink(MULTI_CALL, folder.join(name))
             .with_context(|| format!("failed to create {name}"))?;
@@ -131,6 +142,23 @@ fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow
     Ok(())
 }
 
+/// Versions of Go may have spaces, such as `go1.26.1-custom X:nogreenteagc`.
+fn folder_name(key: &str, go: &str) -> String {
+    format!("{key}-{}", go.replace(['/', ' '], "_"))
+}
+
+/// The folder of this key that the newest Go has filled.
+fn newest(cache: &Path, key: &str) -> Option<PathBuf> {
+    let prefix = folder_name(key, "");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(cache).ok()?.flatten() {
+        if let Some(go) = entry.file_name().to_string_lossy().strip_prefix(&prefix) {
+            found.push((GoVersion::parse(go), entry.path()));
+        }
+    }
+    found.into_iter().max().map(|(_, folder)| folder)
+}
+
 /// Removes what a build that was killed has left. Only for the holder of the lock.
 fn remove_partial(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -138,21 +166,6 @@ fn remove_partial(cache: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// Changes with whatever the build is made of.
-fn fingerprint(release: &Release, linker_flags: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (
-        release.modules,
-        release.sums,
-        MAIN_GO,
-        linker_flags,
-        env::consts::OS,
-        env::consts::ARCH,
-    )
-        .hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A line for the person who waits. Written to the stream itself, because what goes through `eprintln!` is held back
@@ -166,6 +179,46 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    const GO: &str = "go1.26.8";
+
+    /// A build that each Go made in turn.
+    fn built_by(gos: &[&str]) -> tempfile::TempDir {
+        let cache = tempfile::tempdir().unwrap();
+        for go in gos {
+            Assets::kept(cache.path(), "key", Ok((*go).into()), |folder| {
+                fs::write(folder.join("etcd"), go).map_err(Into::into)
+            })
+            .unwrap();
+        }
+        cache
+    }
+
+    fn ask(cache: &Path, key: &str, go: anyhow::Result<String>) -> anyhow::Result<String> {
+        let assets = Assets::kept(cache, key, go, |_| bail!("built"))?;
+        Ok(fs::read_to_string(assets.program("etcd"))?)
+    }
+
+    #[test]
+    fn each_go_has_a_build_of_its_own() {
+        let cache = built_by(&["go1.26.8", "go1.27.0 X:custom"]);
+        for go in ["go1.26.8", "go1.27.0 X:custom"] {
+            assert_eq!(ask(cache.path(), "key", Ok(go.into())).unwrap(), go);
+        }
+        let error = ask(cache.path(), "key", Ok("go1.26.9".into())).unwrap_err();
+        assert_eq!(error.to_string(), "built");
+    }
+
+    #[test]
+    fn without_go_that_of_the_newest_is_used() {
+        let missing = || Err(anyhow::anyhow!("Go is not installed"));
+        let cache = built_by(&["go1.26.9", "go1.26.10", "go1.9.7"]);
+        assert_eq!(ask(cache.path(), "key", missing()).unwrap(), "go1.26.10");
+        for key in ["ke", "other"] {
+            let error = ask(cache.path(), key, missing()).unwrap_err();
+            assert_eq!(error.to_string(), "Go is not installed");
+        }
+    }
 
     #[test]
     fn names_what_a_given_folder_lacks() {
@@ -185,7 +238,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let builds = AtomicU32::new(0);
         let ask = || {
-            let assets = Assets::kept(cache.path(), "key", |folder| {
+            let assets = Assets::kept(cache.path(), "key", Ok(GO.into()), |folder| {
                 builds.fetch_add(1, Ordering::SeqCst);
                 fs::write(folder.join("etcd"), "x").map_err(Into::into)
             });
@@ -198,7 +251,7 @@ mod tests {
     #[test]
     fn failed_build_leaves_no_files() {
         let cache = tempfile::tempdir().unwrap();
-        let failed = Assets::kept(cache.path(), "key", |folder| {
+        let failed = Assets::kept(cache.path(), "key", Ok(GO.into()), |folder| {
             fs::write(folder.join("etcd"), "half")?;
             bail!("no space left")
         });

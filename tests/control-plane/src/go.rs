@@ -1,6 +1,8 @@
 //! Builds programs with Go, all in the same way, if the Go that is there is new enough.
 
+use std::env::consts::{ARCH, OS};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,10 +64,10 @@ impl fmt::Display for GoVersion {
     }
 }
 
-/// Fails, with advice, unless the `go` on the path can build the module in `folder`.
+/// The version of Go that builds the module in `folder`, as Go says it. Fails, with advice, unless it is new enough.
 ///
 /// Asks inside the module, so that a Go that fetches newer toolchains by itself may do so.
-pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Result<()> {
+pub(crate) fn version(program: &str, folder: &Path, go_mod: &str) -> anyhow::Result<String> {
     let demanded = GoVersion::demanded_by(go_mod).context("go.mod has no `go` line")?;
     let output = match Command::new(program)
         .args(["env", "GOVERSION"])
@@ -95,8 +97,20 @@ pub(crate) fn require(program: &str, folder: &Path, go_mod: &str) -> anyhow::Res
                 "Go is {found}, and tests need Go {demanded} or later to build a control plane\nhint: {HINT}"
             )
         }
-        _ => Ok(()),
+        _ => Ok(said.trim().to_owned()),
     }
+}
+
+/// Changes with what a program is made of, with how [`build`] builds it, and with what it is built for. Which Go builds it
+/// is not in it.
+pub(crate) fn fingerprint(made_of: impl Hash) -> String {
+    hash((made_of, FLAGS, ENVIRONMENT, OS, ARCH))
+}
+
+fn hash(parts: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Whether there is any Go.
@@ -250,7 +264,7 @@ mod tests {
 
     #[test]
     fn missing_go_is_reported_with_a_remedy() {
-        let error = require("no-such-go", Path::new("."), "go 1.26.0")
+        let error = version("no-such-go", Path::new("."), "go 1.26.0")
             .unwrap_err()
             .to_string();
         assert!(
@@ -260,8 +274,31 @@ mod tests {
     }
 
     #[test]
+    fn fingerprint_changes_with_each_part() {
+        let usual = fingerprint("go.mod");
+        assert_eq!(usual, fingerprint("go.mod"));
+        assert_ne!(usual, fingerprint("other.mod"));
+        let (made_of, none) = ("go.mod", [""; FLAGS.len()]);
+        assert_eq!(usual, hash((made_of, FLAGS, ENVIRONMENT, OS, ARCH)));
+        for other in [
+            hash((made_of, none, ENVIRONMENT, OS, ARCH)),
+            hash((made_of, FLAGS, ("CGO_ENABLED", "1"), OS, ARCH)),
+            hash((made_of, FLAGS, ENVIRONMENT, "plan9", ARCH)),
+            hash((made_of, FLAGS, ENVIRONMENT, OS, "mips")),
+        ] {
+            assert_ne!(usual, other);
+        }
+    }
+
+    #[test]
+    fn version_is_what_go_says() {
+        let said = version("go", Path::new("."), "go 1.0.0").unwrap();
+        assert!(GoVersion::parse(&said).is_some(), "{said}");
+    }
+
+    #[test]
     fn refuses_a_go_that_is_too_old() {
-        let error = require("go", Path::new("."), "go 99.0.0")
+        let error = version("go", Path::new("."), "go 99.0.0")
             .unwrap_err()
             .to_string();
         assert!(

@@ -1,7 +1,6 @@
 //! The real Helm, built once with Go and kept, like the programs of a control plane.
 
 use std::ffi::OsStr;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -35,17 +34,12 @@ impl Helm {
     ///
     /// A build takes minutes, so call this where blocking is fine.
     pub fn locate() -> anyhow::Result<Self> {
-        let mut hasher = DefaultHasher::new();
-        (
-            GO_MOD,
-            GO_SUM,
-            LINKER_FLAGS,
-            env::consts::OS,
-            env::consts::ARCH,
-        )
-            .hash(&mut hasher);
-        let key = format!("{:016x}", hasher.finish());
-        let kept = Assets::kept(&cache()?.join(PROGRAM), &key, build)?;
+        let kept = Assets::kept(
+            &cache()?.join(PROGRAM),
+            &go::fingerprint((GO_MOD, GO_SUM, LINKER_FLAGS)),
+            go::version("go", Path::new(MODULE), GO_MOD),
+            build,
+        )?;
         Ok(Self {
             program: kept.program(PROGRAM),
             home: TempDir::new().context("failed to create a home for Helm")?,
@@ -100,12 +94,10 @@ impl Helm {
 }
 
 fn build(folder: &Path) -> anyhow::Result<()> {
-    let module = Path::new(MODULE);
-    go::require("go", module, GO_MOD)?;
     tell("building Helm with Go, once; this takes about a minute if Kubernetes has been built");
     let start = Instant::now();
     let program = folder.join(PROGRAM);
-    go::build(module, &[], PACKAGE, LINKER_FLAGS, &program)?;
+    go::build(Path::new(MODULE), &[], PACKAGE, LINKER_FLAGS, &program)?;
     fs::metadata(program).context("go build has made no helm")?;
     tell(&format!("built Helm in {} s", start.elapsed().as_secs()));
     Ok(())
