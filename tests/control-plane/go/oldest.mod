@@ -1,14 +1,19 @@
 // The oldest version of Kubernetes that tests run against, if LINKERD_MC_KUBERNETES is `oldest`. It is built from the same
-// main.go, with `-modfile=oldest.mod`. Linkerd 2.20 demands 1.31 or later. This is 1.30, the next older one, because the
-// module proxy did not offer all modules of a release of 1.31 (kube-scheduler and endpointslice are among the missing ones).
-// To move to another version, do as go.mod says, and pass `-modfile=oldest.mod` to `go mod tidy`.
+// main.go, with `-modfile=oldest.mod -tags=oldest`. Linkerd 2.20 demands 1.31 or later. This is 1.30, the next older one,
+// because the module proxy did not offer all modules of a release of 1.31 (kube-scheduler and endpointslice are among the
+// missing ones). To move to another version, do as go.mod says, and pass `-modfile=oldest.mod` to `go mod tidy`.
 module control-plane
 
 go 1.26.0
 
 require (
 	go.etcd.io/etcd/server/v3 v3.5.16
+	k8s.io/api v0.30.14
+	k8s.io/apimachinery v0.30.14
+	k8s.io/client-go v0.30.14
 	k8s.io/component-base v0.30.14
+	k8s.io/controller-manager v0.30.14
+	k8s.io/klog/v2 v2.120.1
 	k8s.io/kubectl v0.30.14
 	k8s.io/kubernetes v1.30.14
 )
@@ -172,21 +177,16 @@ require (
 	gopkg.in/warnings.v0 v0.1.2 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.30.14 // indirect
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
-	k8s.io/apimachinery v0.30.14 // indirect
 	k8s.io/apiserver v0.30.14 // indirect
 	k8s.io/cli-runtime v0.30.14 // indirect
-	k8s.io/client-go v0.30.14 // indirect
 	k8s.io/cloud-provider v0.30.14 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-helpers v0.30.14 // indirect
-	k8s.io/controller-manager v0.30.14 // indirect
 	k8s.io/cri-api v0.30.14 // indirect
 	k8s.io/csi-translation-lib v0.0.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.0.0 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect
-	k8s.io/klog/v2 v2.120.1 // indirect
 	k8s.io/kms v0.30.14 // indirect
 	k8s.io/kube-aggregator v0.0.0 // indirect
 	k8s.io/kube-controller-manager v0.0.0 // indirect

@@ -23,7 +23,11 @@ const PARTIAL: &str = "partial-";
 
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const SOURCES: [&str; 1] = [include_str!("../go/main.go")];
+const SOURCES: [&str; 3] = [
+    include_str!("../go/main.go"),
+    include_str!("../go/controllers.go"),
+    include_str!("../go/controllers_oldest.go"),
+];
 
 /// A folder that holds `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
 #[derive(Clone, Debug)]

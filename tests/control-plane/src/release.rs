@@ -7,11 +7,11 @@ use anyhow::{Context as _, bail};
 /// Chooses a release by its name.
 const VARIABLE: &str = "LINKERD_MC_KUBERNETES";
 
-/// A release of Kubernetes, with a file of Go modules that builds it from `go/main.go`.
+/// A release of Kubernetes, with a file of Go modules that builds it from the sources in `go/`.
 #[derive(Debug)]
 pub(crate) struct Release {
     name: &'static str,
-    /// Arguments of `go build` that choose the file; it has the modules of the folder without any.
+    /// Arguments of `go build` that choose the modules and the source files; the newest needs none.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) modules: &'static str,
     pub(crate) sums: &'static str,
@@ -27,7 +27,7 @@ const RELEASES: [Release; 2] = [
     },
     Release {
         name: "oldest",
-        arguments: &["-modfile=oldest.mod"],
+        arguments: &["-modfile=oldest.mod", "-tags=oldest"],
         modules: include_str!("../go/oldest.mod"),
         sums: include_str!("../go/oldest.sum"),
     },
