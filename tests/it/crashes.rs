@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::ensure;
 use control_plane::{Interceptor, Verdict, eventually};
 use tokio::{sync::Notify, time::timeout};
 
@@ -330,20 +331,17 @@ impl Sweep<'_> {
             since,
             controller,
         } = run;
-        let mut last = String::new();
-        let deadline = Instant::now() + SOON;
-        while (last != calm.end || !at_the_end()) && Instant::now() < deadline {
-            last = state::normal(stage).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        if last != calm.end {
-            let (calm, log) = (&calm.end, controller.log());
-            self.violations.push(format!(
-                "{what}: ended as\n{last}\ninstead of\n{calm}\nthe controller says\n{log}"
-            ));
-        } else if !at_the_end() {
+        let ended = eventually(what, SOON, async || {
+            let last = state::normal(stage).await?;
+            let end = &calm.end;
+            ensure!(last == *end, "ended as\n{last}\ninstead of\n{end}");
+            ensure!(at_the_end(), "the watch was not taken up again");
+            Ok(Some(()))
+        });
+        if let Err(wrong) = ended.await {
+            let log = controller.log();
             self.violations
-                .push(format!("{what}: the watch was not taken up again"));
+                .push(format!("{wrong:#}\nthe controller says\n{log}"));
         }
         let changes = history::changes(stage, since).await.unwrap();
         let mut broken = changes.broken(scenario.keeps);
