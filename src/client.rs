@@ -178,6 +178,27 @@ where
     multiplexed::identified(&config, connections, send).map_err(|_| CredentialsError::Unusable)
 }
 
+/// A client like that of [`multiplexed`], except that `connector` opens its connections.
+#[cfg(test)]
+pub(crate) fn of_test_connections<C>(
+    config: &Config,
+    size: Size,
+    connector: C,
+) -> anyhow::Result<Client>
+where
+    C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
+{
+    let (client, connections) = (
+        multiplexed::pinging(connector),
+        bounds::Connections::new(size),
+    );
+    multiplexed::identified(config, connections, move |request| client.request(request))
+}
+
+/// The configuration that a credentials Secret makes.
+#[cfg(test)]
+pub(crate) use self::credentials::config as config_of_credentials;
+
 /// The body of a response of such a server.
 #[cfg(test)]
 pub(crate) type TestBody = http_body_util::StreamBody<

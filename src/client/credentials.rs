@@ -69,7 +69,7 @@ pub async fn watcher_from_credentials(
     multiplexed(config, size).map_err(|_| CredentialsError::Unusable)
 }
 
-pub(super) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
+pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
     let kubeconfig = parse_credentials(kubeconfig_bytes)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await

@@ -386,3 +386,6 @@ fn within<T: Kept + Grouped>(
 fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Store<T> {
     filed(items.into_iter().map(T::from))
 }
+
+#[cfg(test)]
+mod tests;

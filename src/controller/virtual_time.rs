@@ -9,12 +9,14 @@ mod network;
 mod objects;
 mod refusal;
 mod server;
+mod wire;
 mod world;
 
 mod backoff;
 mod cluster_ips;
 mod credentials;
 mod gateways;
+mod leader;
 mod names;
 mod outages;
 mod rest;

@@ -42,7 +42,7 @@ impl Fence {
     }
 
     /// A fence that holds until `end`. It can be extended until it is closed.
-    pub(super) fn until(base: Instant, end: Instant) -> Self {
+    pub(in crate::controller) fn until(base: Instant, end: Instant) -> Self {
         let fence = Self(Some(Arc::new(Until {
             base,
             nanos: AtomicU64::new(1),

@@ -18,9 +18,11 @@ use hyper::body::Bytes;
 use kube::{Client, client::Body};
 use tokio::time::sleep;
 
-use super::server::ApiServer;
+use super::{server::ApiServer, wire::Wire};
 use crate::{
-    client::{CredentialsError, Size, of_test_credentials},
+    client::{
+        CredentialsError, Size, config_of_credentials, of_test_connections, of_test_credentials,
+    },
     controller::transport::{ProbeBody, Transport},
 };
 
@@ -45,6 +47,8 @@ pub(super) struct Network(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     servers: BTreeMap<String, ApiServer>,
+    /// Servers that are reached over HTTP/2.
+    wires: BTreeMap<String, Wire>,
     gateways: BTreeMap<String, Gateway>,
     probes: BTreeMap<String, usize>,
     names: BTreeMap<String, Vec<IpAddr>>,
@@ -57,6 +61,11 @@ impl Network {
 
     pub(super) fn connect(&self, host: &str, server: &ApiServer) {
         self.known().servers.insert(host.to_owned(), server.clone());
+    }
+
+    /// Reaches a server over these connections from now on.
+    pub(super) fn connect_over(&self, host: &str, wire: &Wire) {
+        self.known().wires.insert(host.to_owned(), wire.clone());
     }
 
     pub(super) fn gateway(&self, link: &str, gateway: Gateway) {
@@ -79,6 +88,19 @@ impl Network {
     }
 }
 
+impl Network {
+    async fn client_over_wire(
+        self,
+        kubeconfig: &[u8],
+        size: Size,
+    ) -> Result<Client, CredentialsError> {
+        let config = config_of_credentials(kubeconfig).await?;
+        let host = config.cluster_url.host().unwrap_or_default();
+        let wire = self.known().wires.get(host).cloned().expect("a wire");
+        Ok(of_test_connections(&config, size, wire).expect("a client"))
+    }
+}
+
 impl Transport for Network {
     fn client<'a>(
         &'a self,
@@ -86,6 +108,9 @@ impl Transport for Network {
         size: Size,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>> {
         let network = self.clone();
+        if !network.known().wires.is_empty() {
+            return network.client_over_wire(kubeconfig, size).boxed();
+        }
         let send = move |request: Request<Body>| {
             let host = request.uri().host().unwrap_or_default();
             let server = network.known().servers.get(host).cloned();

@@ -94,16 +94,9 @@ async fn half_open_watches_over_http_1_are_replaced_in_time() {
         world.source.silence();
         let name = format!("late-{round}");
         east.export(&name);
-        world.source.edit(
-            "web-east",
-            &json!({ "spec": { "selector": { "app": "evil" } } }),
-        );
+        world.edit_mirror();
         within(NOTICED, "the silence", || {
-            let edited = world
-                .source
-                .get("services", NS, "web-east")
-                .expect("a mirror");
-            world.has(&format!("{name}-east")) && edited["spec"]["selector"].is_null()
+            world.has(&format!("{name}-east")) && world.is_repaired()
         })
         .await;
         sleep(seconds(60)).await;
@@ -122,16 +115,9 @@ async fn watch_that_a_proxy_keeps_open_is_replaced_after_its_time() {
     east.silence();
     world.source.silence();
     east.export("late");
-    world.source.edit(
-        "web-east",
-        &json!({ "spec": { "selector": { "app": "evil" } } }),
-    );
+    world.edit_mirror();
     within(seconds(300), "the silence", || {
-        let edited = world
-            .source
-            .get("services", NS, "web-east")
-            .expect("a mirror");
-        world.has("late-east") && edited["spec"]["selector"].is_null()
+        world.has("late-east") && world.is_repaired()
     })
     .await;
     world.stop().await;
@@ -161,5 +147,33 @@ async fn source_that_is_silent_for_hours_is_written_once_it_answers() {
         world.has("late-east") && changed["spec"]["ports"][0]["port"] == json!(81)
     })
     .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_open_connections_over_http_2_are_replaced_in_time() {
+    let mut world = World::new();
+    let east = world.target("east");
+    east.export("web");
+    let [source_wire, east_wire] = world.start_over_http2("east", &east);
+    world.in_sync(&["east"], &["web-east"]).await;
+    let marks = (world.source.mark(), east.mark());
+    sleep(hours(1)).await;
+    assert_eq!(east.asked(marks.1, is_list_of_services).len(), 0);
+    assert_eq!(world.source.writes(marks.0), [""; 0]);
+    for round in 0..3 {
+        // Both ends think that the connections are open. Pings show that they are not.
+        source_wire.cut();
+        east_wire.cut();
+        let name = format!("late-{round}");
+        east.export(&name);
+        world.edit_mirror();
+        within(NOTICED, "the silence", || {
+            world.has(&format!("{name}-east")) && world.is_repaired()
+        })
+        .await;
+        sleep(seconds(60)).await;
+    }
+    assert!(world.is("east", "Connected", "True"));
     world.stop().await;
 }

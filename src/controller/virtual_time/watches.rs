@@ -1,6 +1,6 @@
 //! Watches that are refused, broken or outdated for hours.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
@@ -101,17 +101,6 @@ async fn target_that_refused_everything_for_hours_is_followed_as_soon_as_it_reco
     world.stop().await;
 }
 
-/// Somebody edits the mirror, which only a watch shows.
-fn edit_mirror(world: &World) {
-    let evil = json!({ "spec": { "selector": { "app": "evil" } } });
-    world.source.edit("web-east", &evil);
-}
-
-fn is_repaired(world: &World) -> bool {
-    let mirror = world.source.get("services", NS, "web-east");
-    mirror.is_some_and(|mirror| mirror["spec"].get("selector").is_none_or(Value::is_null))
-}
-
 #[tokio::test(start_paused = true)]
 async fn refused_watches_of_the_source_are_replaced_by_lists_for_hours() {
     let (mut world, _) = linked().await;
@@ -125,12 +114,12 @@ async fn refused_watches_of_the_source_are_replaced_by_lists_for_hours() {
         "{lists} lists of {all} watches"
     );
     assert_eq!(world.source.writes(mark), [""; 0]);
-    edit_mirror(&world);
-    within(seconds(61), "a list", || is_repaired(&world)).await;
+    world.edit_mirror();
+    within(seconds(61), "a list", || world.is_repaired()).await;
     world.source.forward();
     sleep(seconds(61)).await;
-    edit_mirror(&world);
-    within(seconds(1), "a watch", || is_repaired(&world)).await;
+    world.edit_mirror();
+    within(seconds(1), "a watch", || world.is_repaired()).await;
     world.stop().await;
 }
 
@@ -141,9 +130,9 @@ async fn source_that_refused_everything_for_hours_is_followed_as_soon_as_it_reco
     let mark = world.source.mark();
     sleep(hours(2)).await;
     assert_eq!(world.source.writes(mark), [""; 0]);
-    edit_mirror(&world);
+    world.edit_mirror();
     world.source.forward();
-    let took = within(seconds(6), "the repair", || is_repaired(&world)).await;
+    let took = within(seconds(6), "the repair", || world.is_repaired()).await;
     assert!(took > seconds(0));
     world.stop().await;
 }

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
@@ -15,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     network::{Gateway, Network},
     server::{ApiServer, Asked},
+    wire::Wire,
 };
 use crate::{
     api::{labels as l, link::LinkStatus, selector_text::parse},
-    client::{Size, of_test_server},
+    client::{Size, of_test_connections, of_test_server},
     controller::{
         apply::Writer,
         engine::{self, Health, Settings},
@@ -41,6 +43,10 @@ pub(super) struct World {
     pub(super) source: ApiServer,
     pub(super) network: Network,
     pub(super) metrics: Metrics,
+    /// Settings of the controller, from its next start on.
+    pub(super) config: Config,
+    /// The permission to write that it gets at its next start.
+    pub(super) fence: Fence,
     controller: Option<Controller>,
 }
 
@@ -60,6 +66,12 @@ impl World {
             source: ApiServer::new(&["default", LINKS, NS], None),
             network: Network::default(),
             metrics: Metrics::new(),
+            config: Config {
+                namespace: LINKS.to_owned(),
+                local_members: parse(l::FEDERATED_MEMBERS).expect("a selector"),
+                ..Config::default()
+            },
+            fence: Fence::always(),
             controller: None,
         }
     }
@@ -96,7 +108,22 @@ impl World {
     /// Starts the controller, as the leader.
     pub(super) fn start(&mut self) {
         let source = self.source.clone();
-        let client = of_test_server(move |request| source.clone().answer(request));
+        self.start_with(of_test_server(move |request| {
+            source.clone().answer(request)
+        }));
+    }
+
+    /// Starts it, with HTTP/2 between it and all API servers. Returns the connections to the source and to a target.
+    pub(super) fn start_over_http2(&mut self, cluster: &str, target: &ApiServer) -> [Wire; 2] {
+        let wires = [Wire::to(&self.source), Wire::to(target)];
+        self.network.connect_over(&host(cluster), &wires[1]);
+        let config = kube::Config::new("https://source.test".parse().expect("an address"));
+        let client = of_test_connections(&config, Size::of_pages(), wires[0].clone());
+        self.start_with(client.expect("a client"));
+        wires
+    }
+
+    fn start_with(&mut self, client: Client) {
         let settings = self.settings();
         let (outbox, inbox) = engine::local_channel();
         let needed = inbox.watch_members.subscribe();
@@ -104,7 +131,7 @@ impl World {
         let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox, needed);
         watches.spawn(networks::run(client.clone(), None, outbox));
         let (elect, elected) = oneshot::channel();
-        let _ = elect.send(Fence::always());
+        let _ = elect.send(self.fence.clone());
         let writer = Writer {
             client,
             fence: Fence::closed(),
@@ -123,6 +150,13 @@ impl World {
         });
     }
 
+    /// Waits until the controller ends by itself. Returns why.
+    pub(super) async fn ended(&mut self) -> String {
+        let controller = self.controller.take().expect("a running controller");
+        let ended = controller.engine.await.expect("no panic");
+        ended.expect_err("a failure").to_string()
+    }
+
     /// Stops the controller, which must not have ended before.
     pub(super) async fn stop(&mut self) {
         let controller = self.controller.take().expect("a running controller");
@@ -136,13 +170,8 @@ impl World {
     }
 
     fn settings(&self) -> Settings {
-        let config = Config {
-            namespace: LINKS.to_owned(),
-            local_members: parse(l::FEDERATED_MEMBERS).expect("a selector"),
-            ..Config::default()
-        };
         Settings {
-            config,
+            config: self.config.clone(),
             headless: true,
             max_in_flight: 32,
             limits: Limits {
@@ -183,6 +212,18 @@ impl World {
     /// Whether a Service of this name exists in the source cluster.
     pub(super) fn has(&self, service: &str) -> bool {
         self.source.get("services", NS, service).is_some()
+    }
+
+    /// Edits the mirror `web-east`, as somebody else does. Only a watch or a list shows it.
+    pub(super) fn edit_mirror(&self) {
+        let evil = json!({ "spec": { "selector": { "app": "evil" } } });
+        self.source.edit("web-east", &evil);
+    }
+
+    /// Whether that edit was undone.
+    pub(super) fn is_repaired(&self) -> bool {
+        let mirror = self.source.get("services", NS, "web-east");
+        mirror.is_some_and(|mirror| mirror["spec"]["selector"].is_null())
     }
 
     /// Waits until these Links are ready and these mirrors exist.
