@@ -22,8 +22,8 @@ use crate::support::{
 const EXHAUSTED: &str = "ClusterIPsExhausted";
 /// Number of exported Services.
 const SERVICES: usize = 200;
-/// How long the controller is observed.
-const OBSERVED: Duration = Duration::from_secs(20);
+/// How long the controller is observed. `controller::virtual_time` has it for hours.
+const OBSERVED: Duration = Duration::from_secs(5);
 
 /// Requests of the controller to write Services or EndpointSlices, since this mark of the audit log.
 fn tries(source: &ControlPlane, since: u64) -> usize {

@@ -69,7 +69,7 @@ mod crashes;
 mod faults;
 // Replicas: one leads, and another takes over.
 mod leader;
-// Target clusters that are unavailable for long, restored from a backup, or rebuilt.
+// Target clusters that are unavailable, restored from a backup, or rebuilt.
 mod outages;
 // Changes while no controller ran.
 mod restart;
