@@ -8,7 +8,7 @@ use super::{
 use crate::{
     api::{k8s::Service, labels as l, map::Map},
     mirror::{
-        FederatedThrough, Federation, Owner,
+        FederatedThrough, Federation, Owner, federated_name,
         fixtures::{LINKS, NS, at},
         member,
         metadata::remote_members,
@@ -99,7 +99,8 @@ impl Simulation {
         let is_behind_gateway = |other: &str| {
             let through =
                 |made: &LinkMade| made.gateway && made.through == FederatedThrough::Gateway;
-            made(other).is_some_and(through) && has_member(other)
+            let counts = has_member(other) || self.is_leaving(other, namespace, service);
+            made(other).is_some_and(through) && counts
         };
         let by_gateways = CLUSTERS.iter().any(|other| is_behind_gateway(other));
         let takes_part = |other: &str| {
@@ -111,6 +112,17 @@ impl Simulation {
         is_drained(cluster)
             && (self.has_local_member(namespace, service)
                 || CLUSTERS.iter().any(|other| takes_part(other)))
+    }
+
+    /// Whether the silent cluster is named as a member without having one: until it confirms this, the form of the
+    /// federated Service depends on it too.
+    fn is_leaving(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let known = self.state.existing(namespace, &federated_name(service));
+        let is_named = known.is_some_and(|known| {
+            let mut members = remote_members(&known.metadata);
+            members.any(|named| named == (service, cluster))
+        });
+        self.silent == Some(cluster) && is_named && self.may_join(cluster, namespace, service)
     }
 
     fn any_lacks_gateway(&self) -> bool {
