@@ -12,7 +12,7 @@ use serde_json::json;
 pub(crate) use self::slice::MAX_ENDPOINTS;
 pub(crate) use self::{
     gateway::{Through, through_gateway},
-    hosts::{Host, by_host},
+    hosts::{Host, as_it_is, by_host},
     slice::{DesiredSlice, SlicePort},
 };
 use crate::{

@@ -4,11 +4,13 @@ mod context;
 mod headless;
 mod plain;
 mod removal;
+mod unseen;
 
 use self::{
     context::Context,
     plain::plain,
     removal::{Scope, removal},
+    unseen::Behind,
 };
 use super::service::ensure_namespace;
 use crate::{
@@ -21,6 +23,7 @@ use crate::{
         ownership::claims::name_conflict,
         state::{State, links::LinkEntry, remote::RemoteState},
         target::{Target, export::Mode},
+        write::Write,
     },
 };
 
@@ -67,7 +70,7 @@ pub(crate) fn plan(
             let (writes, report) = if confirmed.covers(cluster) {
                 (writes, Outcome::Absent)
             } else {
-                (Vec::new(), Outcome::Unknown)
+                (follow(state, (target, entry), &this), Outcome::Unknown)
             };
             return Plan {
                 writes,
@@ -76,7 +79,13 @@ pub(crate) fn plan(
             }
             .with_outcome(this, false, report);
         }
-        Err(report) => return Plan::only(this, false, report),
+        Err(report) => {
+            let plan = Plan {
+                writes: follow(state, (target, entry), &this),
+                ..Plan::default()
+            };
+            return plan.with_outcome(this, false, report);
+        }
     };
     if let Err(problem) = service::mirrorable(seen) {
         let writes = removal(state, &this, Scope::All);
@@ -122,6 +131,19 @@ pub(crate) fn plan(
         ..Plan::default()
     }
     .with_outcome(this, false, report)
+}
+
+/// The writes with which the existing mirror of a Service follows the gateway, whatever the Service is now.
+fn follow(state: &State, (target, entry): (&Target, &LinkEntry), this: &RemoteRef) -> Vec<Write> {
+    let mut writes = Vec::new();
+    let gateway = &entry.gateway;
+    let behind = Behind {
+        state,
+        target,
+        gateway,
+    };
+    behind.follow(this, &mut writes);
+    writes
 }
 
 /// A Service that a target cluster exports, with its mode; or the outcome to report.

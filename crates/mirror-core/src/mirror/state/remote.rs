@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use super::{limit::LeftOut, store::Store};
 use crate::{
     api::k8s::{EndpointSlice, Service},
-    mirror::key::Names,
+    mirror::{key::Names, target::Gateway},
 };
 
 /// What is known of a target cluster. It exists only once all watches of the cluster have listed.
@@ -106,10 +106,23 @@ pub struct GatewayState {
     pub liveness: Liveness,
 }
 
+impl GatewayState {
+    /// Whether the gateway takes traffic. As in Linkerd, one that is not probed counts as alive, whatever an earlier
+    /// probe has found.
+    pub(crate) fn liveness_of(&self, gateway: &Gateway) -> Liveness {
+        if gateway.is_probed() {
+            self.liveness
+        } else {
+            Liveness::Alive
+        }
+    }
+}
+
 /// Whether a gateway answers probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Liveness {
-    /// Not probed yet, or not probed at all. Existing endpoints keep their readiness, and new ones are ready.
+    /// Not probed yet. Existing endpoints keep their readiness, and new ones are ready. Of a gateway that is not probed
+    /// at all, this says nothing: see [`GatewayState::liveness_of`].
     #[default]
     Unknown,
     /// It answers probes.

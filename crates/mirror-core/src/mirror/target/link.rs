@@ -70,6 +70,13 @@ pub struct Gateway {
     pub probe: Result<Option<Probe>, String>,
 }
 
+impl Gateway {
+    /// Whether it is probed. If not, nothing can be known of whether it answers.
+    pub(crate) fn is_probed(&self) -> bool {
+        matches!(self.probe, Ok(Some(_)))
+    }
+}
+
 /// An item of a Link's `gatewayAddress`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
@@ -300,6 +307,13 @@ fn port(text: &str) -> Option<u16> {
     text.trim().parse().ok().filter(|port| *port > 0)
 }
 
+/// Whether an HTTP request can ask for this path, which may have a query (RFC 3986).
+fn is_path(text: &str) -> bool {
+    let is_allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte);
+    text.bytes().all(is_allowed)
+}
+
 fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     if spec.path.is_empty() {
         return Ok(None);
@@ -318,6 +332,12 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
                 format!("invalid spec.probeSpec.{name} {text:?}: must be a duration such as 3s")
             })
     };
+    if !is_path(&spec.path) {
+        return Err(format!(
+            "invalid spec.probeSpec.path {:?}: must be a path such as /ready",
+            spec.path
+        ));
+    }
     let path = if spec.path.starts_with('/') {
         spec.path.clone()
     } else {

@@ -39,7 +39,7 @@ pub(crate) struct Through<'a> {
 
 impl<'a> Through<'a> {
     /// How the gateway of a Link is reached. `present` are the existing endpoints for it: they keep their readiness
-    /// while it is not known whether the gateway is alive. `Err` says why none of its addresses is known.
+    /// while it is not known yet whether the gateway is alive. `Err` says why none of its addresses is known.
     pub(crate) fn of<'e>(
         state: &State,
         target: &'a Target,
@@ -57,7 +57,7 @@ impl<'a> Through<'a> {
         let Some(Reach { addresses, refused }) = state.reach(gateway, gateway_state) else {
             return error("the addresses of the gateway are unknown");
         };
-        let ready = match gateway_state.liveness {
+        let ready = match gateway_state.liveness_of(gateway) {
             Liveness::Alive => true,
             Liveness::Dead => false,
             Liveness::Unknown => present.next().is_none_or(Endpoint::is_ready),

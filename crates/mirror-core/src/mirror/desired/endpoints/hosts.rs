@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     super::service::Desired,
+    Through,
     slice::{DesiredSlice, MAX_ENDPOINTS, SlicePort, endpoint, families, family, slice_metadata},
 };
 use crate::{api::k8s::EndpointSlice, mirror::metadata::is_our_slice};
@@ -62,6 +63,38 @@ pub(crate) fn by_host<'a>(
         }
     }
     slices
+}
+
+/// An existing slice of a headless mirror, with the same hosts and ports, behind a gateway of which more is known now.
+pub(crate) fn as_it_is<'a>(
+    service: &'a Desired<'_>,
+    through: &Through<'a>,
+    actual: &'a EndpointSlice,
+) -> DesiredSlice<'a> {
+    let metadata = slice_metadata(service, through.identity);
+    let suffix = actual.metadata.name().strip_prefix(service.name);
+    let suffix = suffix.and_then(|suffix| suffix.strip_prefix('-'));
+    let mut endpoints = actual.endpoints.to_vec();
+    for endpoint in &mut endpoints {
+        endpoint.conditions.ready = Some(through.ready);
+    }
+    let ports = actual.ports.iter().map(|port| SlicePort {
+        name: port.name.as_deref().unwrap_or_default(),
+        protocol: port.protocol.as_deref().unwrap_or("TCP"),
+        port: port.port.unwrap_or_default(),
+        app_protocol: port.app_protocol.as_deref(),
+    });
+    DesiredSlice::new(
+        service,
+        &metadata,
+        suffix.unwrap_or_default(),
+        match &*actual.address_type {
+            "IPv6" => "IPv6",
+            _ => "IPv4",
+        },
+        endpoints,
+        ports.collect(),
+    )
 }
 
 /// The number of the slice that each host is in now. The names of slices after the first have their number after

@@ -162,7 +162,10 @@ impl Known<'_, '_> {
             Part::Drained(_) | Part::Refused(_) | Part::None => return None,
         };
         // With discovery, endpoints of target clusters are not watched here. Only Linkerd knows their readiness.
-        Some(match (self.form, linked.entry.gateway.liveness) {
+        let gateway = linked.target.gateway.as_ref();
+        let state = &linked.entry.gateway;
+        let liveness = gateway.map_or(state.liveness, |gateway| state.liveness_of(gateway));
+        Some(match (self.form, liveness) {
             (Form::Discovery, _) => Able::Unknown,
             (Form::Slices, Liveness::Dead) => Able::No,
             (Form::Slices, Liveness::Alive | Liveness::Unknown) => backed.into(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::removal::delete_with_slices;
+use super::{removal::delete_with_slices, unseen::Behind};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -14,7 +14,7 @@ use crate::{
             service::{self, Desired},
         },
         metadata::{Owner, is_managed, owner},
-        outcome::{Problem, Reason},
+        outcome::{Problem, Reason, RemoteRef},
         state::{
             State,
             remote::{GatewayState, RemoteState, any_ready},
@@ -63,6 +63,24 @@ impl<'a> Context<'a> {
         let backed = any_ready(slices);
         let present = actual.iter().flat_map(|slice| &slice.endpoints);
         Through::of(self.state, self.target, self.gateway, present, backed)
+    }
+
+    /// What is known of the gateway, apart from the remote Service.
+    pub(crate) fn behind(&self) -> Behind<'a> {
+        Behind {
+            state: self.state,
+            target: self.target,
+            gateway: self.gateway,
+        }
+    }
+
+    /// The remote Service.
+    pub(crate) fn this(&self) -> RemoteRef {
+        RemoteRef {
+            cluster: self.target.cluster.clone(),
+            namespace: self.namespace.to_owned(),
+            service: self.remote_name().to_owned(),
+        }
     }
 
     /// Whether the remote Service may have slices that are not known.

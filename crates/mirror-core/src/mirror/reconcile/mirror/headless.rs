@@ -40,7 +40,8 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         .slices_of(context.namespace, remote)
         .collect();
     if context.lacks_slices() {
-        // There may be hosts that are not known, so nothing is changed.
+        // There may be hosts that are not known, so the hosts stay as they are.
+        context.behind().follow(&context.this(), writes);
         return match (context.cut(), context.local) {
             (None, _) => Ok(Outcome::Unknown),
             (Some(cut), None) => Err(cut),

@@ -1,15 +1,18 @@
 //! Mirrors that are one Service: for any Service except a headless one with hosts.
 
 use super::{super::service::reconcile_service, context::Context};
-use crate::mirror::{
-    desired::{
-        endpoints::{self, Through},
-        service::Desired,
+use crate::{
+    api::k8s::EndpointSlice,
+    mirror::{
+        desired::{
+            endpoints::{self, Through},
+            service::Desired,
+        },
+        metadata::is_our_slice,
+        outcome::{Outcome, Problem},
+        target::export::Mode,
+        write::Write,
     },
-    metadata::is_our_slice,
-    outcome::{Outcome, Problem},
-    target::export::Mode,
-    write::Write,
 };
 
 /// The plan for a Service that is mirrored as one.
@@ -62,10 +65,18 @@ pub(crate) fn plain(
             Ok(through) if !through.backed && context.turns_to_gateway() => {
                 return Ok(mirrored(None));
             }
-            // Unknown endpoints may be ready, so the mirror's endpoints stay as they are.
+            // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
             Ok(through) if !through.backed && context.lacks_slices() => {
                 note = context.cut();
-                (None, None)
+                let ours = |slice: &&EndpointSlice| {
+                    is_our_slice(slice) && !state.is_theirs(&slice.metadata)
+                };
+                let mut known = actual.iter().map(AsRef::as_ref).filter(ours).peekable();
+                let exist = known.peek().is_some();
+                let backed = known.any(|slice| !slice.endpoints.is_empty());
+                let through = Through { backed, ..through };
+                let slices = exist.then(|| endpoints::through_gateway(&desired, &through, ""));
+                (slices, None)
             }
             Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
                 // Kubernetes creates a slice for each Service with a selector. Until one is seen, it is not known

@@ -35,6 +35,11 @@ impl Scope {
     }
 }
 
+/// Whether this installation has written an object, or will take it over from one that it follows.
+pub(crate) fn is_written(state: &State, metadata: &Metadata) -> bool {
+    is_managed(metadata) && !state.is_theirs(metadata)
+}
+
 /// The writes that remove all local objects of a remote Service.
 pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Write> {
     let RemoteRef {

@@ -1,6 +1,7 @@
 //! Mirrors: the situations of Linkerd's service mirror, each with the expected writes and messages.
 //! Numbers in names are those of its behaviour: 3.x a situation, W-n a weakness that must not come back.
 
+mod gateways;
 mod leaving;
 mod slices;
 

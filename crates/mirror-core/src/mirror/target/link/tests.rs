@@ -110,7 +110,15 @@ fn unusual_but_valid_links_are_accepted() {
 
 #[test]
 fn a_bad_probe_field_stops_probing_and_says_why() {
-    let cases: [Unprobed; 8] = [
+    let cases: [Unprobed; 10] = [
+        (
+            |probe| probe.path = "/ready x".into(),
+            r#"invalid spec.probeSpec.path "/ready x": must be a path such as /ready"#,
+        ),
+        (
+            |probe| probe.path = "/r\u{e9}ady#now".into(),
+            r#"invalid spec.probeSpec.path "/réady#now": must be a path such as /ready"#,
+        ),
         (
             |probe| probe.port.clear(),
             r#"invalid spec.probeSpec.port "": must be a port number"#,
