@@ -77,12 +77,14 @@ impl Engine {
         }
     }
 
-    /// Names of the Links with the same target cluster as this one, including itself.
+    /// Names of the Links with the same target cluster as this one, including itself. An invalid Link may still be in
+    /// charge of the cluster that was listed last.
     fn rivals(&self, link: &str) -> Vec<String> {
         let links = &self.state.links;
-        let named = links.get(link).and_then(|entry| entry.cluster.as_deref());
-        let naming = named.map(|named| links.naming(named));
-        naming.into_iter().flatten().map(str::to_owned).collect()
+        let clusters = links.get(link).into_iter();
+        let clusters = clusters.flat_map(|entry| entry.cluster.iter().chain(&entry.listed));
+        let naming = clusters.flat_map(|named| links.naming(named));
+        naming.map(str::to_owned).collect()
     }
 
     /// Makes sure that of several Links with one target cluster, only the active one has a session.
@@ -213,10 +215,7 @@ impl Engine {
                 continue;
             };
             let cluster = state.link.spec.target_cluster_name.clone();
-            let owner = self
-                .state
-                .link(&cluster)
-                .map(|(target, _)| target.link.clone());
+            let owner = self.state.links.holder(&cluster).map(str::to_owned);
             let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
                 continue;
             };

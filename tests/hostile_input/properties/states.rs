@@ -107,6 +107,7 @@ pub(super) fn add(
     }
     let entry = LinkEntry {
         cluster: Some(target.cluster.clone()),
+        created: target.created,
         listed: None,
         gateway: GatewayState {
             addresses: Some(vec![IpAddr::from([192, 0, 2, 1])]),

@@ -245,6 +245,7 @@ pub(crate) fn hosts(service: &str, hosts: &[&str]) -> EndpointSlice {
 pub(crate) fn entry(target: Target) -> LinkEntry {
     LinkEntry {
         cluster: Some(target.cluster.clone()),
+        created: target.created,
         listed: Some(target.cluster.clone()),
         target: Ok(target),
         remote: Some(RemoteState {

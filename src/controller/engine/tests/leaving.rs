@@ -82,3 +82,30 @@ async fn limit_and_gateway_of_the_former_cluster_are_not_reported() {
         assert!(engine.known("east").watched.is_some());
     }
 }
+
+#[tokio::test]
+async fn link_that_becomes_invalid_stays_in_charge_until_it_is_deleted() {
+    type Spoil = fn(&mut Link);
+    let spoils: [Spoil; 2] = [
+        |link| link.spec.gateway_port = "none".to_owned(),
+        |link| link.spec.target_cluster_name.clear(),
+    ];
+    for spoil in spoils {
+        let mut engine = engine();
+        engine.apply(&link_to("east", "east"));
+        engine.listed("east", &[svc("web").exported().0]);
+        let mut younger = link_to("younger", "east");
+        younger.metadata.creation_timestamp.as_mut().unwrap().0 = at(1);
+        engine.apply(&younger);
+        assert_eq!(engine.ready("younger"), "DuplicateCluster");
+        let mut invalid = link_to("east", "east");
+        spoil(&mut invalid);
+        engine.apply(&invalid);
+        assert_eq!(engine.ready("east"), "InvalidLink");
+        assert_eq!(engine.ready("younger"), "DuplicateCluster");
+        assert!(engine.pending("younger").is_none());
+        engine.delete(&invalid);
+        assert_eq!(engine.ready("younger"), "Syncing");
+        assert!(engine.pending("younger").is_some());
+    }
+}

@@ -15,6 +15,8 @@ use crate::{
 pub struct LinkEntry {
     /// Name of the target cluster; `None` if the Link names none, or an invalid one.
     pub cluster: Option<String>,
+    /// When the Link was created. `None` counts as the oldest.
+    pub created: Option<Timestamp>,
     /// The target cluster that was listed last. The existing mirrors of this Link belong to it.
     pub listed: Option<String>,
     /// The Link, parsed.
@@ -32,6 +34,12 @@ impl LinkEntry {
         let status = object.link.status.as_ref();
         Self {
             cluster: is_dns_label(named).then(|| named.clone()),
+            created: object
+                .link
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0),
             listed: status.and_then(|status| status.target_cluster_name.clone()),
             target: Target::parse_object(object, headless_default),
             remote: None,
@@ -53,6 +61,20 @@ impl LinkEntry {
         }?;
         let moved = now.target.is_ok() && now.cluster.as_ref() != Some(known);
         moved.then(|| known.clone())
+    }
+
+    /// The cluster that it is in charge of, if no older Link is. An invalid Link remains in charge of the cluster that
+    /// was listed last: what it asks for is unknown, and another Link may ask for less.
+    fn claims(&self) -> Option<&String> {
+        match self.target {
+            Ok(_) => self.cluster.as_ref(),
+            Err(_) => self.listed.as_ref(),
+        }
+    }
+
+    /// The clusters that it concerns: the one that it names, and the one that was listed last.
+    fn clusters(&self) -> BTreeSet<&String> {
+        self.cluster.iter().chain(&self.listed).collect()
     }
 
     /// Whether it may have mirrors of other clusters than the one that it names.
@@ -86,9 +108,9 @@ pub struct Links {
 /// The Links that name one cluster.
 #[derive(Clone, Debug, Default)]
 struct Named {
-    /// Valid Links by time of creation and name. The first, the oldest one, is in charge.
-    valid: BTreeSet<(Option<Timestamp>, String)>,
-    /// Names of the invalid Links.
+    /// Links that claim it, by time of creation and name. The first, the oldest one, is in charge.
+    claims: BTreeSet<(Option<Timestamp>, String)>,
+    /// Names of the invalid Links that name it.
     invalid: BTreeSet<String>,
 }
 
@@ -135,7 +157,7 @@ impl Links {
     /// Forgets a Link.
     pub fn remove(&mut self, link: &str) -> Option<LinkEntry> {
         let before = self.entries.remove(link)?;
-        self.unfile(link, before.cluster.as_deref());
+        self.unfile(link, &before);
         Some(before)
     }
 
@@ -155,9 +177,17 @@ impl Links {
         }
     }
 
-    /// The Link in charge of a target cluster: the oldest valid one that names it.
+    /// The Link in charge of a target cluster: the oldest that names it, unless that is invalid now. Then what it asks
+    /// for is unknown, and none is in charge.
     pub fn in_charge(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
         self.first(self.clusters.get(cluster)?)
+    }
+
+    /// The name of the Link that is in charge of a target cluster, or was until it became invalid. While there is one,
+    /// younger Links that name the cluster do nothing.
+    pub fn holder(&self, cluster: &str) -> Option<&str> {
+        let (_, oldest) = self.clusters.get(cluster)?.claims.first()?;
+        Some(oldest)
     }
 
     /// The Links in charge, by target cluster.
@@ -219,19 +249,20 @@ impl Links {
         in_charge.is_some_and(|(_, entry)| entry.remote.is_some())
     }
 
-    /// Names of the Links that name this cluster: the valid ones, the oldest first, then the invalid ones.
+    /// Names of the Links that name this cluster, or listed it last and are invalid: those that claim it, the oldest
+    /// first, then others that are invalid.
     pub fn naming<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let named = self.clusters.get(cluster).into_iter();
         named
             .flat_map(|named| {
-                let valid = named.valid.iter().map(|(_, link)| link);
-                valid.chain(&named.invalid)
+                let claims = named.claims.iter().map(|(_, link)| link);
+                claims.chain(&named.invalid)
             })
             .map(String::as_str)
     }
 
     fn first(&self, named: &Named) -> Option<(&Target, &LinkEntry)> {
-        let (_, oldest) = named.valid.first()?;
+        let (_, oldest) = named.claims.first()?;
         let entry = self.entries.get(oldest)?;
         Some((entry.target.as_ref().ok()?, entry))
     }
@@ -247,26 +278,32 @@ impl Links {
         if (entry.target.as_ref()).is_ok_and(|target| target.drained_until.is_some()) {
             self.drains.insert(link.to_owned());
         }
-        let Some(cluster) = &entry.cluster else {
-            return;
-        };
-        let named = self.clusters.entry(cluster.clone()).or_default();
-        match &entry.target {
-            Ok(target) => named.valid.insert((target.created, link.to_owned())),
-            Err(_) => named.invalid.insert(link.to_owned()),
-        };
+        let claimed = entry.claims();
+        if let Some(cluster) = claimed {
+            let named = self.clusters.entry(cluster.clone()).or_default();
+            named.claims.insert((entry.created, link.to_owned()));
+        }
+        let named = entry
+            .cluster
+            .as_ref()
+            .filter(|named| Some(*named) != claimed);
+        if let Some(cluster) = named {
+            let named = self.clusters.entry(cluster.clone()).or_default();
+            named.invalid.insert(link.to_owned());
+        }
     }
 
     /// Removes a Link from the index.
-    fn unfile(&mut self, link: &str, cluster: Option<&str>) {
+    fn unfile(&mut self, link: &str, before: &LinkEntry) {
         self.unsettled.remove(link);
         self.drains.remove(link);
-        let Some(cluster) = cluster else { return };
-        if let Some(named) = self.clusters.get_mut(cluster) {
-            named.valid.retain(|(_, known)| known != link);
-            named.invalid.remove(link);
-            if named.valid.is_empty() && named.invalid.is_empty() {
-                self.clusters.remove(cluster);
+        for cluster in before.clusters() {
+            if let Some(named) = self.clusters.get_mut(cluster) {
+                named.claims.retain(|(_, known)| known != link);
+                named.invalid.remove(link);
+                if named.claims.is_empty() && named.invalid.is_empty() {
+                    self.clusters.remove(cluster);
+                }
             }
         }
     }

@@ -15,10 +15,18 @@ fn named(name: &str, cluster: &str, created: i64) -> LinkEntry {
 fn broken(cluster: &str) -> LinkEntry {
     LinkEntry {
         cluster: Some(cluster.to_owned()),
+        created: None,
         listed: None,
         target: Err(InvalidLink::GatewayPort("x".to_owned())),
         remote: None,
         gateway: GatewayState::default(),
+    }
+}
+
+fn created(time: i64, entry: LinkEntry) -> LinkEntry {
+    LinkEntry {
+        created: Some(at(time)),
+        ..entry
     }
 }
 
@@ -100,6 +108,62 @@ fn the_next_link_is_in_charge_when_one_is_deleted_or_moves() {
     known.remove("y");
     assert_eq!(first(&known), None);
     assert_eq!(known.all_in_charge().count(), 0);
+}
+
+#[test]
+fn an_invalid_link_that_was_in_charge_stays_in_charge_until_it_is_deleted() {
+    let (old, young) = (named("y", "east", 1), named("a", "east", 2));
+    let invalid = |cluster: Option<&str>, last: Option<&str>| LinkEntry {
+        cluster: cluster.map(str::to_owned),
+        ..listed(last, &created(1, broken("x")))
+    };
+    let in_charge = |known: &Links| {
+        let found = known.in_charge("east");
+        found.map(|(target, _)| target.link.clone())
+    };
+    for (what, broken, first, kept) in [
+        (
+            "it names the cluster",
+            invalid(Some("east"), Some("east")),
+            None,
+            true,
+        ),
+        (
+            "it names another one",
+            invalid(Some("north"), Some("east")),
+            None,
+            true,
+        ),
+        ("it names none", invalid(None, Some("east")), None, true),
+        (
+            "it was never in charge",
+            invalid(Some("east"), None),
+            Some("a"),
+            true,
+        ),
+        (
+            "it was in charge of another one",
+            invalid(Some("east"), Some("north")),
+            Some("a"),
+            true,
+        ),
+        (
+            "it is the younger one",
+            created(3, invalid(Some("east"), Some("east"))),
+            Some("a"),
+            true,
+        ),
+    ] {
+        let mut known = links(&[("a", &young), ("y", &old)]);
+        assert_eq!(in_charge(&known).as_deref(), Some("y"), "{what}");
+        known.insert("y".to_owned(), broken);
+        assert_eq!(in_charge(&known).as_deref(), first, "{what}");
+        assert_eq!(known.may_keep("east"), kept, "{what}");
+        assert_eq!(known.holder("east"), first.or(Some("y")), "{what}");
+        known.remove("y");
+        assert_eq!(in_charge(&known).as_deref(), Some("a"), "{what}");
+        assert!(!known.may_keep("east"), "{what}");
+    }
 }
 
 /// A Link whose status says which cluster was listed last.
