@@ -5,7 +5,10 @@ mod failure;
 mod routes;
 mod written;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace};
 use kube::{
@@ -45,11 +48,18 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Executes writes in order, up to the first that fails. Returns the executed writes and the result.
+    /// Executes writes in order, up to the first that fails. If the API server does not allow one, those for other
+    /// Services follow nevertheless. Returns the executed writes and the result: the first failure, if there is any.
     pub(super) async fn apply(&self, writes: Vec<Write>) -> (Vec<Written>, Result<(), Failure>) {
         let mut written = Vec::with_capacity(writes.len());
         let mut uids = BTreeMap::new();
+        let mut denied: BTreeSet<String> = BTreeSet::new();
+        let mut first = None;
         for write in writes {
+            let service = write.service().map(str::to_owned);
+            if service.as_ref().is_some_and(|of| denied.contains(of)) {
+                continue; // it depends on a write that was not allowed
+            }
             if !self.fence.holds() {
                 return (written, Err(Failure::Fenced));
             }
@@ -65,10 +75,14 @@ impl Writer {
             }
             match done {
                 Ok(done) => written.extend(done),
+                Err(failure @ Failure::Refused { denied: true, .. }) if service.is_some() => {
+                    denied.extend(service);
+                    first.get_or_insert(failure);
+                }
                 Err(failure) => return (written, Err(failure)),
             }
         }
-        (written, Ok(()))
+        (written, first.map_or(Ok(()), Err))
     }
 
     async fn one(&self, write: Write, uids: &mut Uids) -> Result<Option<Written>, Failure> {
@@ -141,6 +155,7 @@ impl Writer {
                         Err(Failure::Refused {
                             message,
                             wait: None,
+                            denied: true,
                         })
                     }
                     Err(error) => Err(Failure::of(error, "create mirror endpoints")),
@@ -153,6 +168,7 @@ impl Writer {
                 namespace,
                 name,
                 uid,
+                service: _,
             } => {
                 let parameters = DeleteParams::background().preconditions(Preconditions {
                     uid: Some(uid.clone()),
@@ -205,6 +221,7 @@ impl Writer {
                 Err(Failure::Refused {
                     message: format!("Failed to create route: {}", status.message),
                     wait: None,
+                    denied: true,
                 })
             }
             Err(error) => Err(Failure::of(error, "create route")),
@@ -223,6 +240,7 @@ impl Writer {
             namespace,
             name,
             body,
+            service: _,
             urgent: _,
         } = patch;
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();

@@ -10,6 +10,7 @@ mod addresses;
 mod confirm;
 mod creating;
 mod custom;
+mod denied;
 mod done;
 mod drains;
 mod finish;
@@ -45,6 +46,7 @@ use self::{
     addresses::Addresses,
     confirm::Confirmations,
     creating::Creating,
+    denied::Denied,
     first_lists::FirstLists,
     foreign::Lookups,
     gateways::{GatewayEvent, GatewayTasks},
@@ -189,6 +191,7 @@ impl Engine {
             problems: Problems::default(),
             preferences: Preferences::default(),
             addresses: Addresses::default(),
+            denied: Denied::default(),
             throttled_until: Instant::now(),
             sessions: Sessions::new(shared, outbox),
             by_slices: false,
@@ -288,6 +291,7 @@ impl Engine {
     fn dispatch(&mut self) {
         let now = Instant::now();
         self.try_for_addresses();
+        self.try_denied();
         while self.queue.running() < self.settings.max_in_flight {
             let all = self.settings.max_in_flight;
             let share = |by: &str| match self.pace.allowance(by, now) {
@@ -315,10 +319,15 @@ impl Engine {
             works: self.works(),
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
-            key: [self.queue.next_due(), self.addresses.next_due(), allowed]
-                .into_iter()
-                .flatten()
-                .min(),
+            key: [
+                self.queue.next_due(),
+                self.addresses.next_due(),
+                self.denied.next_due(),
+                allowed,
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
             // Without the lease no status is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),

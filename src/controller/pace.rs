@@ -176,6 +176,13 @@ impl Pace {
         }
     }
 
+    /// Gives back what was counted for writes that the API server has not allowed.
+    pub(super) fn refund(&mut self, by: &str, cost: usize, now: Instant) {
+        if !by.is_empty() && cost > 0 {
+            self.change(by, number(cost), now);
+        }
+    }
+
     /// Records that the Service of a key was created.
     pub(super) fn created(&mut self, key: &Key, now: Instant) {
         let before = self.created.get(key);
@@ -350,6 +357,21 @@ mod tests {
         pace.wrote(&other, Traffic, 1, "", at(600_001));
         assert!(pace.clusters.is_empty());
         assert_eq!(pace.written.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_that_were_not_allowed_count_towards_no_allowance() {
+        let now = Instant::now();
+        let mut pace = Pace::new(2, 10);
+        for number in 0..1_500 {
+            let key = Key::mirror("west", "ns", &format!("s-{number}"));
+            pace.wrote(&key, Traffic, 6, "west", now);
+            pace.refund("west", 6, now);
+        }
+        assert_eq!(pace.allowance("west", now), Allowed::Much);
+        assert!((pace.left("west", now) - BURST).abs() < 0.01);
+        pace.refund("", 6, now);
+        assert!(!pace.clusters.contains_key(""));
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,6 +34,8 @@ pub(in crate::controller) enum Failure {
         message: String,
         /// How long the API server asks to wait, from `Retry-After`.
         wait: Option<Duration>,
+        /// Whether it does not allow just this object, for example because of a policy, a quota or the object's name.
+        denied: bool,
     },
 }
 
@@ -50,11 +52,13 @@ impl Failure {
                 Self::Refused {
                     message: format!("Failed to {what}: {}", status.message),
                     wait,
+                    denied: wait.is_none() && matches!(status.code, 400 | 403 | 413 | 422),
                 }
             }
             RequestError::Unanswered(message) => Self::Refused {
                 message: format!("Failed to {what}: {message}"),
                 wait: None,
+                denied: false,
             },
         }
     }

@@ -16,6 +16,8 @@ pub(super) enum Done {
         key: Key,
         /// Whether it creates a Service with a `ClusterIP`.
         creates: bool,
+        /// What it counts towards the allowance of its cluster.
+        cost: usize,
         report: Vec<ServiceOutcome>,
         /// The removals that it left out, because they are not confirmed.
         lacking: Vec<RemoteRef>,
@@ -50,11 +52,12 @@ pub(super) async fn execute(
     plan: Plan,
     lacking: Vec<RemoteRef>,
 ) -> Done {
-    let creates = plan.needs_cluster_ip();
+    let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
     let (written, ended) = writer.apply(plan.writes).await;
     Done::Plan {
         key,
         creates,
+        cost,
         report: plan.report,
         lacking,
         written,

@@ -30,15 +30,17 @@ impl Engine {
             Done::Plan {
                 key,
                 creates,
+                cost,
                 report,
                 lacking,
                 written,
                 ended,
             } => {
+                let unwritten = cost.saturating_sub(cost_of(&written));
                 if creates && ended.is_ok() {
                     self.pace.created(&key, Instant::now());
                 }
-                return self.on_plan_done(&key, &report, &lacking, written, ended);
+                return self.on_plan_done(&key, (&report, &lacking), written, unwritten, ended);
             }
             Done::Status {
                 link,
@@ -60,9 +62,9 @@ impl Engine {
     fn on_plan_done(
         &mut self,
         key: &Key,
-        report: &[ServiceOutcome],
-        lacking: &[RemoteRef],
+        (report, lacking): (&[ServiceOutcome], &[RemoteRef]),
         written: Vec<Written>,
+        unwritten: usize,
         ended: Result<(), Failure>,
     ) -> bool {
         let now = Instant::now();
@@ -78,6 +80,7 @@ impl Engine {
                 }
                 let next = self.addresses.created(key, now);
                 self.try_for_address(next);
+                self.allowed(key);
                 self.record_outcomes(report);
                 self.settle_beside(key, lacking);
                 if let Some(since) = self.changed.remove(key) {
@@ -120,7 +123,21 @@ impl Engine {
                 self.lacks_address(key, report);
                 self.queue.done(key);
             }
-            Err(Failure::Refused { message, wait }) => {
+            Err(Failure::Refused {
+                message,
+                denied: true,
+                ..
+            }) => {
+                self.problems.failed(key, &message);
+                self.record_outcomes(&failed(report, Reason::Error, &message));
+                self.settle(key);
+                // What was not written does not count.
+                let by = self.queue.lane_of(key);
+                self.pace.refund(&by, unwritten, now);
+                self.denied.deny(key, &message, now);
+                self.queue.done(key);
+            }
+            Err(Failure::Refused { message, wait, .. }) => {
                 self.problems.failed(key, &message);
                 self.record_outcomes(&failed(report, Reason::Error, &message));
                 self.settle(key);
@@ -274,6 +291,15 @@ impl Engine {
             let _ = self.news.try_send(news);
         }
     }
+}
+
+/// What these writes count towards an allowance, at most.
+fn cost_of(written: &[Written]) -> usize {
+    let cost = written.iter().map(|written| match written {
+        Written::Service(service) if !service.is_headless() => 5,
+        _ => 1,
+    });
+    cost.sum()
 }
 
 /// The report of a plan that could not be executed.

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, done::Done,
+    addresses::Addresses, confirm::Confirmations, creating::Creating, denied::Denied, done::Done,
     first_lists::FirstLists, foreign::Lookups, gateways::GatewayTasks, link_state::LinkState,
     preferences::Preferences, problems::Problems, sessions::Sessions, settings::Settings,
 };
@@ -41,6 +41,8 @@ pub(super) struct Engine {
     pub(super) problems: Problems,
     pub(super) preferences: Preferences,
     pub(super) addresses: Addresses,
+    /// Keys with a write that the API server does not allow.
+    pub(super) denied: Denied,
     /// The API server asked for a pause until then: nothing is written.
     pub(super) throttled_until: Instant,
     pub(super) sessions: Sessions,

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{done, link_state::LinkState, state::Engine};
 use crate::{
-    controller::pace::Change,
+    controller::{pace::Change, queue},
     mirror::{self, Confirmed, Key, RemoteRef},
 };
 
@@ -33,6 +33,7 @@ impl Engine {
             self.confirmations.forget(&key);
             self.problems.recovered(&key);
             self.changed.remove(&key);
+            self.allowed(&key);
             self.queue.done(&key);
             return;
         }
@@ -67,6 +68,20 @@ impl Engine {
             metrics.applied(started.elapsed());
             done
         });
+    }
+
+    /// Records that nothing of a key is denied. If something was, the cause may be gone for others too.
+    pub(super) fn allowed(&mut self, key: &Key) {
+        for next in self.denied.allow(key) {
+            self.queue.enqueue(next, queue::LOCAL);
+        }
+    }
+
+    /// Enqueues keys with denied writes that are due.
+    pub(super) fn try_denied(&mut self) {
+        for key in self.denied.due(Instant::now()) {
+            self.queue.enqueue(key, queue::LOCAL);
+        }
     }
 
     /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.

@@ -34,6 +34,11 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_NAME && is_dns_label_of_any_length(text)
 }
 
+/// Whether Kubernetes accepts `text` as the name of a Service: a DNS label that begins with a letter.
+pub fn is_service_name(text: &str) -> bool {
+    is_dns_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
 fn is_dns_label_of_any_length(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_some_and(|c| c != '-');
     edge(text.chars().next())
@@ -53,7 +58,10 @@ mod tests {
             assert!(is_dns_label(good), "{good}");
         }
         for bad in ["", "-a", "a-", "East", "a.b", "a_b", "ä", &"a".repeat(64)] {
-            assert!(!is_dns_label(bad), "{bad}");
+            assert!(!is_dns_label(bad) && !is_service_name(bad), "{bad}");
+        }
+        for (name, is_service) in [("a", true), ("a-1", true), ("1", false), ("1-a", false)] {
+            assert_eq!(is_service_name(name), is_service, "{name}");
         }
     }
 }

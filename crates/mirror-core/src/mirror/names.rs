@@ -1,7 +1,7 @@
 //! Names of local objects. A name is parsed only together with the labels that say what the object is.
 
 use super::outcome::{Problem, Reason};
-use crate::api::names::is_dns_label;
+use crate::api::names::is_service_name;
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
@@ -36,7 +36,7 @@ pub fn probe_name(link: &str) -> String {
 ///
 /// A remote API server is not trusted, and can return Services with invalid names.
 pub(crate) fn fits(name: String) -> Result<String, Problem> {
-    if is_dns_label(&name) {
+    if is_service_name(&name) {
         return Ok(name);
     }
     let shown: String = name.chars().take(SHOWN_MAX).collect();
@@ -92,7 +92,7 @@ mod tests {
         let endless = "\u{1b}".repeat(1 << 20);
         let longest = format!("-{}", "w".repeat(57));
         for name in [
-            "Web", "web.a", "../web", "web\nx", "-web", "", &longest, &endless,
+            "Web", "web.a", "../web", "web\nx", "-web", "", "0", "0-web", &longest, &endless,
         ] {
             let problem = fits(mirror_name(name, "east")).unwrap_err();
             assert_eq!(problem.reason, Reason::InvalidService, "{name:.20}");

@@ -30,6 +30,8 @@ pub enum Write {
         name: String,
         /// UID.
         uid: String,
+        /// Name of the Service that it belongs to, or is.
+        service: String,
     },
     /// Deletes the v1 Endpoints that Linkerd's own service mirror created for a Service, if their labels say so.
     RetireEndpoints {
@@ -51,6 +53,8 @@ pub struct Patch {
     pub namespace: String,
     /// Name.
     pub name: String,
+    /// Name of the Service that it belongs to, or is.
+    pub service: String,
     /// The body, with `metadata.resourceVersion` and `metadata.uid`.
     pub body: Value,
     /// Whether traffic depends on it. If not, it changes only labels and annotations that other tools may read.
@@ -141,21 +145,52 @@ impl Write {
         }
     }
 
+    /// The Service that a write concerns: the one that is written, or that the object belongs to. `None` if all later
+    /// writes of the plan depend on it, as on the creation of a namespace.
+    ///
+    /// The writes for one Service depend on each other, in their order. Those for different Services do not.
+    pub fn service(&self) -> Option<&str> {
+        match self {
+            Self::Create(Object::Namespace { .. }) => None,
+            Self::Create(Object::Service(service)) => Some(service.metadata.name()),
+            Self::Create(Object::EndpointSlice(slice)) => Some(owner_of(&slice.metadata)),
+            Self::Create(Object::Route(route)) => Some(owner_of(&route.metadata)),
+            Self::Patch(Patch { service, .. }) | Self::Delete { service, .. } => Some(service),
+            Self::RetireEndpoints { name, .. } => Some(name),
+        }
+    }
+
     pub(crate) fn delete_service(service: &Service) -> Self {
-        Self::delete(ObjectKind::Service, &service.metadata)
+        let metadata = &service.metadata;
+        Self::delete(ObjectKind::Service, metadata, metadata.name())
     }
 
     pub(crate) fn delete_slice(slice: &EndpointSlice) -> Self {
-        Self::delete(ObjectKind::EndpointSlice, &slice.metadata)
+        let metadata = &slice.metadata;
+        Self::delete(ObjectKind::EndpointSlice, metadata, owner_of(metadata))
     }
 
-    pub(crate) fn delete(kind: ObjectKind, metadata: &Metadata) -> Self {
+    pub(crate) fn delete_route(route: &Route) -> Self {
+        let metadata = &route.metadata;
+        Self::delete(ObjectKind::Route(route.kind), metadata, owner_of(metadata))
+    }
+
+    fn delete(kind: ObjectKind, metadata: &Metadata, service: &str) -> Self {
         Self::Delete {
             kind,
             namespace: metadata.namespace().to_owned(),
             name: metadata.name().to_owned(),
             uid: metadata.uid.as_deref().unwrap_or_default().to_owned(),
+            service: service.to_owned(),
         }
+    }
+}
+
+/// The Service that owns an object; the object itself if it has no owner.
+fn owner_of(metadata: &Metadata) -> &str {
+    match metadata.owner_references.first() {
+        Some(owner) => &owner.name,
+        None => metadata.name(),
     }
 }
 
@@ -189,9 +224,11 @@ fn exactly<'a>(
     stale.chain(wanted).collect()
 }
 
-/// Wraps a body into a patch that applies only to the state from which it was computed.
+/// Wraps a body into a patch that applies only to the state from which it was computed. `service`: the Service that the
+/// object belongs to, or is.
 pub(crate) fn guarded(
     kind: ObjectKind,
+    service: &str,
     actual: &Metadata,
     mut metadata: Value,
     rest: Value,
@@ -205,6 +242,7 @@ pub(crate) fn guarded(
         kind,
         namespace: actual.namespace().to_owned(),
         name: actual.name().to_owned(),
+        service: service.to_owned(),
         body,
         urgent,
     })

@@ -148,6 +148,7 @@ fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
     };
     Some(guarded(
         ObjectKind::EndpointSlice,
+        desired.owner.0,
         &actual.metadata,
         metadata,
         rest,

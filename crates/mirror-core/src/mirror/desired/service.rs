@@ -185,6 +185,7 @@ pub(crate) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
     };
     Some(guarded(
         ObjectKind::Service,
+        desired.name,
         &actual.metadata,
         metadata,
         rest,

@@ -51,7 +51,7 @@ fn only_writes_of_copied_labels_and_annotations_are_not_urgent() {
     };
     let urgent = |labels: Value, annotations: Value, rest: Value| {
         let metadata = json!({ "labels": labels, "annotations": annotations });
-        let Write::Patch(patch) = guarded(ObjectKind::Service, &actual, metadata, rest) else {
+        let Write::Patch(patch) = guarded(ObjectKind::Service, "a", &actual, metadata, rest) else {
             unreachable!()
         };
         let plan = Plan {

@@ -170,6 +170,7 @@ impl Simulation {
                 namespace,
                 name,
                 uid,
+                service: _,
             } => {
                 let id = (namespace, name);
                 match kind {

@@ -309,6 +309,7 @@ impl<'s> Members<'_, 's> {
         let patch = forced_metadata(&metadata, &actual.metadata);
         writes.push(guarded(
             ObjectKind::Service,
+            self.name,
             &actual.metadata,
             patch,
             json!({}),

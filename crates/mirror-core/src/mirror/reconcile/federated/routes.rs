@@ -89,10 +89,7 @@ impl<'a> Owned<'a> {
         for actual in existing(state, self.namespace, self.name) {
             match desired.remove(&(actual.kind, actual.metadata.name().to_owned())) {
                 Some(wanted) => writes.extend(wanted.patch(actual)),
-                None => stale.push(Write::delete(
-                    ObjectKind::Route(actual.kind),
-                    &actual.metadata,
-                )),
+                None => stale.push(Write::delete_route(actual)),
             }
         }
         let created = desired.into_values().map(DesiredRoute::route);
@@ -255,8 +252,7 @@ fn existing<'a>(
 pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
     let routes = existing(state, namespace, name);
-    writes
-        .extend(routes.map(|route| Write::delete(ObjectKind::Route(route.kind), &route.metadata)));
+    writes.extend(routes.map(Write::delete_route));
 }
 
 impl State {
@@ -341,6 +337,7 @@ impl DesiredRoute<'_> {
         };
         Some(guarded(
             ObjectKind::Route(self.kind),
+            self.owner.0,
             &actual.metadata,
             metadata,
             rest,

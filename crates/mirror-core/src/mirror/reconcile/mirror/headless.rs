@@ -122,8 +122,9 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         &context.target.cluster,
         writes,
     );
-    writes.append(&mut endpoint_mirrors);
+    // Removals first: what is created may need the room that they make.
     context.drop_endpoint_mirrors(|mirror| kept.contains(mirror), writes);
+    writes.append(&mut endpoint_mirrors);
     match problems.into_iter().reduce(|first, next| Problem {
         message: format!("{}; {}", first.message, next.message),
         ..first

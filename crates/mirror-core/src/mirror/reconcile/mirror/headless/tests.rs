@@ -225,6 +225,50 @@ fn a_host_whose_name_is_taken_is_left_out_and_reported() {
 }
 
 #[test]
+fn hosts_that_are_gone_make_room_for_those_that_come() {
+    let changed = then(db(), hosts("db", &["a-0", "h-1"]));
+    assert_eq!(
+        said(&plan(&changed, &key()).writes),
+        [
+            "patch EndpointSlice ns/db-east-ipv4",
+            "delete EndpointSlice ns/h-0-east-ipv4",
+            "delete Service ns/h-0-east",
+            "create Service ns/a-0-east",
+            "create EndpointSlice ns/a-0-east-ipv4",
+        ]
+    );
+}
+
+#[test]
+fn a_host_whose_name_no_service_may_have_is_left_out_and_reported() {
+    let plan = plan(&has(db(), hosts("db", &["0", "h-1"])), &key());
+    assert_eq!(said(&plan.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
+    assert_eq!(
+        as_told(&plan),
+        ["db@east: InvalidService: invalid Service name \"0-east\""]
+    );
+}
+
+#[test]
+fn while_its_cluster_cannot_be_seen_each_host_follows_its_gateway() {
+    let away = |state: State| state.with_news("east", |entry| entry.remote = None);
+    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let patches = [
+        "patch EndpointSlice ns/db-east-ipv4",
+        "patch EndpointSlice ns/h-0-east-ipv4",
+        "patch EndpointSlice ns/h-1-east-ipv4",
+    ];
+    for (what, state, writes) in [
+        ("nothing changed", away(stands()), &[][..]),
+        ("the gateway is dead", away(dead(stands())), &patches),
+    ] {
+        let plan = plan(&state, &key());
+        assert_eq!(said(&plan.writes), writes, "{what}");
+        assert_eq!(as_told(&plan), ["db@east: unknown"], "{what}");
+    }
+}
+
+#[test]
 fn without_endpoints_a_mirror_keeps_its_form() {
     let emptied = then(db(), slice("db", "x"));
     let headless = plan(&emptied, &key());
