@@ -43,14 +43,16 @@ const fn need(
 
 /// Permissions that our controller needs.
 ///
-/// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces.
+/// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces
+/// and routes.
 #[rustfmt::skip]
-const CONTROLLER_NEEDS: [Need; 11] = [
+const CONTROLLER_NEEDS: [Need; 12] = [
     need("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("", "endpoints", &["get", "delete"], false),
     need("", "namespaces", &["list", "watch"], false),
     need("networking.k8s.io", "servicecidrs", &["list"], false),
+    need("gateway.networking.k8s.io", "httproutes", &["list", "watch", "delete"], false),
     need("", "secrets", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links/status", &["patch"], true),

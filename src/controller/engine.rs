@@ -51,6 +51,7 @@ use self::{
     foreign::Lookups,
     gateways::{GatewayEvent, GatewayTasks},
     link_state::LinkState,
+    local_event::Needed,
     preferences::Preferences,
     problems::Problems,
     sessions::Sessions,
@@ -120,7 +121,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let (news, told) = mpsc::channel(NEWS);
     let events = tokio::spawn(events::run(writer.client.clone(), told));
-    let (mut engine, remote, signals) = Engine::new(settings, writer, local.watch_members, news);
+    let (mut engine, remote, signals) = Engine::new(settings, writer, local.needed, news);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
@@ -136,8 +137,8 @@ pub(super) async fn run(
 /// The channels between the engine and the watches of the local cluster.
 pub(super) struct LocalInbox {
     changes: mpsc::Receiver<LocalEvent>,
-    /// Whether the slices of members are needed.
-    pub(super) watch_members: latest::Sender<bool>,
+    /// What has to be watched because it is needed.
+    pub(super) needed: latest::Sender<Needed>,
 }
 
 /// A channel for changes of the local cluster.
@@ -145,7 +146,7 @@ pub(super) fn local_channel() -> (mpsc::Sender<LocalEvent>, LocalInbox) {
     let (outbox, changes) = mpsc::channel(INBOX);
     let inbox = LocalInbox {
         changes,
-        watch_members: latest::Sender::new(false),
+        needed: latest::Sender::default(),
     };
     (outbox, inbox)
 }
@@ -155,7 +156,7 @@ impl Engine {
     fn new(
         settings: Settings,
         writer: Writer,
-        watch_members: latest::Sender<bool>,
+        needed: latest::Sender<Needed>,
         news: mpsc::Sender<events::News>,
     ) -> (Self, SessionEvents, GatewayEvents) {
         let (outbox, remote) = mpsc::channel(INBOX);
@@ -195,7 +196,7 @@ impl Engine {
             throttled_until: Instant::now(),
             sessions: Sessions::new(shared, outbox),
             by_slices: false,
-            watch_members,
+            needed,
             news,
         };
         (engine, remote, signalled)
@@ -258,9 +259,14 @@ impl Engine {
     fn on_listed(&mut self, local: Local) {
         // Slices of federated Services stay for streams that started with them, so the slices of members are needed
         // too.
-        if local.has_federated_slices() {
-            self.watch_members.send_replace(true);
-        }
+        let (members, routes) = (local.has_federated_slices(), local.has_preferences());
+        self.needed.send_if_modified(|needed| {
+            let before = *needed;
+            needed.members |= members;
+            // Preferences may have been enabled once, and routes of that time may still lead somewhere.
+            needed.routes |= routes;
+            *needed != before
+        });
         self.state.local = Some(local);
         self.enqueue_all(queue::LOCAL, self.state.keys());
         let names: Vec<String> = self.links.keys().cloned().collect();

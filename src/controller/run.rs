@@ -60,7 +60,7 @@ pub(crate) async fn run(
         &settings.config,
         &metrics,
         &outbox,
-        inbox.watch_members.subscribe(),
+        inbox.needed.subscribe(),
     );
     watches.spawn(networks::run(client.clone(), server, outbox));
     let (elect, elected) = oneshot::channel();

@@ -64,9 +64,9 @@ impl Engine {
     fn check_form(&mut self) {
         let now = self.state.by_slices();
         if std::mem::replace(&mut self.by_slices, now) != now {
-            self.watch_members.send_if_modified(|needed| {
-                let news = now && !*needed;
-                *needed |= now;
+            self.needed.send_if_modified(|needed| {
+                let news = now && !needed.members;
+                needed.members |= now;
                 news
             });
             let all: Vec<String> = self.links.keys().cloned().collect();

@@ -11,8 +11,8 @@ use tokio::{
 use super::{
     absorb::{absorb, absorb_listed, absorb_routes, namespaces},
     link_state::LinkState,
-    local_event::{LocalEvent, Required, Start},
-    routes::watch_routes,
+    local_event::{LocalEvent, Needed, Required, Start},
+    routes::{When, watch_routes},
     state::Engine,
 };
 use crate::{
@@ -32,13 +32,13 @@ use crate::{
 };
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
-/// stopped receiving. The watch of the slices of members starts when `needed` becomes true.
+/// stopped receiving. Some watches start when `needed` says so.
 pub(in crate::controller) fn watch_local(
     client: &Client,
     config: &Config,
     metrics: &Metrics,
     outbox: &mpsc::Sender<LocalEvent>,
-    mut needed: latest::Receiver<bool>,
+    needed: latest::Receiver<Needed>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (recovered, seen) = latest::channel(0);
@@ -140,10 +140,11 @@ pub(in crate::controller) fn watch_local(
                 .watched(Api::<Wire<EndpointSlice>>::all(all()))
                 .labels(selector);
             let begins = config.routes.is_some();
+            let mut needed = needed.clone();
             tasks.spawn(async move {
                 if begins {
                     // Requests go to local members only if these are available.
-                } else if needed.wait_for(|needed| *needed).await.is_err() {
+                } else if needed.wait_for(|needed| needed.members).await.is_err() {
                     // The engine has ended, which is not a failure of this watch.
                     std::future::pending::<()>().await;
                 }
@@ -161,9 +162,11 @@ pub(in crate::controller) fn watch_local(
             });
         }
     }
-    if config.routes.is_some() {
-        watch_routes(client, &start, &mut tasks);
-    }
+    let when = match config.routes {
+        Some(_) => When::Always,
+        None => When::Needed(needed),
+    };
+    watch_routes(client, &start, &when, &mut tasks);
     tasks
 }
 

@@ -83,6 +83,15 @@ impl LocalEvent {
     }
 }
 
+/// What has to be watched only if it is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::controller) struct Needed {
+    /// The slices of members.
+    pub(super) members: bool,
+    /// Routes, although preferences are not enabled.
+    pub(super) routes: bool,
+}
+
 /// What all watches of the local cluster have in common.
 pub(super) struct Start<'a> {
     pub(super) outbox: &'a mpsc::Sender<LocalEvent>,

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use kube::{Api, Client};
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+    time::sleep,
+};
 
-use super::local_event::{LocalEvent, LocalHandler, Start};
+use super::local_event::{LocalEvent, LocalHandler, Needed, Start};
 use crate::{
     api::{
         map::Map,
@@ -16,21 +20,41 @@ use crate::{
         metrics::ResourceKind,
         watch::{ConnectionStatus, Event, EventHandler, watch},
     },
-    mirror::{FEDERATED_SUFFIX, is_managed},
+    mirror::{FEDERATED_SUFFIX, is_our_route},
 };
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Watches routes of all kinds, each kind as soon as the API server serves it.
-pub(super) fn watch_routes(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
-    watch_kind::<0>(client, start, tasks);
-    watch_kind::<1>(client, start, tasks);
-    watch_kind::<2>(client, start, tasks);
-    watch_kind::<3>(client, start, tasks);
+/// When routes are watched.
+#[derive(Clone)]
+pub(super) enum When {
+    /// Always, because preferences are enabled.
+    Always,
+    /// Once some of ours may be left from a time when preferences were enabled. Then only the kinds that we write are
+    /// watched, because without preferences there are no rights on the others.
+    Needed(latest::Receiver<Needed>),
 }
 
-fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut JoinSet<()>) {
+/// Watches routes, each kind as soon as the API server serves it.
+pub(super) fn watch_routes(
+    client: &Client,
+    start: &Start<'_>,
+    when: &When,
+    tasks: &mut JoinSet<()>,
+) {
+    watch_kind::<0>(client, start, when, tasks);
+    watch_kind::<1>(client, start, when, tasks);
+    watch_kind::<2>(client, start, when, tasks);
+    watch_kind::<3>(client, start, when, tasks);
+}
+
+fn watch_kind<const KIND: usize>(
+    client: &Client,
+    start: &Start<'_>,
+    when: &When,
+    tasks: &mut JoinSet<()>,
+) {
     let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
     let mut routes = RouteTeller(start.handler(&what, ResourceKind::Route, |change| {
@@ -38,7 +62,19 @@ fn watch_kind<const KIND: usize>(client: &Client, start: &Start<'_>, tasks: &mut
     }));
     let (client, outbox) = (client.clone(), start.outbox.clone());
     let watched = start.watched(Api::<WireRoute<KIND>>::all(client.clone()));
+    let when = when.clone();
     tasks.spawn(async move {
+        if let When::Needed(mut needed) = when {
+            if needed.wait_for(|needed| needed.routes).await.is_err() {
+                // The engine has ended, which is not a failure of this watch.
+                std::future::pending::<()>().await;
+            }
+            if !kind.is_written() {
+                // If the engine has ended, the next event notices it.
+                let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
+                std::future::pending::<()>().await;
+            }
+        }
         until_served(&client, kind, &outbox, &mut routes).await;
         watch(watched, routes).await;
     });
@@ -93,14 +129,14 @@ impl EventHandler<Route> for RouteTeller {
     }
 
     fn keeps(&self, route: &Route) -> bool {
-        is_managed(&route.metadata)
+        is_our_route(route)
             || route
                 .services()
                 .any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
     }
 
     fn trimmed(&self, mut route: Route) -> Route {
-        if is_managed(&route.metadata) {
+        if is_our_route(&route) {
             return route;
         }
         // Of others' routes, only the objects that they apply to are needed.

@@ -12,7 +12,8 @@ use tokio::{
 use super::{
     addresses::Addresses, confirm::Confirmations, creating::Creating, denied::Denied, done::Done,
     first_lists::FirstLists, foreign::Lookups, gateways::GatewayTasks, link_state::LinkState,
-    preferences::Preferences, problems::Problems, sessions::Sessions, settings::Settings,
+    local_event::Needed, preferences::Preferences, problems::Problems, sessions::Sessions,
+    settings::Settings,
 };
 use crate::{
     controller::{apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue},
@@ -50,7 +51,7 @@ pub(super) struct Engine {
     /// Whether federated Services have slices, as the current sessions assume.
     pub(super) by_slices: bool,
     /// Set to true to start the watch of the slices of local members.
-    pub(super) watch_members: latest::Sender<bool>,
+    pub(super) needed: latest::Sender<Needed>,
     pub(super) news: mpsc::Sender<News>,
 }
 

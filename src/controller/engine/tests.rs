@@ -75,7 +75,7 @@ fn starting() -> Engine {
         metrics: Metrics::new(),
     };
     let (news, _) = mpsc::channel(1);
-    let (mut engine, ..) = Engine::new(settings, writer, latest::Sender::new(false), news);
+    let (mut engine, ..) = Engine::new(settings, writer, latest::Sender::default(), news);
     engine.on_elected(Fence::always());
     engine
 }

@@ -126,7 +126,7 @@ impl World {
     fn start_with(&mut self, client: Client) {
         let settings = self.settings();
         let (outbox, inbox) = engine::local_channel();
-        let needed = inbox.watch_members.subscribe();
+        let needed = inbox.needed.subscribe();
         let metrics = self.metrics.clone();
         let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox, needed);
         watches.spawn(networks::run(client.clone(), None, outbox));

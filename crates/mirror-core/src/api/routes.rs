@@ -40,6 +40,11 @@ impl RouteKind {
         }
     }
 
+    /// Whether the controller writes routes of this kind. Others only matter if somebody else writes them.
+    pub const fn is_written(self) -> bool {
+        matches!(self, Self::Http | Self::Tcp)
+    }
+
     /// The API's group.
     pub const fn group(self) -> &'static str {
         match self {

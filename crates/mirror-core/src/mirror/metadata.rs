@@ -13,6 +13,7 @@ use crate::api::{
     members::{self, MEMBERS},
     metadata::Metadata,
     preference,
+    routes::Route,
 };
 
 /// Labels and annotations that an object should have.
@@ -132,6 +133,12 @@ pub fn is_managed(metadata: &Metadata) -> bool {
 pub(crate) fn is_our_slice(slice: &EndpointSlice) -> bool {
     slice.metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER)
         || slice.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
+}
+
+/// Whether a route is ours to write, by its annotation, or by its label if somebody removed the annotation.
+pub fn is_our_route(route: &Route) -> bool {
+    let metadata = &route.metadata;
+    is_managed(metadata) || metadata.labels.get(l::MIRRORED_SERVICE) == Some("true")
 }
 
 /// Whether a Service was itself created by a service mirror. Such a Service is never exported again: otherwise two

@@ -40,7 +40,7 @@ mod properties;
 
 pub use key::Key;
 pub use key::Names;
-pub use metadata::{Owner, is_managed, owner};
+pub use metadata::{Owner, is_managed, is_our_route, owner};
 pub use names::{FEDERATED_SUFFIX, probe_name};
 pub use names::{endpoint_mirror_name, federated_name, mirror_name};
 pub use outcome::Plan;

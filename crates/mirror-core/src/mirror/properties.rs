@@ -21,7 +21,8 @@ use crate::mirror::{FederatedThrough, Federation};
 use self::{
     operations::{
         Allowed, CLUSTERS, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade,
-        crowd, drains, history, limited, memberships, plain_history, preferences, slice_edit,
+        addresses, broken_form, crowd, drains, history, limited, liveness, local_name, memberships,
+        plain_history, preferences, slice_edit,
     },
     simulation::{Rng, Simulation},
 };
@@ -262,6 +263,67 @@ proptest! {
                 prop_assert_eq!(shares, others, "of {:?}", id);
             }
         }
+    }
+
+    #[test]
+    fn while_clusters_are_away_their_gateways_are_followed(
+        acts in history(14),
+        seed: u64,
+        link in 0..LINK_NAMES.len(),
+        addresses in addresses(),
+        liveness in liveness(),
+    ) {
+        let mut simulation = live(&acts, seed, 0);
+        simulation.drain();
+        let before = simulation.cluster.identities();
+        let mut stayed = simulation.clone();
+        stayed.restart();
+        simulation.restart();
+        simulation.lose();
+        for simulation in [&mut simulation, &mut stayed] {
+            simulation.act(&Operation::Gateway(link, addresses, liveness));
+            simulation.drain();
+        }
+        simulation.gateways_are_followed();
+        prop_assert_eq!(&simulation.cluster.identities(), &before);
+        simulation.find();
+        simulation.drain();
+        simulation.is_settled();
+        prop_assert_eq!(simulation.cluster.canonical(), stayed.cluster.canonical());
+    }
+
+    #[test]
+    fn a_link_that_becomes_invalid_removes_nothing(
+        acts in history(14),
+        seed: u64,
+        link in 0..LINK_NAMES.len(),
+        form in broken_form(),
+        restarts: bool,
+    ) {
+        let mut simulation = live(&acts, seed, 0);
+        simulation.drain();
+        let before = simulation.cluster.identities();
+        prop_assume!(simulation.spoil(LINK_NAMES[link], form));
+        if restarts {
+            simulation.restart();
+        }
+        simulation.drain();
+        simulation.is_settled();
+        let after = simulation.cluster.identities();
+        for (what, uid) in &before {
+            prop_assert_eq!(after.get(what), Some(uid), "{}", what);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_denied_delays_nothing_else(
+        acts in history(14),
+        seed: u64,
+        denied in prop::collection::vec(local_name(), 1..4),
+    ) {
+        let mut simulation = lived(Simulation::denying(denied, seed), &acts);
+        simulation.drain();
+        simulation.only_denied_writes_are_left();
     }
 
     #[test]

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::api::{
     k8s::{EndpointSlice, Service},
+    labels as l,
     metadata::Metadata,
     routes::{Route, RouteKind},
     selector::Selector,
@@ -96,6 +97,17 @@ impl Local {
                 .group()
                 .is_some_and(|name| member_name(name).is_some());
             is_federated && is_our_slice(slice)
+        })
+    }
+}
+
+impl Local {
+    /// Whether any federated Service of ours has a preference, or had one when preferences were enabled: it may have
+    /// routes.
+    pub fn has_preferences(&self) -> bool {
+        self.mirrors.iter().any(|service| {
+            let metadata = &service.metadata;
+            is_managed(metadata) && metadata.annotations.contains_key(l::PREFER)
         })
     }
 }

@@ -13,7 +13,12 @@ use super::{
         PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
-    state::{Local, State, limit::LeftOut, remote::RemoteState, store::Grouped as _},
+    state::{
+        Local, State,
+        limit::LeftOut,
+        remote::RemoteState,
+        store::{Grouped as _, Store},
+    },
     target::export::member,
 };
 use crate::api::{
@@ -67,9 +72,6 @@ impl State {
     /// mirrors of the clusters that it prefers. For a mirror, it is the key of the federated Service that may send
     /// requests to it. They have to be enqueued after our own writes too.
     pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
-        if self.config.routes.is_none() {
-            return Vec::new(); // preferences are not enabled
-        }
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = Vec::new();
         if let Some(member) = member_name(name) {
@@ -218,7 +220,15 @@ impl State {
     pub fn keys_of_member(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = vec![Key::federated(namespace, name)];
-        keys.extend(self.keys_for_name(namespace, &federated_name(name)));
+        let federated = federated_name(name);
+        keys.extend(self.keys_for_name(namespace, &federated));
+        // It decides which clusters may join, and so which mirrors a preference needs.
+        let standing = self.existing(namespace, &federated);
+        keys.extend(
+            standing
+                .into_iter()
+                .flat_map(|s| self.keys_of_preference(s)),
+        );
         keys
     }
 
@@ -233,7 +243,10 @@ impl State {
     pub fn keys_of_all_routed(&self) -> Vec<Key> {
         let services = self.local.iter().flat_map(|local| local.mirrors.iter());
         let keys = services.flat_map(|service| self.keys_of_routed(service));
-        keys.collect()
+        // Of a route that lost its owner, the federated Service may be gone.
+        let routes = self.routes().flat_map(Store::iter);
+        let routed = routes.flat_map(|route| self.keys_of_route(route));
+        once_each(keys.chain(routed).collect())
     }
 
     /// All keys of a target cluster: those of its exported Services, of its local objects, and of the probes of the
@@ -350,6 +363,9 @@ impl State {
             for member in local.members.iter() {
                 let (namespace, name) = (member.metadata.namespace(), member.metadata.name());
                 keys.push(Key::federated(namespace, name));
+            }
+            for route in local.routes.values().flatten().flat_map(Store::iter) {
+                keys.extend(self.keys_of_route(route));
             }
         }
         once_each(keys)

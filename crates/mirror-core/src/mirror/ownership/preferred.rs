@@ -1,6 +1,6 @@
 //! Clusters that a federated Service prefers: each of their members has a mirror, which routes name as a backend.
 
-use super::membership::{Form, joinable};
+use super::membership::{Form, joinable, local_member};
 use crate::{
     api::k8s::Service,
     mirror::{
@@ -17,13 +17,16 @@ use crate::{
 /// How the member of a preferred cluster is mirrored if its labels do not ask for it; `None` if its cluster is not
 /// preferred.
 fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<Mode> {
-    state.config.routes?;
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
     let federated = state.preferring(&target.cluster, namespace, name)?;
     if owner(&federated.metadata) != Owner::Federated {
         return None;
     }
     if !member(target, service) || joinable(service).is_err() {
+        return None;
+    }
+    let has_local_member = local_member(state, namespace, name).is_some();
+    if (state.forbids_joining(target, namespace, has_local_member)).is_some() {
         return None;
     }
     match (target.federated_through, Form::of(federated)) {

@@ -42,6 +42,8 @@ pub(crate) enum Refusal {
     NotFound,
     Conflict,
     NoNamespace,
+    /// A policy or a quota does not allow the object.
+    Denied,
 }
 
 /// A state before and after a change, for the watches.
@@ -63,6 +65,8 @@ pub(crate) struct Cluster {
     pub(crate) namespaces: BTreeMap<String, Namespace>,
     /// UIDs of objects that other people created. The controller must never touch them.
     pub(crate) strangers: BTreeSet<String>,
+    /// Names of Services that the API server does not let anybody create.
+    pub(crate) denied: BTreeSet<String>,
     serial: u64,
 }
 
@@ -147,6 +151,9 @@ impl Cluster {
         let id = id(&service.metadata);
         if self.services.contains_key(&id) {
             return Err(Refusal::Exists);
+        }
+        if self.denied.contains(&id.1) {
+            return Err(Refusal::Denied);
         }
         self.admit(&mut service.metadata)?;
         if service.spec.cluster_ip.as_deref() != Some("None") {
@@ -282,6 +289,25 @@ impl Cluster {
         )]
     }
 
+    /// Changes a route, as if somebody else did.
+    pub(crate) fn edit_route(
+        &mut self,
+        id: &(RouteKind, Id),
+        edit: impl FnOnce(&mut Route),
+    ) -> Vec<Changed> {
+        let Some(before) = self.routes.get(id).cloned() else {
+            return Vec::new();
+        };
+        let mut after = before.clone();
+        edit(&mut after);
+        self.stamp(&mut after.metadata);
+        self.routes.insert(id.clone(), after.clone());
+        vec![Changed::Route(
+            Some(Box::new(before)),
+            Some(Box::new(after)),
+        )]
+    }
+
     /// Deletes a namespace, or makes it terminate. All objects in it are deleted.
     pub(crate) fn clear_namespace(
         &mut self,
@@ -366,12 +392,19 @@ impl Cluster {
 
     /// Checks that an object that is written is ours.
     fn guard(&self, metadata: &Metadata) {
-        let uid = metadata.uid.as_deref().unwrap_or_default();
-        assert!(!self.strangers.contains(uid), "not ours: {metadata:?}");
+        self.guard_strangers(metadata);
         let labelled = metadata.labels.contains_key(l::MIRRORED_SERVICE)
             || metadata.labels.contains_key(l::MIRRORED_GATEWAY)
             || metadata.labels.get(l::SLICE_MANAGED_BY) == Some(l::MANAGER);
         assert!(labelled || is_managed(metadata), "not ours: {metadata:?}");
+    }
+}
+
+impl Cluster {
+    /// Checks that an object is not one that other people created.
+    fn guard_strangers(&self, metadata: &Metadata) {
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        assert!(!self.strangers.contains(uid), "not ours: {metadata:?}");
     }
 }
 

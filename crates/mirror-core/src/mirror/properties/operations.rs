@@ -8,7 +8,8 @@ mod generators;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub(crate) use self::generators::{
-    crowd, drains, history, limited, memberships, plain_history, preferences, slice_edit,
+    addresses, broken_form, crowd, drains, history, limited, liveness, local_name, memberships,
+    plain_history, preferences, slice_edit,
 };
 use crate::{
     api::{
@@ -87,6 +88,8 @@ pub(crate) enum Operation {
     Delete(usize),
     /// The controller restarts.
     Restart,
+    /// The controller restarts with preferences enabled or not.
+    Preferences(bool),
     /// Kubernetes collects garbage.
     Collect,
 }
@@ -148,6 +151,14 @@ pub(crate) enum Edit {
     /// Makes a slice belong to another Service, by its label.
     SliceService,
     SliceOwner,
+    /// Removes all owners of a slice.
+    SliceOwners,
+    /// Removes all annotations of a slice.
+    SliceAnnotations,
+    /// Removes the owner of a route, its label or its annotations.
+    RouteOwner,
+    RouteLabel,
+    RouteAnnotations,
 }
 
 /// Whether a Link is valid, and if not, what can still be read from it.

@@ -2,6 +2,7 @@
 //! queued keys as `controller::engine` does.
 
 mod checks;
+mod faults;
 mod linkerd;
 mod lists;
 mod meddling;
@@ -129,6 +130,10 @@ pub(crate) struct Simulation {
     pub(crate) ends_after: Option<usize>,
     /// This cluster answers no question whether it exports a Service.
     silent: Option<&'static str>,
+    /// Whether gateways share no address.
+    apart: bool,
+    /// Whether the present controller watches routes.
+    watches_routes: bool,
 }
 
 impl Simulation {
@@ -159,6 +164,8 @@ impl Simulation {
             writes: 0,
             ends_after: None,
             silent: None,
+            apart: false,
+            watches_routes: false,
         }
     }
 
@@ -170,6 +177,13 @@ impl Simulation {
         }
     }
 
+    /// As [`Self::new`], where nobody may create Services of these names.
+    pub(crate) fn denying(names: Vec<String>, seed: u64) -> Self {
+        let mut simulation = Self::new(seed, 0);
+        simulation.cluster.denied.extend(names);
+        simulation
+    }
+
     /// The silent cluster answers again, as after a new connection.
     pub(crate) fn answers_again(&mut self) {
         self.silent = None;
@@ -179,6 +193,7 @@ impl Simulation {
     /// As [`Self::new`], with preferences enabled.
     pub(crate) fn preferring(seed: u64) -> Self {
         let mut simulation = Self::new(seed, 0);
+        (simulation.apart, simulation.watches_routes) = (true, true);
         simulation.state.config.routes = Some(HOLD_DOWN);
         let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
         simulation.state.here().routes = listed.into();
@@ -188,7 +203,7 @@ impl Simulation {
     /// The addresses of a Link's gateway. Two gateways that share an address cannot be distinguished in one Service.
     /// With preferences they have to be, so they share none.
     fn gateway_of(&self, link: &str) -> [&'static str; 2] {
-        if self.state.config.routes.is_some() && link == LINK_NAMES[1] {
+        if self.apart && link == LINK_NAMES[1] {
             ["192.0.2.2", "2001:db8::2"]
         } else {
             [GATEWAY, "2001:db8::1"]
@@ -304,6 +319,10 @@ impl Simulation {
                     self.unlist_routes();
                 }
             }
+            Operation::Preferences(on) => {
+                self.state.config.routes = on.then_some(HOLD_DOWN);
+                self.restart();
+            }
             Operation::Collect => {
                 let changed = self.cluster.collect_garbage();
                 self.watched(changed);
@@ -315,6 +334,7 @@ impl Simulation {
         self.lanes.clear();
         self.failed.clear();
         self.said.clear();
+        self.watches_routes = self.needs_routes();
         self.state = self.fresh_world();
         // The new controller has listed all clusters, and the statuses of their Links say so.
         for linked in self.links.values_mut() {
@@ -369,6 +389,9 @@ impl Simulation {
             }
             if self.failed.is_empty() {
                 return;
+            }
+            if idle == 3 && self.failed.iter().all(|key| self.is_denied(key)) {
+                return; // until somebody changes what is denied
             }
             assert!(idle < 10, "never succeeds: {:?}", self.failed);
             idle += 1;

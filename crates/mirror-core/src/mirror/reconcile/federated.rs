@@ -89,7 +89,7 @@ fn plan_with(state: &State, namespace: &str, service: &str, confirmed: Confirmed
                 .filter(|_| !state.protects(namespace)),
         );
         if clusters.is_empty() && local.is_none() {
-            remove(state, ours, &parts, &tokens, &mut plan);
+            remove(state, (namespace, &name), ours, &parts, &tokens, &mut plan);
             confirm_leaving(namespace, service, &parts, &tokens, &mut plan);
             return Ok(None);
         }

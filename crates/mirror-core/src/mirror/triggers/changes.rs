@@ -140,10 +140,16 @@ impl State {
         ends.chain(returns).min()
     }
 
-    /// The keys of the federated Services with a preferred cluster whose hold-down ends in this period.
+    /// The keys of the federated Services with a preferred cluster whose hold-down ends in this period. If the clock was
+    /// set back, those of all hold-downs: they may end too late by this clock.
     fn returned(&self, before: Timestamp, now: Timestamp) -> Vec<Key> {
         let local = self.local.iter();
-        let due = local.flat_map(|local| local.mirrors.due_between(before, now));
+        let (from, to) = if now < before {
+            (now, Timestamp::MAX)
+        } else {
+            (before, now)
+        };
+        let due = local.flat_map(|local| local.mirrors.due_between(from, to));
         let names = due.map(|service| (service.metadata.namespace(), service.metadata.name()));
         let keys = names
             .filter_map(|(namespace, name)| Some(Key::federated(namespace, member_name(name)?)));

@@ -3,11 +3,10 @@
 use super::{Changed, Cluster, Id, Refusal, patched};
 use crate::{
     api::{
-        labels as l,
         metadata::Metadata,
         routes::{ParentRef, Route, RouteKind, RouteSpec},
     },
-    mirror::{Patch, metadata::is_managed},
+    mirror::{Patch, is_our_route},
 };
 
 impl Cluster {
@@ -36,7 +35,7 @@ impl Cluster {
         let id = (kind, (patch.namespace.clone(), patch.name.clone()));
         let before = self.routes.get(&id).ok_or(Refusal::NotFound)?.clone();
         let mut after: Route = patched(&before, &before.metadata, &patch.body)?;
-        self.guard(&before.metadata);
+        self.guard_strangers(&before.metadata);
         after.kind = kind;
         self.stamp(&mut after.metadata);
         self.routes.insert(id, after.clone());
@@ -55,7 +54,8 @@ impl Cluster {
         if route.metadata.uid.as_deref() != Some(uid) {
             return Err(Refusal::Conflict);
         }
-        self.guard(&route.metadata.clone());
+        // It may have lost its marks since the controller saw it.
+        self.guard_strangers(&route.metadata);
         Ok(self.drop_routes(|route| (route.kind, route.metadata.id()) == key))
     }
 
@@ -113,14 +113,13 @@ impl Cluster {
     pub(crate) fn routes_to<'a>(&'a self, id: &'a Id) -> impl Iterator<Item = &'a Route> {
         let routes = self.routes.values();
         routes.filter(|route| {
-            let ours = is_managed(&route.metadata)
-                && route.metadata.labels.get(l::MIRRORED_SERVICE).is_some();
-            let owners = &route.metadata.owner_references;
-            let is_followed = owners.iter().any(|owner| {
-                let parent = self.services.get(&(id.0.clone(), owner.name.to_string()));
-                parent.is_some_and(|parent| parent.metadata.uid.as_deref() == Some(&*owner.uid))
+            let mut parents = route.services();
+            let is_followed = parents.any(|(parent, _)| {
+                let parent = (id.0.clone(), parent.to_owned());
+                self.services.contains_key(&parent)
             });
-            ours && is_followed
+            is_our_route(route)
+                && is_followed
                 && route.metadata.namespace() == id.0
                 && route.backends().any(|to| to == id.1)
         })

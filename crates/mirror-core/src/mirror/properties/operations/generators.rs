@@ -15,7 +15,7 @@ use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 /// Share of valid Links.
 const GOOD: f64 = 0.85;
 
-fn local_name() -> impl Strategy<Value = String> {
+pub(crate) fn local_name() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => (0..NAMES.len(), 0..CLUSTERS.len())
             .prop_map(|(name, cluster)| format!("{}-{}", NAMES[name], CLUSTERS[cluster])),
@@ -42,7 +42,7 @@ fn service_made() -> impl Strategy<Value = ServiceMade> {
         })
 }
 
-fn broken_form() -> impl Strategy<Value = Form> {
+pub(crate) fn broken_form() -> impl Strategy<Value = Form> {
     prop_oneof![
         Just(Form::BadPort),
         Just(Form::BadName),
@@ -138,6 +138,17 @@ pub(crate) fn slice_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::SliceLabels),
         Just(Edit::SliceService),
         Just(Edit::SliceOwner),
+        Just(Edit::SliceOwners),
+        Just(Edit::SliceAnnotations),
+    ]
+}
+
+/// Changes of routes.
+pub(crate) fn route_edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        Just(Edit::RouteOwner),
+        Just(Edit::RouteLabel),
+        Just(Edit::RouteAnnotations),
     ]
 }
 
@@ -179,7 +190,7 @@ pub(crate) fn limited() -> impl Strategy<Value = Limited> {
     ]
 }
 
-fn liveness() -> impl Strategy<Value = Liveness> {
+pub(crate) fn liveness() -> impl Strategy<Value = Liveness> {
     prop_oneof![
         Just(Liveness::Unknown),
         Just(Liveness::Alive),
@@ -187,7 +198,7 @@ fn liveness() -> impl Strategy<Value = Liveness> {
     ]
 }
 
-fn addresses() -> impl Strategy<Value = Addresses> {
+pub(crate) fn addresses() -> impl Strategy<Value = Addresses> {
     prop_oneof![
         Just(Addresses::Unresolved),
         Just(Addresses::Empty),

@@ -250,6 +250,9 @@ impl Simulation {
     /// last report for each Service still holds.
     pub(crate) fn is_settled(&self) {
         self.nothing_stands_where_it_may_not();
+        self.gateways_are_followed();
+        self.hold_downs_end();
+        self.nothing_is_left_of_preferences();
         let mut keys: BTreeSet<Key> = self.state.keys().into_iter().collect();
         for (cluster, far) in &self.far {
             for id in far.services.keys().chain(far.slices.keys()) {

@@ -201,6 +201,27 @@ impl Simulation {
                     }
                 })
             }),
+            Edit::SliceOwners => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    slice.metadata.owner_references = Box::default();
+                })
+            }),
+            Edit::SliceAnnotations => nth(&slices).map(|id| {
+                self.cluster
+                    .edit_slice(&id, |slice| slice.metadata.annotations = Map::default())
+            }),
+            Edit::RouteOwner | Edit::RouteLabel | Edit::RouteAnnotations => {
+                let ours = self.cluster.routes.iter();
+                let ours: Vec<_> = ours
+                    .filter(|(_, route)| is_managed(&route.metadata))
+                    .map(|(id, _)| id.clone())
+                    .collect();
+                let nth = (!ours.is_empty()).then(|| ours[pick % ours.len()].clone());
+                nth.map(|id| {
+                    self.cluster
+                        .edit_route(&id, |route| edit_route(&mut route.metadata, edit))
+                })
+            }
             _ => self.nth_of_ours(pick).map(|id| {
                 self.cluster
                     .edit_service(&id, |service| edit_service(service, edit))
@@ -212,6 +233,14 @@ impl Simulation {
 
 fn drop_label(metadata: &mut Metadata, key: &str) {
     metadata.labels.remove(key);
+}
+
+fn edit_route(metadata: &mut Metadata, edit: Edit) {
+    match edit {
+        Edit::RouteOwner => metadata.owner_references = Box::default(),
+        Edit::RouteLabel => drop_label(metadata, l::MIRRORED_SERVICE),
+        _ => metadata.annotations = Map::default(),
+    }
 }
 
 fn edit_service(service: &mut Service, edit: Edit) {
@@ -230,11 +259,9 @@ fn edit_service(service: &mut Service, edit: Edit) {
             metadata.annotations.remove(l::INSTALLATION);
         }
         Edit::Junk => metadata.annotations.insert(JUNK, "1"),
-        Edit::Relabel => {
-            // Only a label that we have set: others may add labels.
-            if metadata.labels.contains_key("team") {
-                metadata.labels.insert("team", "somebody");
-            }
+        // Only a label that we have set: others may add labels.
+        Edit::Relabel if metadata.labels.contains_key("team") => {
+            metadata.labels.insert("team", "somebody");
         }
         Edit::Ports => service.spec.ports = [port("odd", 1)].into(),
         Edit::Tokens => {
@@ -246,6 +273,6 @@ fn edit_service(service: &mut Service, edit: Edit) {
                 }
             }
         }
-        Edit::SliceEndpoints | Edit::SliceLabels | Edit::SliceService | Edit::SliceOwner => {}
+        _ => {} // of other kinds
     }
 }

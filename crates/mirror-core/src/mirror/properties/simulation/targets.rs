@@ -6,7 +6,7 @@ use super::{
     super::{
         cluster::{Id, id},
         operations::{
-            CLUSTERS, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade, remote_slice,
+            CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade, remote_slice,
         },
     },
     Event, Linked, Seen, Simulation,
@@ -32,12 +32,24 @@ impl Simulation {
             return;
         };
         let [own, _] = self.gateway_of(link);
+        // Of a gateway that stays, the last state is remembered. A probe that is taken away says nothing any more.
+        let stays = |known: &&Linked| {
+            known.made.gateway && made.gateway && known.made.cluster == made.cluster
+        };
+        let gateway = known.as_ref().filter(stays).map(|known| GatewayState {
+            liveness: if made.probe {
+                known.gateway.liveness
+            } else {
+                Liveness::Unknown
+            },
+            ..known.gateway.clone()
+        });
         let linked = Linked {
             made: made.clone(),
-            gateway: GatewayState {
+            gateway: gateway.unwrap_or_else(|| GatewayState {
                 addresses: Some(vec![ip(own)]),
                 liveness: Liveness::Alive,
-            },
+            }),
             limited: Limited::No,
             listed: known.and_then(|known| known.listed),
         };
@@ -64,6 +76,32 @@ impl Simulation {
             self.state.links.insert(link.clone(), entry);
             self.push("remote", Event::Synced(link));
         }
+    }
+
+    /// Forgets all target clusters, as in a controller that starts while they are away.
+    pub(crate) fn lose(&mut self) {
+        self.unlist();
+        for lane in self.lanes.values_mut() {
+            lane.retain(|event| !matches!(event, Event::Synced(_)));
+        }
+    }
+
+    /// The target clusters are listed again.
+    pub(crate) fn find(&mut self) {
+        let links: Vec<String> = self.links.keys().cloned().collect();
+        for link in links {
+            self.push("remote", Event::Synced(link));
+        }
+    }
+
+    /// Somebody makes a Link invalid. Returns whether there is such a Link, which was valid.
+    pub(crate) fn spoil(&mut self, link: &str, form: Form) -> bool {
+        let known = self.links.get(link).map(|linked| linked.made.clone());
+        let Some(made) = known.filter(|made| made.form == Form::Valid) else {
+            return false;
+        };
+        self.relink(link, Some(&LinkMade { form, ..made }));
+        true
     }
 
     /// Whether an operation points a Link to another cluster. Then a federated Service whose only member was in the old

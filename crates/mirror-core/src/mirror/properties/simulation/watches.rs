@@ -7,7 +7,7 @@ use super::{
     Event, Seen, Simulation, linkerd,
 };
 use crate::{
-    api::{labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
+    api::{k8s::Service, labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
     mirror::{
         Grouped, Inserted, Key, RemoteState, State, Store,
         fixtures::{LINKS, state},
@@ -40,7 +40,7 @@ impl Simulation {
                         .map(|route| route.kind);
                     let (before, after) = (before.as_deref(), after.as_deref());
                     let seen = seen(before, after, |_| true, |o| &mut o.metadata);
-                    let seen = seen.filter(|_| self.state.config.routes.is_some());
+                    let seen = seen.filter(|_| self.watches_routes);
                     if let Some((kind, seen)) = kind.zip(seen) {
                         self.push("routes", Event::Route(kind, seen));
                     }
@@ -180,7 +180,7 @@ impl Simulation {
 
     /// Forgets all routes: the controller has not listed them yet.
     pub(crate) fn unlist_routes(&mut self) {
-        if self.state.config.routes.is_some() {
+        if self.watches_routes {
             self.state.here().routes.clear();
             self.push("routes", Event::Routes);
         }
@@ -191,6 +191,14 @@ impl Simulation {
         let cluster = links.get(link)?.known_cluster()?.to_owned();
         let remote = links.get_mut(link)?.remote.as_mut()?;
         Some((cluster, remote))
+    }
+
+    /// Whether a controller that starts now watches routes: preferences are enabled, or a federated Service says that it
+    /// had routes.
+    pub(crate) fn needs_routes(&self) -> bool {
+        let mut services = self.cluster.services.values().filter(|s| is_mirror(*s));
+        let prefers = |s: &Service| s.metadata.annotations.contains_key(l::PREFER);
+        self.state.config.routes.is_some() || services.any(prefers)
     }
 
     /// The state of a controller that starts now and has listed everything.
@@ -217,7 +225,7 @@ impl Simulation {
                 put(&mut fresh.here().probe_slices, slice);
             }
         }
-        if fresh.config.routes.is_some() {
+        if self.needs_routes() {
             let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
             fresh.here().routes = listed.into();
             for route in self.cluster.routes.values() {

@@ -55,21 +55,45 @@ impl Simulation {
             self.told(&report);
             return;
         }
-        let mut uids = BTreeMap::new();
+        let (mut uids, mut denied) = (BTreeMap::new(), BTreeSet::new());
         for write in writes {
+            let service = write.service().map(str::to_owned);
+            if service.as_ref().is_some_and(|of| denied.contains(of)) {
+                continue;
+            }
             if self.ends_after == Some(self.writes) {
                 self.ends_after = None;
                 self.restart();
                 return;
             }
             self.writes += 1;
-            if let Err(refusal) = self.write(write.clone(), &mut uids) {
-                self.refused(key, &write, &refusal);
-                return;
+            match self.write(write.clone(), &mut uids) {
+                Ok(()) => {}
+                Err(Refusal::Denied) => denied.extend(service),
+                Err(refusal) => {
+                    self.refused(key, &write, &refusal);
+                    return;
+                }
             }
+        }
+        if !denied.is_empty() {
+            self.failed.insert(key.clone());
+            return;
         }
         self.told(&report);
         self.queued.insert(key.clone());
+    }
+
+    /// Whether all that is left to write for a key is denied.
+    pub(crate) fn is_denied(&self, key: &Key) -> bool {
+        let denied = |write: &Write| {
+            let service = write.service();
+            service.is_some_and(|service| self.cluster.denied.contains(service))
+        };
+        plan(&self.state, key, Confirmed::All)
+            .writes
+            .iter()
+            .all(denied)
     }
 
     fn told(&mut self, report: &[ServiceOutcome]) {

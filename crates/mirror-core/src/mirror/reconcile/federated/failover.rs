@@ -46,12 +46,6 @@ impl Preferred {
     pub(crate) fn leaves_out(&self, place: &Place) -> bool {
         self.failed_over.0.contains_key(place)
     }
-
-    /// Whether a cluster is left out although it is available, because its hold-down has not passed.
-    pub(crate) fn waits(&self, place: &Place) -> bool {
-        let out = self.failed_over.0.get(place);
-        out.is_some_and(|out| out.until.is_some())
-    }
 }
 
 /// Whether a cluster that has a member can take requests.
@@ -59,7 +53,10 @@ impl Preferred {
 enum Able {
     Yes,
     No,
+    /// Not known now.
     Unknown,
+    /// It cannot be known, because only Linkerd sees the endpoints of a member that it discovers.
+    Untold,
 }
 
 impl From<Option<bool>> for Able {
@@ -82,11 +79,16 @@ pub(crate) struct Known<'a, 'p> {
     pub(crate) parts: &'a Parts<'p>,
     /// The clusters that have a member.
     pub(crate) clusters: &'a BTreeSet<&'a str>,
+    /// Whether it has routes of ours.
+    pub(crate) has_routes: bool,
 }
 
 impl Known<'_, '_> {
     /// The preference in the annotation of `source`. `actual` is the existing federated Service.
     pub(crate) fn preferred(&self, source: &Service, actual: Option<&Service>) -> Preferred {
+        if let Some(left) = actual.and_then(|actual| self.left_over(actual)) {
+            return left;
+        }
         if self.state.config.routes.is_some() && !self.state.knows_routes() {
             // Until the routes have been listed, the existing preference stays: it says which mirrors routes may use.
             return actual.map(existing).unwrap_or_default();
@@ -136,6 +138,27 @@ impl Known<'_, '_> {
         }
     }
 
+    /// The preference of a federated Service whose routes may still exist, although this installation writes none any
+    /// more. It stays until the routes are gone: it says which mirrors they lead to.
+    fn left_over(&self, actual: &Service) -> Option<Preferred> {
+        let left = existing(actual);
+        if self.state.config.routes.is_some() || left.preference.is_none() {
+            return None;
+        }
+        let message = if !self.state.knows_routes() {
+            "requests may still go to the preferred clusters first: routes are not enabled in this installation any \
+             more, and cannot be read"
+        } else if self.has_routes {
+            "routes are not enabled in this installation any more, and are being deleted"
+        } else {
+            return None;
+        };
+        Some(Preferred {
+            problem: Some(Problem::new(Reason::NoRoutes, message)),
+            ..left
+        })
+    }
+
     /// Whether a preferred cluster can take requests; `None` if it has no member.
     fn is_able(&self, place: &Place) -> Option<Able> {
         match place {
@@ -161,12 +184,11 @@ impl Known<'_, '_> {
             Part::Unseen | Part::Leaving => None,
             Part::Drained(_) | Part::Refused(_) | Part::None => return None,
         };
-        // With discovery, endpoints of target clusters are not watched here. Only Linkerd knows their readiness.
         let gateway = linked.target.gateway.as_ref();
         let state = &linked.entry.gateway;
         let liveness = gateway.map_or(state.liveness, |gateway| state.liveness_of(gateway));
         Some(match (self.form, liveness) {
-            (Form::Discovery, _) => Able::Unknown,
+            (Form::Discovery, _) => Able::Untold,
             (Form::Slices, Liveness::Dead) => Able::No,
             (Form::Slices, Liveness::Alive | Liveness::Unknown) => backed.into(),
         })
@@ -216,14 +238,16 @@ fn next(
                 since: now,
                 until: None,
             },
-            (None, _) => return None,
+            // Where nobody can tell when a cluster is available again, it is not left out.
+            (None, _) | (Some(_), Able::Untold) => return None,
             (Some(was), Able::No) => Out {
                 until: None,
                 ..*was
             },
             (Some(was), Able::Unknown) => *was,
             (Some(was), Able::Yes) => {
-                let until = was.until.unwrap_or(returns);
+                // The recorded time may be from a clock that was wrong, or from a longer hold-down.
+                let until = was.until.map_or(returns, |until| until.min(returns));
                 if until <= now {
                     return None;
                 }

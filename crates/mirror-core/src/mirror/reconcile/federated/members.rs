@@ -14,7 +14,6 @@ use crate::{
         k8s::{Service, ServicePort},
         labels as l,
         members::MEMBERS,
-        preference::Place,
     },
     mirror::{
         desired::service,
@@ -73,6 +72,7 @@ impl<'s> Members<'_, 's> {
             form: self.form,
             parts,
             clusters: self.clusters,
+            has_routes: routes::exist(state, self.namespace, self.name),
         };
         let Some((service, exclusions)) = self.source(state, parts) else {
             // The oldest member cannot be seen. What came from it stays until it can be seen again.
@@ -248,11 +248,6 @@ impl<'s> Members<'_, 's> {
     /// The annotations that name the members and the preference. Remote members are sorted by cluster, so that the text
     /// does not depend on the order of events.
     fn annotations(&self, preferred: &Preferred) -> DesiredEntries<'_> {
-        // A local member in its hold-down must get no requests. In slices, its endpoints are not ready. With discovery,
-        // it must not be named, unless it is the only member: a Service that names no member is not federated.
-        let local_waits = self.form == Form::Discovery
-            && !self.clusters.is_empty()
-            && preferred.waits(&Place::Local);
         let remote: Vec<String> = self
             .clusters
             .iter()
@@ -263,7 +258,9 @@ impl<'s> Members<'_, 's> {
         if !remote.is_empty() {
             annotations.insert(others, remote.join(",").into());
         }
-        if self.local.is_some() && !local_waits {
+        // A local member in its hold-down is named too. The route does not send all requests to it, but whether another
+        // member could take them is not known here.
+        if self.local.is_some() {
             annotations.insert(own, self.service.into());
         }
         if let Some(preference) = &preferred.preference {

@@ -14,6 +14,7 @@ use crate::{
 /// Deletes a federated Service without members, if we wrote it, or if all members that it names are known to have left.
 pub(crate) fn remove(
     state: &State,
+    (namespace, name): (&str, &str),
     actual: Option<&Service>,
     parts: &Parts<'_>,
     tokens: &BTreeSet<String>,
@@ -28,7 +29,10 @@ pub(crate) fn remove(
         .iter()
         .all(|cluster| parts.contains_key(cluster.as_str()))
         && (!local || state.config.local_members.is_some());
-    let Some(actual) = actual else { return };
+    let Some(actual) = actual else {
+        delete_ownerless(state, namespace, name, &mut plan.writes);
+        return;
+    };
     if known || state.is_collected(&actual.metadata) {
         delete_with_slices(state, actual, &mut plan.writes);
     } else if !is_managed(&actual.metadata) {
@@ -36,6 +40,19 @@ pub(crate) fn remove(
         // more.
         delete_what_is_behind(state, actual, &mut plan.writes);
     }
+}
+
+/// Deletes what is left of a federated Service that is gone, unless the name belongs to somebody else now. Kubernetes
+/// deletes what still has its owner.
+fn delete_ownerless(state: &State, namespace: &str, name: &str, writes: &mut Vec<Write>) {
+    if state.existing(namespace, name).is_some() {
+        return;
+    }
+    routes::delete_ownerless(state, namespace, name, writes);
+    let slices = state.local_slices(namespace, name).iter();
+    let left = slices.filter(|slice| slice.metadata.owner_references.is_empty());
+    let left: Vec<_> = left.cloned().collect();
+    endpoints::reconcile(state, Vec::new(), &left, writes);
 }
 
 /// Deletes slices first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.

@@ -19,7 +19,7 @@ use crate::{
         routes::{BackendRef, ParentRef, Route, RouteKind, RouteSpec, Rule},
     },
     mirror::{
-        metadata::{DesiredMetadata, Owner, is_managed, owner, sign},
+        metadata::{DesiredMetadata, Owner, is_our_route, owner, sign},
         names::mirror_name,
         outcome::{Problem, Reason, RemoteRef},
         state::State,
@@ -114,6 +114,9 @@ impl<'a> Owned<'a> {
         let Some(preference) = &preferred.preference else {
             return Vec::new();
         };
+        if self.state.config.routes.is_none() {
+            return Vec::new(); // not any more
+        }
         let backends = self.backends(preference, preferred);
         let ports = self.ports.iter().filter(|port| port.protocol() == "TCP");
         let routes = ports.map(|port| self.route(kind(port, self.opaque), port.port, &backends));
@@ -232,7 +235,7 @@ fn is_opaque(port: i32, annotation: Option<&str>) -> bool {
 }
 
 fn is_ours(state: &State, route: &Route) -> bool {
-    is_managed(&route.metadata) && !state.is_theirs(&route.metadata)
+    is_our_route(route) && !state.is_theirs(&route.metadata)
 }
 
 /// Our routes that belong to a federated Service.
@@ -248,6 +251,23 @@ fn existing<'a>(
         .filter(|route| is_ours(state, route))
 }
 
+/// Whether any route of ours belongs to a federated Service.
+pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
+    existing(state, namespace, name).next().is_some()
+}
+
+/// Deletes the routes of a federated Service that is gone. Kubernetes deletes those that still have their owner.
+pub(crate) fn delete_ownerless(
+    state: &State,
+    namespace: &str,
+    name: &str,
+    writes: &mut Vec<Write>,
+) {
+    let routes = existing(state, namespace, name);
+    let left = routes.filter(|route| route.metadata.owner_references.is_empty());
+    writes.extend(left.map(Write::delete_route));
+}
+
 /// Deletes routes first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
 pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
@@ -259,7 +279,7 @@ impl State {
     /// Whether a route of ours may send requests to the mirror of a Service. If so, the mirror is kept: requests to a
     /// deleted Service fail.
     pub(crate) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
-        if self.config.routes.is_some() && !self.knows_routes() {
+        if !self.knows_routes() {
             return self
                 .preferring(&of.cluster, &of.namespace, &of.service)
                 .is_some();

@@ -14,8 +14,9 @@ use crate::{
         wire::Kept,
     },
     mirror::{
-        metadata::{Owner, is_managed, is_our_slice, member_clusters, owner, preferred_clusters},
+        metadata::{Owner, is_our_route, is_our_slice, member_clusters, owner, preferred_clusters},
         name_owner::{NameOwner, labelled},
+        names::member_name,
     },
 };
 
@@ -41,9 +42,36 @@ pub trait Grouped: Kept {
     }
 }
 
+/// The Service that a slice of ours was created for, by the slice's name: see `desired::endpoints`, and `slices.rs` of
+/// federated Services.
+fn created_as(slice: &EndpointSlice) -> Option<&str> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let unnumbered = |text| match str::rsplit_once(text, '-') {
+        Some((rest, number)) if is_number(number) => rest,
+        _ => text,
+    };
+    let name = slice.metadata.name();
+    let unhashed = unnumbered(name).rsplit_once('-').map(|(rest, _)| rest);
+    if let Some(federated) = unhashed.and_then(|rest| rest.strip_suffix("-local")) {
+        return member_name(federated).map(|_| federated);
+    }
+    let of_hosts = unnumbered(unnumbered(name));
+    let service = ["-ipv4", "-ipv6"]
+        .iter()
+        .find_map(|family| of_hosts.strip_suffix(family))?;
+    // The slice of a federated Service names the cluster that it leads to.
+    let cluster = slice.metadata.labels.get(l::CLUSTER_NAME);
+    let ends = service.match_indices('-');
+    let mut splits = ends.map(|(at, _)| (&service[..at], &service[at + 1..]));
+    let federated = splits.find(|(federated, of)| {
+        member_name(federated).is_some() && cluster.is_none_or(|cluster| cluster == *of)
+    });
+    Some(federated.map_or(service, |(federated, _)| federated))
+}
+
 impl Grouped for EndpointSlice {
     /// The label may have been changed in a slice of ours. Its owner says for which Service it was created, and its name
-    /// begins with that name.
+    /// begins with that name. If it has lost its owner, the name alone says it.
     fn group(&self) -> Option<&str> {
         let Metadata {
             labels,
@@ -55,8 +83,10 @@ impl Grouped for EndpointSlice {
             let suffix = self.metadata.name().strip_prefix(service);
             is_our_slice(self) && suffix.is_some_and(|suffix| suffix.starts_with('-'))
         };
-        owners
-            .find(created_for)
+        let owner = owners.find(created_for);
+        let named = || is_our_slice(self).then(|| created_as(self)).flatten();
+        owner
+            .or_else(named)
             .or_else(|| labels.get(l::SLICE_SERVICE))
     }
 
@@ -108,13 +138,11 @@ impl Grouped for Service {
 }
 
 impl Grouped for Route {
-    /// The federated Service to which a route of ours belongs.
+    /// The federated Service to which a route of ours belongs. Its name, which nobody can change, says which one.
     fn group(&self) -> Option<&str> {
-        let ours = is_managed(&self.metadata);
-        let mut owners = self.metadata.owner_references.iter();
-        owners
-            .find(|owner| ours && *owner.kind == *"Service")
-            .map(|owner| &*owner.name)
+        let (service, port) = self.metadata.name().rsplit_once('-')?;
+        let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        (is_our_route(self) && is_port && member_name(service).is_some()).then_some(service)
     }
 
     fn clusters(&self) -> BTreeSet<&str> {

@@ -1,7 +1,13 @@
 //! Which states of an object are taken, and which are stale.
 
 use super::*;
-use crate::api::k8s::{EndpointSlice, Service};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    mirror::fixtures::{map, slice},
+};
 
 fn service(name: &str, uid: &str, version: u64) -> Arc<Service> {
     Arc::new(Service {
@@ -167,4 +173,42 @@ fn states_without_a_version_are_taken_in() {
         objects.remove(&service("a", "1", 0)).is_some(),
         "the end of an object without a version"
     );
+}
+
+#[test]
+fn a_slice_without_owner_belongs_to_the_service_that_its_name_says() {
+    for (name, cluster, service) in [
+        ("web-east-ipv4", Some("east"), "web-east"),
+        ("web-east-ipv6", None, "web-east"),
+        ("db-east-ipv4-1", Some("east"), "db-east"),
+        ("db-east-ipv4-1-2", Some("east"), "db-east"),
+        ("web-federated-east-ipv4", Some("east"), "web-federated"),
+        ("web-federated-east-ipv4", None, "web-federated"),
+        // The mirror of `web` of a cluster that is called `federated-east`.
+        (
+            "web-federated-east-ipv4",
+            Some("federated-east"),
+            "web-federated-east",
+        ),
+        (
+            "web-federated-local-00000000000000ff-0",
+            None,
+            "web-federated",
+        ),
+        ("else", None, "moved"),
+    ] {
+        let mut labels = map(&[
+            (l::SLICE_MANAGED_BY, l::MANAGER),
+            (l::SLICE_SERVICE, "moved"),
+        ]);
+        if let Some(cluster) = cluster {
+            labels.insert(l::CLUSTER_NAME, cluster);
+        }
+        let mut made = slice("x", "y");
+        made.metadata.name = Some(name.into());
+        made.metadata.labels = labels;
+        assert_eq!(made.group(), Some(service), "{name} of {cluster:?}");
+        made.metadata.labels.remove(l::SLICE_MANAGED_BY);
+        assert_eq!(made.group(), Some("moved"), "{name} of somebody else");
+    }
 }

@@ -6,28 +6,29 @@ use super::{
     super::{
         Allowed, CLUSTERS, Form, History, LINK_NAMES, LinkMade, Operation, PREFERENCES, ServiceMade,
     },
-    addresses, beginning, limited, liveness, through,
+    addresses, beginning, federation, limited, liveness, route_edit, slice_edit, through,
 };
-use crate::mirror::Federation;
 
 /// A Link to a cluster with a member of a federated Service, with a gateway or without, drained or not.
 fn federating(link: usize) -> impl Strategy<Value = Operation> {
-    let any = (0i64..3, any::<[bool; 2]>(), through());
-    any.prop_map(move |(created, [gateway, drained], through)| {
-        let made = LinkMade {
-            cluster: link,
-            created,
-            form: Form::Valid,
-            gateway,
-            probe: false,
-            headless: false,
-            allowed: Allowed::All,
-            federation: Federation::Any,
-            through,
-            drained,
-        };
-        Operation::Link(link, Some(made))
-    })
+    let any = (0i64..3, any::<[bool; 3]>(), through(), federation());
+    any.prop_map(
+        move |(created, [gateway, drained, probe], through, federation)| {
+            let made = LinkMade {
+                cluster: link,
+                created,
+                form: Form::Valid,
+                gateway,
+                probe,
+                headless: false,
+                allowed: Allowed::All,
+                federation,
+                through,
+                drained,
+            };
+            Operation::Link(link, Some(made))
+        },
+    )
 }
 
 /// Two clusters with members of one federated Service, which are drained and undrained.
@@ -138,6 +139,9 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         3 => any::<bool>().prop_map(Operation::Clock),
         1 => any::<bool>().prop_map(Operation::Route),
         1 => Just(Operation::DropRoutes),
+        2 => (0usize..8, prop_oneof![2 => route_edit(), 1 => slice_edit()])
+            .prop_map(|(pick, edit)| Operation::Edit(pick, edit)),
+        1 => any::<bool>().prop_map(Operation::Preferences),
         1 => (0usize..2, limited()).prop_map(|(link, limited)| Operation::Limit(link, limited)),
         1 => Just(Operation::Restart),
     ];
