@@ -12,7 +12,7 @@ mod labels;
 #[cfg(test)]
 mod reference;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use prometheus::{
@@ -30,12 +30,6 @@ pub(crate) struct Metrics(Arc<Families>);
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Metrics")
     }
 }
 
