@@ -58,6 +58,7 @@ async fn refused_write_is_retried_for_hours_at_least_once_a_minute() {
         expected = f64::min(2.0 * expected, 60.0);
     }
     assert!((350..=490).contains(&pauses.len()), "{} tries", tries.len());
+    assert_eq!(world.counted("create", "Service", "error"), tries.len());
     // They are spread, so that many keys that failed together do not come together again.
     let late = &pauses[pauses.len() - 100..];
     let shortest = late.iter().copied().fold(f64::MAX, f64::min);
@@ -83,6 +84,8 @@ async fn refused_write_is_retried_for_hours_at_least_once_a_minute() {
         world.status("east").unhealthy == Some(0)
     })
     .await;
+    // The probe Service has no failures.
+    assert_eq!(world.counted("create", "Service", "ok"), 3);
     world.stop().await;
 }
 
@@ -99,6 +102,7 @@ async fn conflicting_write_is_retried_for_hours_and_overwrites_nothing() {
         .source
         .asked(mark, |asked| asked.is("patch", "services"));
     assert!((55..=110).contains(&tries.len()), "{} tries", tries.len());
+    assert_eq!(world.counted("patch", "Service", "conflict"), tries.len());
     // Somebody else changes the mirror at the same time.
     world.source.edit(
         "web-east",

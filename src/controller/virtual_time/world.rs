@@ -209,6 +209,18 @@ impl World {
         found.is_some_and(|(now, ..)| now == status)
     }
 
+    /// The number of writes of a kind with this verb and result that the metrics have.
+    pub(super) fn counted(&self, verb: &str, kind: &str, result: &str) -> usize {
+        let labels = format!(r#"{{kind="{kind}",result="{result}",verb="{verb}"}} "#);
+        let (text, series) = (
+            self.metrics.render(),
+            format!("linkerd_mc_writes_total{labels}"),
+        );
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix(&series));
+        count.map_or(0, |count| count.parse().expect("a number"))
+    }
+
     /// Whether a Service of this name exists in the source cluster.
     pub(super) fn has(&self, service: &str) -> bool {
         self.source.get("services", NS, service).is_some()
