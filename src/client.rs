@@ -7,6 +7,7 @@ mod bounds;
 mod config;
 mod credentials;
 mod identity;
+mod kubeconfig;
 mod multiplexed;
 mod networks;
 pub(crate) mod requests;
@@ -31,7 +32,7 @@ pub(crate) use self::identity::Identity;
 pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::networks::{cluster_networks, server_address};
-use crate::hint::{HintExt as _, fail};
+use crate::hint::fail;
 
 /// The cluster that a command uses, and the user.
 #[derive(Clone, Debug, Default)]
@@ -62,23 +63,12 @@ impl Access {
     ///
     /// Fails if there is none, even in a cluster.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path).hint(
-                || format!("cannot read the kubeconfig {}", path.display()),
-                || "check the path in --kubeconfig".into(),
-            ),
-            None => Kubeconfig::read().hint(
-                || "cannot read a kubeconfig".into(),
-                || "set KUBECONFIG, or pass --kubeconfig".into(),
-            ),
-        }
+        kubeconfig::read(self.kubeconfig.as_deref())
     }
 
     /// Configuration of a client for this access.
     pub async fn config(&self) -> anyhow::Result<Config> {
-        let from_file = self.kubeconfig.is_some()
-            || self.context.is_some()
-            || std::env::var_os("KUBECONFIG").is_some();
+        let from_file = self.kubeconfig.is_some() || self.context.is_some() || kubeconfig::is_set();
         let mut config = match self.kubeconfig() {
             Ok(kubeconfig) => {
                 let context = self.context_name(&kubeconfig)?;
@@ -88,6 +78,7 @@ impl Access {
                 };
                 Config::from_custom_kubeconfig(kubeconfig, &options)
                     .await
+                    .map_err(|error| anyhow::Error::msg(kubeconfig::unusable(&error)))
                     .with_context(|| format!("cannot use context {context:?} of the kubeconfig"))?
             }
             Err(error) if from_file => return Err(error),

@@ -6,10 +6,7 @@ use anstyle::{AnsiColor, Style};
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin};
-use crate::{
-    api::text::{in_brief, one_line},
-    hint::hint_of,
-};
+use crate::{api::text::one_line, client::requests::explain, hint::hint_of};
 
 /// Writes a text to stdout completely, or fails.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
@@ -83,17 +80,15 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// An error and its causes, without those that an error names itself.
 fn steps(error: &anyhow::Error) -> Vec<String> {
-    let mut steps: Vec<String> = error
-        .chain()
-        .map(|step| {
-            let text = step.to_string();
-            if step.is::<kube::Error>() {
-                in_brief(&text)
-            } else {
-                one_line(&text)
-            }
-        })
-        .collect();
+    let mut steps = Vec::new();
+    for step in error.chain() {
+        if let Some(request) = step.downcast_ref::<kube::Error>() {
+            // For its causes too: they may quote what a plugin of the kubeconfig printed.
+            steps.push(explain(request));
+            break;
+        }
+        steps.push(one_line(&step.to_string()));
+    }
     steps.dedup_by(|cause, step| step.ends_with(cause.as_str()));
     steps
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config, config::AuthInfo};
 
+use super::kubeconfig::no_client;
 use crate::hint::fail;
 
 /// Timeout for opening a connection.
@@ -22,7 +22,8 @@ pub(super) fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Resul
     config.reset_reader_on_write = true;
     config.default_retry = false;
     introduce(&mut config);
-    Client::try_from(config).context("failed to set up a client")
+    let user = config.auth_info.clone();
+    Client::try_from(config).map_err(|error| no_client(&error, &user))
 }
 
 /// Rejects a configuration that would make kube's client panic: an address that is not a valid base URL, or a token

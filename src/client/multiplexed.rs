@@ -28,6 +28,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use super::{
     bounds::{self, Size},
     config::{CONNECT, check, introduce, unbounded},
+    kubeconfig::no_client,
 };
 
 /// Interval of pings. With [`PING_TIMEOUT`], a dead peer is detected within 30 s.
@@ -59,7 +60,7 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
         .with_tls_config(
             config
                 .rustls_client_config()
-                .context("failed to set up TLS")?,
+                .map_err(|error| no_client(&error, &config.auth_info))?,
         )
         .https_or_http();
     let tls = match &config.tls_server_name {
@@ -107,12 +108,12 @@ where
         .option_layer(
             config
                 .auth_layer()
-                .context("failed to set up authentication")?,
+                .map_err(|error| no_client(&error, &config.auth_info))?,
         )
         .layer(
             config
                 .extra_headers_layer()
-                .context("failed to set up headers")?,
+                .map_err(|error| no_client(&error, &config.auth_info))?,
         )
         .service(hold(connections, send));
     Ok(Client::new(service, namespace))

@@ -5,12 +5,13 @@ use std::{error::Error, fmt::Debug, io, time::Duration};
 use kube::{
     Api, Client,
     api::{ListMeta, ListParams},
+    client::AuthError,
     core::Status,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::bounds;
+use super::{bounds, kubeconfig::unauthenticated};
 use crate::api::text::in_brief;
 
 /// Timeout of one request, unless a caller sets another.
@@ -103,7 +104,7 @@ pub(crate) fn next_page(page: ListMeta) -> Option<String> {
 }
 
 /// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
-/// client contain addresses, never credentials.
+/// client contain addresses, never credentials, nor what a plugin of the kubeconfig printed.
 pub(crate) fn explain(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return match in_brief(&status.message) {
@@ -112,6 +113,9 @@ pub(crate) fn explain(error: &kube::Error) -> String {
             }
             message => message,
         };
+    }
+    if let Some(error) = causes(error).find_map(<dyn Error>::downcast_ref::<AuthError>) {
+        return unauthenticated(error, None);
     }
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {

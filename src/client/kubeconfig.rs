@@ -1,0 +1,179 @@
+//! Reads kubeconfigs, and says what is wrong with one.
+//!
+//! Messages never quote a kubeconfig, nor arguments, environment and output of the plugins that it names: all of them
+//! may hold secrets. Errors of kube quote them, so none of those may get into an error chain.
+
+use std::path::{Path, PathBuf};
+
+use kube::{
+    client::{AuthError, RustlsTlsError},
+    config::{AuthInfo, Kubeconfig, KubeconfigError, LoadDataError},
+};
+
+use crate::hint::{HintExt as _, fail};
+
+/// The kubeconfig at `path`; without a path those of `$KUBECONFIG`, merged, or `~/.kube/config`.
+pub(super) fn read(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
+    if let Some(path) = path {
+        return read_file(path, "check the path in --kubeconfig");
+    }
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    match merged(std::env::split_paths(&listed))? {
+        Some(kubeconfig) => Ok(kubeconfig),
+        None if listed.is_empty() => {
+            let home = std::env::home_dir().ok_or_else(|| fail("no home directory", SET))?;
+            read_file(&home.join(".kube/config"), SET)
+        }
+        None => Err(fail(
+            "no file that KUBECONFIG names exists",
+            "check KUBECONFIG, or pass --kubeconfig",
+        )),
+    }
+}
+
+const SET: &str = "set KUBECONFIG, or pass --kubeconfig";
+
+/// Whether `$KUBECONFIG` names a file.
+pub(super) fn is_set() -> bool {
+    std::env::var_os("KUBECONFIG").is_some_and(|listed| !listed.is_empty())
+}
+
+/// The files that exist, merged as kubectl does: the first one that has a name or a value wins. `None` if none exists.
+fn merged(paths: impl Iterator<Item = PathBuf>) -> anyhow::Result<Option<Kubeconfig>> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths.filter(|path| path.exists()) {
+        let next = read_file(&path, "check the files that KUBECONFIG names")?;
+        merged = Some(match merged {
+            Some(before) => before
+                .merge(next)
+                .map_err(|error| fail(unusable(&error), "check the files that KUBECONFIG names"))?,
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+fn read_file(path: &Path, hint: &str) -> anyhow::Result<Kubeconfig> {
+    let mut kubeconfig = Kubeconfig::read_from(path)
+        .map_err(|error| anyhow::Error::msg(unusable(&error)))
+        .hint(
+            || format!("cannot read the kubeconfig {}", path.display()),
+            || hint.to_owned(),
+        )?;
+    // For kubectl, an empty name is none.
+    kubeconfig.current_context = kubeconfig.current_context.filter(|name| !name.is_empty());
+    Ok(kubeconfig)
+}
+
+/// What is wrong with a kubeconfig.
+pub(super) fn unusable(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        KubeconfigError::Parse(error) => {
+            format!("not a valid kubeconfig{}", position(error))
+        }
+        KubeconfigError::LoadCertificateAuthority(error) => data("certificate-authority", error),
+        KubeconfigError::LoadClientCertificate(error) => data("client-certificate", error),
+        KubeconfigError::LoadClientKey(error) => data("client-key", error),
+        KubeconfigError::ParseCertificates(_) => "certificate-authority: not PEM".to_owned(),
+        // These name contexts and clusters, or nothing at all.
+        KubeconfigError::CurrentContextNotSet
+        | KubeconfigError::KindMismatch
+        | KubeconfigError::ApiVersionMismatch
+        | KubeconfigError::LoadContext(_)
+        | KubeconfigError::LoadClusterOfContext(_)
+        | KubeconfigError::MissingClusterUrl
+        | KubeconfigError::ParseClusterUrl(_)
+        | KubeconfigError::ParseProxyUrl(_) => error.to_string(),
+        _ => "it cannot be used".to_owned(),
+    }
+}
+
+/// Why no client can be made for a kubeconfig's cluster and `user`.
+pub(super) fn no_client(error: &kube::Error, user: &AuthInfo) -> anyhow::Error {
+    let why = match error {
+        kube::Error::Auth(error) => {
+            let command = user.exec.as_ref().and_then(|exec| exec.command.as_deref());
+            // A command line in place of a command may hold a secret.
+            unauthenticated(error, command.filter(|command| !command.contains(' ')))
+        }
+        kube::Error::InferKubeconfig(error) => unusable(error),
+        kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => {
+            "the certificate authority of the kubeconfig cannot be used".to_owned()
+        }
+        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
+            "the client-key of the kubeconfig has no private key".to_owned()
+        }
+        kube::Error::RustlsTls(_) => {
+            "the client certificate or its key in the kubeconfig cannot be used".to_owned()
+        }
+        kube::Error::ProxyProtocolUnsupported { .. }
+        | kube::Error::ProxyProtocolDisabled { .. } => {
+            "the proxy-url of the kubeconfig has a protocol that is not supported".to_owned()
+        }
+        _ => "the kubeconfig cannot be used".to_owned(),
+    };
+    fail(why, "check the user of the context in the kubeconfig")
+}
+
+/// Why there are no credentials. `command` is that of the exec plugin, if it may be named.
+pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> String {
+    const PLUGIN: &str = "the exec plugin of the kubeconfig";
+    let executable = command.map_or_else(
+        || PLUGIN.to_owned(),
+        |command| format!("executable {command}"),
+    );
+    match error {
+        AuthError::AuthExecRun { out, .. } => match out.status.code() {
+            Some(code) => format!("{executable} failed with exit code {code}"),
+            None => format!("{executable} was killed by a signal"),
+        },
+        AuthError::AuthExecStart(error) => match command {
+            Some(command) => format!("cannot run the executable {command}: {error}"),
+            None => format!("cannot run {PLUGIN}: {error}"),
+        },
+        AuthError::AuthExecParse(error) => {
+            format!(
+                "{executable} printed no valid ExecCredential{}",
+                position(error)
+            )
+        }
+        AuthError::ExecPluginFailed => format!("{executable} printed no valid ExecCredential"),
+        AuthError::MissingCommand => format!("{PLUGIN} has no command"),
+        AuthError::MalformedTokenExpirationDate(_) => match command {
+            Some(_) => format!("{executable} printed no valid ExecCredential"),
+            None => "an expiry of the kubeconfig is not a valid time".to_owned(),
+        },
+        AuthError::ReadTokenFile(error, _) => {
+            format!("cannot read the tokenFile of the kubeconfig: {error}")
+        }
+        AuthError::InvalidBasicAuth(_) => {
+            "invalid characters in the user name or password of the kubeconfig".to_owned()
+        }
+        AuthError::InvalidBearerToken(_) => {
+            "invalid characters in the token of the kubeconfig".to_owned()
+        }
+        AuthError::AuthExec(_) | AuthError::ParseTokenKey(_) => {
+            "the auth-provider of the kubeconfig failed, or is not supported".to_owned()
+        }
+        _ => format!("no credentials from {PLUGIN}"),
+    }
+}
+
+/// Where the text of a YAML error is. Its message may quote the text.
+fn position(error: &serde_saphyr::Error) -> String {
+    error.location().map_or_else(String::new, |at| {
+        format!(": error at line {}, column {}", at.line(), at.column())
+    })
+}
+
+fn data(field: &str, error: &LoadDataError) -> String {
+    match error {
+        LoadDataError::DecodeBase64(_) => format!("{field}-data: not base64"),
+        LoadDataError::ReadFile(error, _) => format!("{field}: cannot read the file: {error}"),
+        LoadDataError::NoBase64DataOrFile => format!("{field}: no data"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
