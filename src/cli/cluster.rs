@@ -48,6 +48,15 @@ impl Cluster {
         })
     }
 
+    /// A cluster whose API server is `client`.
+    #[cfg(test)]
+    pub(crate) fn of_test_server(client: Client) -> Self {
+        Self {
+            client,
+            server: "https://east.example".to_owned(),
+        }
+    }
+
     /// Address of the API server, without a slash at its end.
     pub(crate) fn server(&self) -> &str {
         &self.server

@@ -33,6 +33,7 @@ const fn kind(
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const POLICY: &str = "policy.linkerd.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 pub(crate) const CLUSTER_ROLE: ObjectKind = kind(RBAC, "v1", "ClusterRole", "clusterroles");
@@ -45,6 +46,35 @@ pub(crate) const DEPLOYMENT: ObjectKind = kind("apps", "v1", "Deployment", "depl
 pub(crate) const SECRET: ObjectKind = kind("", "v1", "Secret", "secrets");
 pub(crate) const SERVICE: ObjectKind = kind("", "v1", "Service", "services");
 pub(crate) const NAMESPACE: ObjectKind = kind("", "v1", "Namespace", "namespaces");
+pub(crate) const STATEFUL_SET: ObjectKind = kind("apps", "v1", "StatefulSet", "statefulsets");
+pub(crate) const DAEMON_SET: ObjectKind = kind("apps", "v1", "DaemonSet", "daemonsets");
+pub(crate) const VOLUME_CLAIM: ObjectKind =
+    kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub(crate) const NETWORK_POLICY: ObjectKind = kind(
+    "networking.k8s.io",
+    "v1",
+    "NetworkPolicy",
+    "networkpolicies",
+);
+pub(crate) const SERVER: ObjectKind = kind(POLICY, "v1beta3", "Server", "servers");
+pub(crate) const AUTHORIZATION_POLICY: ObjectKind = kind(
+    POLICY,
+    "v1alpha1",
+    "AuthorizationPolicy",
+    "authorizationpolicies",
+);
+pub(crate) const MESH_TLS_AUTHENTICATION: ObjectKind = kind(
+    POLICY,
+    "v1alpha1",
+    "MeshTLSAuthentication",
+    "meshtlsauthentications",
+);
+pub(crate) const NETWORK_AUTHENTICATION: ObjectKind = kind(
+    POLICY,
+    "v1alpha1",
+    "NetworkAuthentication",
+    "networkauthentications",
+);
 pub(crate) const LEASE: ObjectKind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 pub(crate) const DISRUPTION_BUDGET: ObjectKind = kind(
     "policy",
@@ -87,7 +117,7 @@ pub(crate) const ADMISSION_POLICY_BINDING: ObjectKind = kind(
     "validatingadmissionpolicybindings",
 );
 
-/// All kinds, to find the one of an [`Identity`].
+/// Kinds of objects that commands delete or apply themselves, to find the one of an [`Identity`].
 const ALL: [ObjectKind; 18] = [
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
