@@ -9,6 +9,8 @@ use std::fmt;
 struct Hinted {
     what: String,
     hint: String,
+    /// Whether the command line asks for something that cannot be done.
+    is_misuse: bool,
     source: Option<anyhow::Error>,
 }
 
@@ -29,8 +31,27 @@ pub(crate) fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::
     anyhow::Error::new(Hinted {
         what: what.into(),
         hint: hint.into(),
+        is_misuse: false,
         source: None,
     })
+}
+
+/// Like [`fail`], for a command line that cannot be meant: the process ends as for one that cannot be parsed.
+pub(crate) fn misuse(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Hinted {
+        what: what.into(),
+        hint: hint.into(),
+        is_misuse: true,
+        source: None,
+    })
+}
+
+/// Whether an error is one of [`misuse`].
+pub(crate) fn is_misuse(error: &anyhow::Error) -> bool {
+    let mut steps = error
+        .chain()
+        .filter_map(|step| step.downcast_ref::<Hinted>());
+    steps.any(|step| step.is_misuse)
 }
 
 /// Adds a message and a hint to an error.
@@ -53,6 +74,7 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
             anyhow::Error::new(Hinted {
                 what: what(),
                 hint: hint(),
+                is_misuse: false,
                 source: Some(error.into()),
             })
         })

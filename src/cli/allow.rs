@@ -65,7 +65,7 @@ pub(crate) struct Revoke {
 #[derive(Debug, Args)]
 struct Accounts {
     /// Names of the ServiceAccounts, comma-separated
-    #[arg(long, value_name = "NAME", required = true, value_delimiter = ',', value_parser = args::object_name)]
+    #[arg(long, value_name = "NAME", required = true, value_delimiter = ',', value_parser = args::account_name)]
     service_account_name: Vec<String>,
     /// Namespace of the ServiceAccount
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
@@ -88,6 +88,13 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
     } else {
         block_on(lacks_namespace(global, &args.accounts))?
     };
+    if with_namespace && args.accounts.namespace == global.linkerd_namespace {
+        // It would get the label of what `uninstall` deletes.
+        return Err(fail(
+            format!("{:?} is Linkerd's namespace", args.accounts.namespace),
+            "choose another one with --namespace",
+        ));
+    }
     let access = match args.mode {
         Mode::Gateway => RemoteAccess::Gateway,
         Mode::Full => RemoteAccess::Full,

@@ -18,6 +18,7 @@ use crate::{
         labels,
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     },
+    hint::misuse,
     manifests::{
         install::{install, install_without_policies},
         values::Values,
@@ -89,6 +90,7 @@ pub(crate) struct Install {
     #[arg(
         long,
         value_name = "REGISTRY",
+        value_parser = args::registry,
         env = "LINKERD_DOCKER_REGISTRY",
         hide_env_values = true
     )]
@@ -100,7 +102,7 @@ pub(crate) struct Install {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = args::duration)]
     wait: Duration,
     /// Print all values with comments, as set by the other flags, instead of the manifests
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     print_values: bool,
     #[command(flatten)]
     output: Output,
@@ -132,6 +134,7 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     }
     // A values file cannot turn off the CNI mode of the cluster.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
+    refuse_mistakes(&args.namespace, &values)?;
     let manifest = if values.controller.admission_policy && !has_policies {
         output::warning(NO_POLICIES);
         install_without_policies(&args.namespace, &values)
@@ -139,6 +142,27 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
         install(&args.namespace, &values)
     };
     output::data(&args.output.format(&manifest?))
+}
+
+/// Fails for values that can only be a mistake.
+fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
+    if namespace == values.linkerd_namespace {
+        return Err(misuse(
+            format!("{namespace:?} is Linkerd's namespace"),
+            "install into another one: `uninstall` prints the namespace of the extension for deletion",
+        ));
+    }
+    let gateway = &values.gateway;
+    if gateway.enabled && gateway.port == gateway.probe.port {
+        return Err(misuse(
+            format!(
+                "the gateway has port {} for traffic and for probes",
+                gateway.port
+            ),
+            "choose another one with --gateway-port or --gateway-probe-port",
+        ));
+    }
+    Ok(())
 }
 
 fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Values {

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::{labels::KUBECONFIG_KEY, link},
     client::Access,
-    hint::{HintExt as _, fail},
+    hint::{HintExt as _, fail, misuse},
     manifests::link::{ClusterName, LinkObjects},
 };
 
@@ -84,7 +84,15 @@ struct Direction {
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     let access = global.access();
-    let (from, to) = contexts(&access, args)?;
+    if access.context.is_some() {
+        return Err(misuse(
+            "--context cannot be used with link",
+            "pass --from and --to",
+        ));
+    }
+    args.generated.agree()?;
+    let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let (from, to) = contexts(&access, args, can_ask)?;
     let directions = block_on(async {
         let mut directions =
             vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
@@ -114,8 +122,8 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The two contexts. Prompts for missing ones if stdin and stderr are terminals.
-fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
+/// The two contexts. Prompts for missing ones if it `can_ask`.
+fn contexts(access: &Access, args: &Link, can_ask: bool) -> anyhow::Result<(String, String)> {
     let known: Vec<String> = access
         .kubeconfig()?
         .contexts
@@ -130,9 +138,9 @@ fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
             .iter()
             .filter(|name| Some(name.as_str()) != other)
             .collect();
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if !can_ask {
             let names: Vec<&str> = choices.iter().map(|name| name.as_str()).collect();
-            return Err(fail(
+            return Err(misuse(
                 format!("missing {flag}"),
                 format!(
                     "pass {flag} with a context of the kubeconfig: {}",
@@ -156,7 +164,7 @@ fn contexts(access: &Access, args: &Link) -> anyhow::Result<(String, String)> {
     )?;
     let to = choose(&args.to, "--to", "Into which cluster?", Some(&from))?;
     if from == to {
-        return Err(fail(
+        return Err(misuse(
             format!("--from and --to are both {from:?}"),
             "choose two different contexts",
         ));
@@ -288,4 +296,49 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
     progress.during(generation).await?;
     output::note(&format!("{context} is linked to {name}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::{
+        cli::{Cli, Command},
+        hint::is_misuse,
+    };
+
+    #[test]
+    fn command_lines_without_both_contexts_are_misuse() {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, "contexts: [{name: a}, {name: b}]").unwrap();
+        for line in ["--to b", "--from a", "", "--from a --to a"] {
+            let args = ["linkerd-mc", "link"].into_iter();
+            let args = args.chain(line.split_whitespace());
+            let cli = Cli::try_parse_from(args).unwrap();
+            let Command::Link(args) = &cli.command else {
+                panic!("not the link command");
+            };
+            let access = Access {
+                kubeconfig: Some(kubeconfig.clone()),
+                ..Access::default()
+            };
+            let error = contexts(&access, args, false).unwrap_err();
+            assert!(is_misuse(&error), "{line}: {error:#}");
+        }
+        for line in [
+            "link --context a --from a --to b",
+            "--context a link --from a --to b",
+            "rotate --context a --to b --all",
+            "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
+            "link --from a --to b --gateway=false --gateway-port 4143",
+            "link-gen --cluster-name a --gateway=false --gateway-networks 192.0.2.0/24",
+        ] {
+            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+            let cli = Cli::try_parse_from(args).unwrap();
+            let error = crate::cli::run(&cli).unwrap_err();
+            assert!(is_misuse(&error), "{line}: {error:#}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     api::{duration::format_go_duration, labels, link::Link, selector_text::parse_selector},
     client::Access,
-    hint::fail,
+    hint::{fail, misuse},
     manifests::{
         gateway::{Gateway, Overrides},
         kubeconfig::{Context, Secret, is_local_address},
@@ -81,7 +81,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
-    #[arg(long, value_name = "URL", value_parser = server_address)]
+    #[arg(long, value_name = "URL", value_parser = args::server_address)]
     api_server_address: Option<String>,
     /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
     /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
@@ -106,7 +106,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     gateway_namespace: String,
     /// Addresses of the gateway, comma-separated [default: those of its load balancer]
-    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = address)]
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = args::host)]
     gateway_addresses: Vec<String>,
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
@@ -162,6 +162,28 @@ pub(crate) struct LinkArgs {
     /// How the target cluster joins federated Services
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Through::Discovery)]
     federated_through: Through,
+}
+
+impl LinkArgs {
+    /// Fails if a flag says something about the gateway that another one turns off.
+    pub(super) fn agree(&self) -> anyhow::Result<()> {
+        let for_gateways = [
+            (
+                self.federated_through == Through::Gateway,
+                "--federated-through=gateway",
+            ),
+            (!self.gateway_addresses.is_empty(), "--gateway-addresses"),
+            (self.gateway_port != 0, "--gateway-port"),
+            (!self.gateway_networks.is_empty(), "--gateway-networks"),
+        ];
+        match for_gateways.iter().find(|(is_given, _)| *is_given) {
+            Some((_, flag)) if !self.gateway => Err(misuse(
+                format!("{flag} cannot be used with --gateway=false"),
+                "remove one of them",
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// How a target cluster joins federated Services.
@@ -222,12 +244,7 @@ pub(crate) async fn generate(
     cluster_name: &ClusterName,
     args: &LinkArgs,
 ) -> anyhow::Result<LinkObjects> {
-    if args.federated_through == Through::Gateway && !args.gateway {
-        return Err(fail(
-            "--federated-through=gateway cannot be used with --gateway=false",
-            "remove one of them",
-        ));
-    }
+    args.agree()?;
     let context = context(access, args)?;
     let cluster = Cluster::connect(access).await?;
     // In sequence: they share a connection, and the first error is the one to report.
@@ -445,19 +462,6 @@ async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> 
     Gateway::read(&service, &overrides)
 }
 
-/// An API server's address; a host alone means https.
-fn server_address(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") {
-        text.to_owned()
-    } else {
-        format!("https://{text}")
-    };
-    match url.parse::<http::Uri>() {
-        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(url),
-        _ => Err("must be a URL such as https://east.example.com:6443".to_owned()),
-    }
-}
-
 /// A key or a prefix of labels or annotations to copy.
 fn copied(text: &str) -> Result<String, CopiedError> {
     match copied_rules(text)?.first() {
@@ -478,16 +482,6 @@ fn gateway_network(text: &str) -> Result<String, String> {
     Ok(first.to_string())
 }
 
-/// An IP address or a host name.
-fn address(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
-    if text.is_empty() || !text.chars().all(allowed) {
-        return Err("must be an IP address or a host name".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 /// Kubernetes rejects durations of less than ten minutes.
 fn token_duration(text: &str) -> Result<Duration, String> {
     let duration = args::duration(text).map_err(|error| error.to_string())?;
@@ -500,21 +494,6 @@ fn token_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_address_has_a_host() {
-        for (text, url) in [
-            ("https://east:6443", "https://east:6443"),
-            ("east:6443", "https://east:6443"),
-            ("192.0.2.1", "https://192.0.2.1"),
-            ("[2001:db8::1]:6443", "https://[2001:db8::1]:6443"),
-        ] {
-            assert_eq!(server_address(text).as_deref(), Ok(url));
-        }
-        for text in ["", "https://", "a b", "https://a b"] {
-            assert!(server_address(text).is_err(), "{text:?}");
-        }
-    }
 
     #[test]
     fn token_of_another_link_is_not_used() {

@@ -54,7 +54,7 @@ pub(crate) struct Mirroring {
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace_or_blank)]
     protected_namespaces: Option<Vec<String>>,
     /// Services of this cluster that join federated Services [default: mirror.linkerd.io/federated=member]
-    #[arg(long, value_name = "SELECTOR")]
+    #[arg(long, value_name = "SELECTOR", value_parser = args::selector)]
     federated_service_selector: Option<String>,
     /// Do not let Services of this cluster join federated Services
     #[arg(

@@ -38,6 +38,11 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::hint::is_misuse;
+
+/// Exit code for wrong usage, as clap has it.
+const USAGE: u8 = 2;
+
 /// Links Kubernetes clusters and mirrors Services between them for Linkerd
 #[derive(Debug, Parser)]
 #[command(name = "linkerd-mc", version = env!("LINKERD_MC_VERSION"), about, propagate_version = true)]
@@ -94,7 +99,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
-            ExitCode::FAILURE
+            if is_misuse(&error) {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -207,5 +216,75 @@ mod tests {
         // A value must follow `=`, so that the next argument is not taken as a value.
         let cli = Cli::try_parse_from(["linkerd-mc", "--verbose", "check"]).unwrap();
         assert!(cli.global.verbose);
+    }
+
+    #[test]
+    fn values_that_cannot_be_meant_are_refused_where_they_are_parsed() {
+        let is_accepted = |line: &&str| {
+            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+            Cli::try_parse_from(args).is_ok()
+        };
+        let refused = [
+            "allow --service-account-name cluster-admin",
+            "allow --service-account-name west,view",
+            "revoke --service-account-name cluster-admin",
+            "revoke --service-account-name edit",
+            "revoke --service-account-name linkerd-multicluster-controller",
+            "status --for GatewayAlive --timeout 1m",
+            "status --for GatewayAlive",
+            "status --timeout 1m",
+            "plan --link x --federated-service-selector a,,",
+            "run-controller --federated-service-selector a,,",
+            "install --print-values -o json",
+            "install --registry https://registry.example",
+            "install --registry registry.example/\u{1b}",
+            "link-gen --cluster-name x --api-server-address ftp://east",
+            "link-gen --cluster-name x --api-server-address https://east:0",
+            "link-gen --cluster-name x --api-server-address https://east:99999",
+            "link-gen --cluster-name x --api-server-address https://east:-1",
+            "link-gen --cluster-name x --api-server-address east:",
+            "link-gen --cluster-name x --api-server-address https://east/?a=b",
+            "link-gen --cluster-name x --api-server-address https://me:pw@east",
+            "link-gen --cluster-name x --gateway-addresses 192.0.2.10:4143",
+            "link-gen --cluster-name x --gateway-addresses 999.1.1.1",
+            "link-gen --cluster-name x --gateway-addresses gw.example.com:4143",
+            "link-gen --cluster-name x --gateway-addresses -gw.example.com",
+        ];
+        let wrong: Vec<_> = refused.into_iter().filter(is_accepted).collect();
+        assert_eq!(wrong, [""; 0], "accepted");
+        let accepted = [
+            "allow --service-account-name west,viewer",
+            "status --wait --for GatewayAlive --timeout 1m",
+            "plan --link x --federated-service-selector a,b=c",
+            "plan --link x --federated-service-selector=",
+            "install --print-values",
+            "install -o json",
+            "install --registry registry.example:5000/linkerd",
+            "install --registry=",
+            "link-gen --cluster-name x --api-server-address https://[2001:db8::1]:6443/prefix",
+            "link-gen --cluster-name x --gateway-addresses 192.0.2.1,2001:db8::1,gw.example.com,GW.example.com.",
+            "link-gen --cluster-name x --gateway --gateway-addresses 192.0.2.1",
+        ];
+        let wrong: Vec<_> = accepted
+            .into_iter()
+            .filter(|line| !is_accepted(line))
+            .collect();
+        assert_eq!(wrong, [""; 0], "refused");
+    }
+
+    #[test]
+    fn combinations_that_cannot_work_are_refused() {
+        for line in [
+            "install --ignore-cluster --namespace linkerd",
+            "install --ignore-cluster --namespace mesh -L mesh",
+            "install --ignore-cluster --namespace mesh --set linkerdNamespace=mesh",
+            "install --ignore-cluster --gateway-port 4191",
+            "install --ignore-cluster --set gateway.probe.port=4143",
+            "allow --ignore-cluster --service-account-name x --namespace linkerd",
+        ] {
+            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+            let cli = Cli::try_parse_from(args).unwrap();
+            assert!(run(&cli).is_err(), "accepted: {line}");
+        }
     }
 }

@@ -41,11 +41,17 @@ use crate::{
         collect_full,
         snapshot::{Destination, Known},
     },
-    hint::fail,
+    hint::{fail, misuse},
 };
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
+    if global.context.is_some() && args.to.is_some() {
+        return Err(misuse(
+            "--context cannot be used with --to",
+            "remove one of them",
+        ));
+    }
     let outcomes = block_on(rotate(global, args))?;
     if args.output == Format::Json {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;

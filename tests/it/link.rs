@@ -159,13 +159,13 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
 async fn link_says_what_is_missing_and_applies_nothing() {
     let plane = installed("link-alone", "192.0.2.30").await;
     let kubeconfig = plane.kubeconfig();
-    let missing = run(kubeconfig, &["link", "--to", "link-alone"]).failure();
+    let missing = run(kubeconfig, &["link", "--to", "link-alone"]).misuse();
     assert!(missing.contains("error: missing --from"), "{missing}");
     let same = run(
         kubeconfig,
         &["link", "--from", "link-alone", "--to", "link-alone"],
     )
-    .failure();
+    .misuse();
     assert!(same.contains("are both"), "{same}");
     let unknown = run(
         kubeconfig,

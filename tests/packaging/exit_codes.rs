@@ -126,6 +126,19 @@ fn invalid_command_line_is_2_and_prints_no_data() {
         );
         assert_eq!(output.stdout, b"", "{command}");
     }
+    // What only the command itself can tell.
+    for line in [
+        "link --to x",
+        "link --from x --to x",
+        "link --context x --from x --to y",
+        "rotate --context x --to y --all",
+        "plan --link x --federated-service-selector a,,",
+        "install --ignore-cluster --namespace linkerd",
+    ] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", said(&output));
+        assert_eq!(output.stdout, b"", "{line}");
+    }
 }
 
 #[test]

@@ -62,11 +62,12 @@ pub(crate) struct StatusArgs {
         long = "for",
         value_name = "CONDITION",
         default_value = "Ready",
-        ignore_case = true
+        ignore_case = true,
+        requires = "wait"
     )]
     pub(super) goal: Goal,
     /// Timeout of --wait
-    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration, requires = "wait")]
     pub(super) timeout: Duration,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]

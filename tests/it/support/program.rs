@@ -29,6 +29,13 @@ impl Outcome {
         assert_eq!(self.stdout, "");
         self.stderr
     }
+
+    /// The messages of a run whose command line must have been refused, and which printed no data.
+    pub(crate) fn misuse(self) -> String {
+        assert_eq!(self.code, 2, "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+        self.stderr
+    }
 }
 
 /// Runs the program with a kubeconfig, and without those variables of this process' environment that could affect it.
