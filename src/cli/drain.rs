@@ -160,12 +160,10 @@ pub(crate) fn undrain(global: &Global, args: &Undrain) -> anyhow::Result<ExitCod
     block_on(async {
         let cluster = Cluster::connect(&global.access()).await?;
         let name = &args.which.cluster_name;
-        let mut links = args.which.links(&cluster).await?;
-        links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));
-        if links.is_empty() {
+        let Some(links) = to_undrain(args.which.links(&cluster).await?) else {
             output::note(&format!("{name} is not drained"));
             return Ok(ExitCode::SUCCESS);
-        }
+        };
         if args.which.dry_run {
             return args.which.print(&links, None);
         }
@@ -318,6 +316,14 @@ fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
         }
     }
     Err(why)
+}
+
+/// Those of the Links that have the annotation of a drain. `None` if none has it, and none shows a drain either: after an
+/// `undrain` that did not end in time, the statuses still do.
+fn to_undrain(mut links: Vec<Link>) -> Option<Vec<Link>> {
+    let is_over = is_back(&links).is_ok();
+    links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));
+    (!links.is_empty() || !is_over).then_some(links)
 }
 
 /// Succeeds if the status of none of these Links shows a drain. `Err` is what the status shows.

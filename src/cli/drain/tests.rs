@@ -78,6 +78,25 @@ fn cluster_is_back_when_nothing_says_that_it_is_drained() {
 }
 
 #[test]
+fn undrain_again_waits_until_the_status_shows_no_drain() {
+    let drained = &[("Drained", "Annotated", "until then")][..];
+    let annotated = |mut link: Link| {
+        let annotations = link.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::DRAINED_UNTIL.to_owned(), String::new());
+        link
+    };
+    for (links, expected) in [
+        (vec![link(&[], "Mirrored")], None),
+        (vec![annotated(link(&[], "Mirrored"))], Some(1)),
+        (vec![annotated(link(drained, "Mirrored"))], Some(1)),
+        (vec![link(drained, "Mirrored")], Some(0)),
+        (vec![link(&[], "Drained")], Some(0)),
+    ] {
+        assert_eq!(to_undrain(links).map(|links| links.len()), expected);
+    }
+}
+
+#[test]
 fn drain_lasts_a_minute_to_a_week() {
     let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
     for (text, expected) in [
