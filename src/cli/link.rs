@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::Api;
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::{labels::KUBECONFIG_KEY, link},
-    client::Access,
+    client::{Access, fingerprint},
     hint::{HintExt as _, fail, misuse},
     manifests::link::{ClusterName, LinkObjects},
 };
@@ -203,13 +203,42 @@ async fn direction(
     })
 }
 
+fn kubeconfig(secret: &Secret) -> Option<&ByteString> {
+    secret.data.as_ref()?.get(KUBECONFIG_KEY)
+}
+
+/// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
+/// status says instead, if anything.
+fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> {
+    let status = live.status.clone().unwrap_or_default();
+    // A status of an older generation is not about what was just applied.
+    let current = status.observed_generation == live.metadata.generation;
+    let Some(ready) = status.condition("Ready").filter(|_| current) else {
+        return Err(None);
+    };
+    let (about, what) = if ready.status != "True" {
+        (Some(ready), ready.reason.as_str())
+    } else if status.credentials_fingerprint.as_deref() == Some(credentials) {
+        return Ok(());
+    } else {
+        // With the old credentials, while the new ones are tried.
+        (
+            status.condition("CredentialsValid"),
+            "the new credentials are not in use",
+        )
+    };
+    Err(Some(match about.map(|about| about.message.as_str()) {
+        Some(message) if !message.is_empty() => format!("{what}: {message}"),
+        _ => what.to_owned(),
+    }))
+}
+
 /// Whether the cluster has this Secret with other credentials. `false` if it cannot be read.
 async fn replaces_credentials(cluster: &Cluster, new: &Secret) -> bool {
     let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
     let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
     let name = new.metadata.name.as_deref().unwrap_or_default();
     let read = cluster.request("read Linkerd's credentials", secrets.get_opt(name));
-    let kubeconfig = |secret: &Secret| secret.data.as_ref()?.get(KUBECONFIG_KEY).cloned();
     match read.await {
         Ok(Some(old)) => kubeconfig(&old) != kubeconfig(new),
         Ok(None) | Err(_) => false,
@@ -254,6 +283,8 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
         return Ok(());
     }
     let namespace = objects.link.metadata.namespace.clone().unwrap_or_default();
+    let credentials = kubeconfig(&objects.credentials).map(|kubeconfig| fingerprint(&kubeconfig.0));
+    let credentials = credentials.unwrap_or_default();
     let links = Api::<link::Link>::namespaced(cluster.client.clone(), &namespace);
     let generation = async {
         let started = Instant::now();
@@ -261,17 +292,9 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
             let live = cluster
                 .request("read the Link", links.get(&name.to_string()))
                 .await?;
-            let status = live.status.unwrap_or_default();
-            // A status of an older generation is not about what was just applied.
-            let current = status.observed_generation == live.metadata.generation;
-            let ready = status.condition("Ready");
-            if current && ready.is_some_and(|ready| ready.status == "True") {
+            let Err(why) = is_ready(&live, &credentials) else {
                 return anyhow::Ok(());
-            }
-            let why = ready.filter(|_| current).map(|ready| {
-                let colon = if ready.message.is_empty() { "" } else { ": " };
-                format!("{}{colon}{}", ready.reason, ready.message)
-            });
+            };
             progress.say(&format!(
                 "waiting for the Link {name} to become ready{}",
                 why.as_ref()
@@ -299,46 +322,4 @@ async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-    use crate::{
-        cli::{Cli, Command},
-        hint::is_misuse,
-    };
-
-    #[test]
-    fn command_lines_without_both_contexts_are_misuse() {
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, "contexts: [{name: a}, {name: b}]").unwrap();
-        for line in ["--to b", "--from a", "", "--from a --to a"] {
-            let args = ["linkerd-mc", "link"].into_iter();
-            let args = args.chain(line.split_whitespace());
-            let cli = Cli::try_parse_from(args).unwrap();
-            let Command::Link(args) = &cli.command else {
-                panic!("not the link command");
-            };
-            let access = Access {
-                kubeconfig: Some(kubeconfig.clone()),
-                ..Access::default()
-            };
-            let error = contexts(&access, args, false).unwrap_err();
-            assert!(is_misuse(&error), "{line}: {error:#}");
-        }
-        for line in [
-            "link --context a --from a --to b",
-            "--context a link --from a --to b",
-            "rotate --context a --to b --all",
-            "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
-            "link --from a --to b --gateway=false --gateway-port 4143",
-            "link-gen --cluster-name a --gateway=false --gateway-networks 192.0.2.0/24",
-        ] {
-            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
-            let cli = Cli::try_parse_from(args).unwrap();
-            let error = crate::cli::run(&cli).unwrap_err();
-            assert!(is_misuse(&error), "{line}: {error:#}");
-        }
-    }
-}
+mod tests;

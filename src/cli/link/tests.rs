@@ -1,0 +1,94 @@
+//! Tests of which command lines `link` refuses, and of when a Link is ready.
+
+use clap::Parser as _;
+
+use super::*;
+use crate::{
+    cli::{Cli, Command},
+    hint::is_misuse,
+};
+
+#[test]
+fn link_is_ready_when_it_uses_the_credentials_that_were_applied() {
+    let live = |observed: i64, ready: &str, message: &str, credentials: Option<&str>| {
+        let condition = |type_: &str, status: &str, reason: &str| {
+            serde_json::json!({
+                "type": type_, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let conditions = [
+            condition("Ready", ready, "Why"),
+            condition("CredentialsValid", "True", "Valid"),
+        ];
+        serde_json::from_value::<link::Link>(serde_json::json!({
+            "apiVersion": "multicluster.linkerd.io/v1alpha3",
+            "kind": "Link",
+            "metadata": { "name": "east", "generation": 2 },
+            "spec": { "targetClusterName": "east" },
+            "status": {
+                "observedGeneration": observed, "conditions": conditions,
+                "credentialsFingerprint": credentials,
+            },
+        }))
+        .unwrap()
+    };
+    let waits = |why: &str| Err(Some(why.to_owned()));
+    for (live, expected) in [
+        (live(2, "True", "", Some("new")), Ok(())),
+        (
+            live(2, "True", "", Some("old")),
+            waits("the new credentials are not in use"),
+        ),
+        (
+            live(2, "True", "timed out", Some("old")),
+            waits("the new credentials are not in use: timed out"),
+        ),
+        (
+            live(2, "True", "", None),
+            waits("the new credentials are not in use"),
+        ),
+        (live(2, "False", "", Some("new")), waits("Why")),
+        (
+            live(2, "False", "refused", Some("old")),
+            waits("Why: refused"),
+        ),
+        (live(1, "True", "", Some("new")), Err(None)),
+    ] {
+        assert_eq!(is_ready(&live, "new"), expected);
+    }
+}
+
+#[test]
+fn command_lines_without_both_contexts_are_misuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, "contexts: [{name: a}, {name: b}]").unwrap();
+    for line in ["--to b", "--from a", "", "--from a --to a"] {
+        let args = ["linkerd-mc", "link"].into_iter();
+        let args = args.chain(line.split_whitespace());
+        let cli = Cli::try_parse_from(args).unwrap();
+        let Command::Link(args) = &cli.command else {
+            panic!("not the link command");
+        };
+        let access = Access {
+            kubeconfig: Some(kubeconfig.clone()),
+            ..Access::default()
+        };
+        let error = contexts(&access, args, false).unwrap_err();
+        assert!(is_misuse(&error), "{line}: {error:#}");
+    }
+    for line in [
+        "link --context a --from a --to b",
+        "--context a link --from a --to b",
+        "rotate --context a --to b --all",
+        "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
+        "link --from a --to b --gateway=false --gateway-port 4143",
+        "link-gen --cluster-name a --gateway=false --gateway-networks 192.0.2.0/24",
+    ] {
+        let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+        let cli = Cli::try_parse_from(args).unwrap();
+        let error = crate::cli::run(&cli).unwrap_err();
+        assert!(is_misuse(&error), "{line}: {error:#}");
+    }
+}
