@@ -18,7 +18,7 @@ const READERS: [&str; 11] = [
     "drain --cluster-name x",
     "gateways",
     "graph",
-    "link --from x --to x",
+    "link --from x --to y",
     "plan --link x",
     "rotate --all",
     "status",
