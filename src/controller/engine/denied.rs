@@ -81,6 +81,13 @@ impl Denied {
         .collect()
     }
 
+    /// Makes one key of each group due now, because the cause of the refusals may be gone.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        for group in self.groups.values_mut() {
+            (group.next, group.tries) = (now, 0);
+        }
+    }
+
     /// When the next key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.groups.values().map(|group| group.next).min()

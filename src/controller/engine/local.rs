@@ -178,7 +178,10 @@ impl Engine {
         match (event, &mut self.state.local) {
             (LocalEvent::Links(change), _) => self.on_links_event(change),
             (LocalEvent::Secrets(change), _) => self.on_secrets_event(change),
-            (LocalEvent::Recovered, _) => self.queue.hurry(),
+            (LocalEvent::Recovered, _) => {
+                self.queue.hurry();
+                self.denied.hurry(now);
+            }
             (event, None) => self.first_lists.on_event(event),
             (LocalEvent::Mirrors(change), Some(local)) => {
                 let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());

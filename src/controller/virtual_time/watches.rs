@@ -125,16 +125,25 @@ async fn refused_watches_of_the_source_are_replaced_by_lists_for_hours() {
 
 #[tokio::test(start_paused = true)]
 async fn source_that_refused_everything_for_hours_is_followed_as_soon_as_it_recovers() {
-    let (mut world, _) = linked().await;
-    refuse(&world.source, 403, |_| true);
-    let mark = world.source.mark();
-    sleep(hours(2)).await;
-    assert_eq!(world.source.writes(mark), [""; 0]);
-    world.edit_mirror();
-    world.source.forward();
-    let took = within(seconds(6), "the repair", || world.is_repaired()).await;
-    assert!(took > seconds(0));
-    world.stop().await;
+    for code in [403, 503] {
+        let (mut world, east) = linked().await;
+        refuse(&world.source, code, |_| true);
+        let mark = world.source.mark();
+        for name in ["late", "later"] {
+            east.export(name);
+        }
+        sleep(hours(1)).await;
+        assert_eq!(world.source.writes(mark), [""; 0]);
+        world.edit_mirror();
+        world.source.forward();
+        // Neither watches nor writes wait until their pauses are over.
+        let took = within(seconds(6), "the repair and the mirrors", || {
+            world.is_repaired() && world.has("late-east") && world.has("later-east")
+        })
+        .await;
+        assert!(took > seconds(0));
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
