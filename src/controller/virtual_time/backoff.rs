@@ -1,6 +1,9 @@
 //! Writes that fail for hours are retried with growing pauses, at least once a minute, and never given up.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use http::StatusCode;
 use serde_json::json;
@@ -214,7 +217,6 @@ async fn writes_that_are_never_answered_end_and_are_retried() {
         }
     });
     let mark = world.source.mark();
-    // More than there are slots for writes.
     for number in 0..40 {
         east.export(&format!("web-{number}"));
     }
@@ -233,6 +235,43 @@ async fn writes_that_are_never_answered_end_and_are_retried() {
     world.source.forward();
     within(LONGEST + seconds(30), "all mirrors", || {
         world.source.names("services", NS).len() == 41
+    })
+    .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_due_wait_while_all_slots_are_taken() {
+    let mut world = World::new();
+    world.slots = 2;
+    let (east, north) = (world.target("east"), world.target("north"));
+    world.start();
+    world.in_sync(&["east", "north"], &[]).await;
+    // Most writes fail at first, so their keys become due while others have all slots. A loop that did not sleep
+    // then would stop the time.
+    let failures = AtomicUsize::new(6);
+    world.source.judge(move |asked| {
+        if !writes_mirrors(asked) {
+            return Verdict::Forward;
+        }
+        let left = |left: usize| left.checked_sub(1);
+        match failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+            Ok(_) => Verdict::Refuse(Refusal::of(500)),
+            Err(_) => Verdict::Hold,
+        }
+    });
+    let mark = world.source.mark();
+    for number in 0..4 {
+        east.export(&format!("web-{number}"));
+        north.export(&format!("web-{number}"));
+    }
+    sleep(hours(1)).await;
+    let tries = world.source.asked(mark, writes_mirrors).len();
+    // Each cluster has one slot, for 30 s.
+    assert!((200..=6 + 2 * 121).contains(&tries), "{tries} tries");
+    world.source.forward();
+    within(LONGEST + seconds(30), "all mirrors", || {
+        world.source.names("services", NS).len() == 8
     })
     .await;
     world.stop().await;

@@ -45,6 +45,8 @@ pub(super) struct World {
     pub(super) metrics: Metrics,
     /// Settings of the controller, from its next start on.
     pub(super) config: Config,
+    /// Its number of writes at the same time.
+    pub(super) slots: usize,
     /// The permission to write that it gets at its next start.
     pub(super) fence: Fence,
     controller: Option<Controller>,
@@ -71,6 +73,7 @@ impl World {
                 local_members: parse(l::FEDERATED_MEMBERS).expect("a selector"),
                 ..Config::default()
             },
+            slots: 32,
             fence: Fence::always(),
             controller: None,
         }
@@ -173,7 +176,7 @@ impl World {
         Settings {
             config: self.config.clone(),
             headless: true,
-            max_in_flight: 32,
+            max_in_flight: self.slots,
             limits: Limits {
                 services: 100,
                 hosts: 100,
