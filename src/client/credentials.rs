@@ -177,8 +177,27 @@ fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
         .and_then(|named| named.auth_info.as_ref());
     match forbidden(cluster, user) {
         Some(what) => Err(CredentialsError::Forbidden(what)),
-        None => Ok(kubeconfig),
+        None => Ok(without_files(kubeconfig)),
     }
+}
+
+/// Without the names of files, which are empty.
+fn without_files(mut kubeconfig: Kubeconfig) -> Kubeconfig {
+    for cluster in kubeconfig
+        .clusters
+        .iter_mut()
+        .flat_map(|named| &mut named.cluster)
+    {
+        cluster.certificate_authority = None;
+    }
+    for user in kubeconfig
+        .auth_infos
+        .iter_mut()
+        .flat_map(|named| &mut named.auth_info)
+    {
+        (user.token_file, user.client_certificate, user.client_key) = (None, None, None);
+    }
+    kubeconfig
 }
 
 /// Keeps the first item that `is_it`, as kubectl takes the first of equal names.
@@ -191,21 +210,22 @@ fn keep_one<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool) {
     }
 }
 
-/// A reference to a command or file in a kubeconfig, if there is one.
+/// A reference to a command or file in a kubeconfig, if there is one. As for kubectl, an empty name means no file.
 fn forbidden(cluster: &Cluster, user: Option<&AuthInfo>) -> Option<&'static str> {
-    if cluster.certificate_authority.is_some() {
+    let is_file = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
+    if is_file(&cluster.certificate_authority) {
         return Some("a certificate-authority file");
     }
     let user = user?;
     [
         (user.exec.is_some(), "an exec plugin"),
         (user.auth_provider.is_some(), "an auth provider"),
-        (user.token_file.is_some(), "a tokenFile"),
+        (is_file(&user.token_file), "a tokenFile"),
         (
-            user.client_certificate.is_some(),
+            is_file(&user.client_certificate),
             "a client-certificate file",
         ),
-        (user.client_key.is_some(), "a client-key file"),
+        (is_file(&user.client_key), "a client-key file"),
     ]
     .into_iter()
     .find_map(|(is_there, what)| is_there.then_some(what))
@@ -248,6 +268,15 @@ users:
         from_credentials(text.as_bytes(), Duration::from_secs(1))
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn empty_names_of_files_are_none() {
+        let cluster = format!("{SERVER}, certificate-authority: ''");
+        let user = "token: x, tokenFile: '', client-certificate: '', client-key: ''";
+        let text = kubeconfig(&cluster, user);
+        let client = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
+        assert_eq!(client.err(), None);
     }
 
     #[tokio::test]

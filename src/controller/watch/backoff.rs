@@ -51,6 +51,8 @@ pub(super) enum Failure {
     },
     /// The list did not end after this number of objects.
     Endless(usize),
+    /// The list has page after page, and no objects on them.
+    Empty,
     /// Not a failure: a new list is needed, because the objects that the limit leaves out have changed.
     Stale,
 }
@@ -98,6 +100,7 @@ impl fmt::Display for Failure {
             Self::Broken(message, _) => write!(f, "watches fail repeatedly: {message}"),
             Self::Unanswered(message) | Self::Refused { message, .. } => f.write_str(message),
             Self::Stale => f.write_str("the objects that are left out have changed"),
+            Self::Empty => f.write_str("the list has page after page without an object"),
             Self::Endless(seen) => write!(f, "the list has more than {seen} objects"),
         }
     }
@@ -148,7 +151,7 @@ impl Backoff {
                 let news = *breaks >= QUIET_BREAKS;
                 (Duration::ZERO, next(breaks, LONGEST), news)
             }
-            Failure::Endless(_) => (Duration::ZERO, ENDLESS_PAUSE, true),
+            Failure::Endless(_) | Failure::Empty => (Duration::ZERO, ENDLESS_PAUSE, true),
             Failure::Stale => (Duration::ZERO, Duration::ZERO, false),
         };
         let most = least.max(most / 2 + jitter(most / 2));

@@ -46,6 +46,10 @@ impl Pages {
     }
 }
 
+/// Maximum number of pages in a row without an object. An API server goes on until a page has as many as it was asked
+/// for.
+const EMPTY: usize = 8;
+
 /// Lists all pages. Also returns the version that a watch can start from.
 pub(super) async fn list<K, T>(
     watched: &Watched<K>,
@@ -67,6 +71,7 @@ where
     let most = limit.most();
     let (mut listing, mut seen) = (limit.list(), 0_usize);
     let (began, mut told) = (Instant::now(), false);
+    let mut empty = 0;
     loop {
         parameters.limit = Some(pages.0);
         let page = match watched.api.list(&parameters).await {
@@ -87,6 +92,10 @@ where
         }
         let Some(page) = page else { continue };
         backoff.answered();
+        empty = if page.items.is_empty() { empty + 1 } else { 0 };
+        if empty > EMPTY {
+            return Err(Failure::Empty);
+        }
         for object in page.items {
             seen += 1;
             let number = number(&object, |namespace, name| listing.number(namespace, name));

@@ -154,3 +154,33 @@ fn pages_grow_again_with_the_next_list() {
     pages.begin();
     assert_eq!(pages.0, PAGE);
 }
+
+#[tokio::test(start_paused = true)]
+async fn list_that_never_comes_to_an_object_is_given_up() {
+    let asked = Arc::<Mutex<usize>>::default();
+    let seen = asked.clone();
+    let server = move |_: Request<Body>| {
+        *seen.lock().unwrap() += 1;
+        let page = json!({
+            "kind": "ConfigMapList", "apiVersion": "v1",
+            "metadata": { "resourceVersion": "7", "continue": "more" },
+            "items": [],
+        });
+        let body = at_once(page.to_string().into_bytes());
+        async { Ok::<_, BoxError>(Response::new(body)) }
+    };
+    let watched = Watched::all(Api::all(of_test_server(server)));
+    let (mut told, mut backoff) = (Told::default(), Backoff::default());
+    let (mut limit, mut pages) = (Limit::default(), Pages::default());
+    let ended = list(&watched, &mut limit, &mut pages, &mut told, &mut backoff);
+    let ended = tokio::time::timeout(Duration::from_secs(1), ended).await;
+    let failure = ended
+        .expect("an end")
+        .err()
+        .map(|failure| failure.to_string());
+    assert_eq!(
+        failure.as_deref(),
+        Some("the list has page after page without an object")
+    );
+    assert!(*asked.lock().unwrap() <= 20);
+}
