@@ -113,7 +113,7 @@ playground *args:
 
 # Record the pictures of the README again; they show real runs, so look at them before you commit them
 picture:
-    cargo build --example playground
+    cargo build --example clusters
     cargo run --example picture
 
 # Measure the controller against real control planes; `-- --help` shows the options

@@ -28,7 +28,7 @@ use rules::{MAX_LINES, breaches, foreign_tests, left_out, unexplained, unused, u
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
-const PACKAGES: [(&str, &[&str]); 5] = [
+const PACKAGES: [(&str, &[&str]); 6] = [
     (
         "",
         &[
@@ -50,6 +50,10 @@ const PACKAGES: [(&str, &[&str]); 5] = [
         &["src/lib.rs", "tests/main.rs", "examples/*.rs"],
     ),
     ("crates/mirror-core", &["src/lib.rs"]),
+    (
+        "tests/programs",
+        &["src/lib.rs", "src/main.rs", "examples/*.rs"],
+    ),
     ("tests/requirements", &["src/lib.rs"]),
     ("packaging/image", &["src/lib.rs", "src/main.rs"]),
 ];

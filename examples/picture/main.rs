@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
 fn record_playground() -> anyhow::Result<(Recording, Surroundings)> {
     let mut recording = Recording::new(80, &[("playground", 21)])?;
     recording.type_in(0, PLAYGROUND);
-    let program = env::current_exe()?.with_file_name("playground");
+    let program = env::current_exe()?.with_file_name("clusters");
     recording.start(0, Surroundings::default().program(program), Some(LAST))?;
     recording.until(0, "the end of the playground", LIMIT, |pane| {
         pane.heard().contains(GUIDE_END)

@@ -32,9 +32,9 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Starts the clusters. The first time on a machine, this builds Kubernetes.
+    /// Starts the clusters.
     pub(crate) async fn start(progress: &Progress) -> anyhow::Result<Self> {
-        // This prints its own progress, so there is no spinner yet.
+        // Kubernetes is there, unless this was started as the example `clusters`. Its build prints its own progress.
         spawn_blocking(Assets::locate).await??;
         let start = async {
             let (east, north, west) = try_join!(

@@ -7,6 +7,9 @@
 //!
 //! `east` and `north` are linked to `west`, which mirrors their exported Services. All actions of linkerd-mc use its
 //! own command line. Called as `linkerd-mc`, this program is that command line.
+//!
+//! That command first starts a smaller program, which builds Kubernetes and this one at the same time:
+//! `tests/programs/examples/playground.rs`.
 
 mod clusters;
 mod controller;

@@ -1,26 +1,14 @@
-//! The real Helm, built once with Go and kept, like the programs of a control plane.
+//! The real Helm, with a home of its own, against control planes.
 
+use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
-use std::{env, fs};
 
 use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 
-use crate::assets::{Assets, cache, tell};
-use crate::go;
 use crate::plane::ControlPlane;
-
-const PROGRAM: &str = "helm";
-const PACKAGE: &str = "helm.sh/helm/v3/cmd/helm";
-/// Without these, it takes clusters for those of Kubernetes 1.20 as long as it does not ask one.
-const LINKER_FLAGS: &str = "-s -w -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
-                            -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36";
-const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm");
-const GO_MOD: &str = include_str!("../helm/go.mod");
-const GO_SUM: &str = include_str!("../helm/go.sum");
 
 /// Helm, with a home of its own.
 #[derive(Debug)]
@@ -34,14 +22,8 @@ impl Helm {
     ///
     /// A build takes minutes, so call this where blocking is fine.
     pub fn locate() -> anyhow::Result<Self> {
-        let kept = Assets::kept(
-            &cache()?.join(PROGRAM),
-            &go::fingerprint((GO_MOD, GO_SUM, LINKER_FLAGS)),
-            go::version("go", Path::new(MODULE), GO_MOD),
-            build,
-        )?;
         Ok(Self {
-            program: kept.program(PROGRAM),
+            program: programs::helm()?,
             home: TempDir::new().context("failed to create a home for Helm")?,
         })
     }
@@ -91,14 +73,4 @@ impl Helm {
             ))
         }
     }
-}
-
-fn build(folder: &Path) -> anyhow::Result<()> {
-    tell("building Helm with Go, once; this takes about a minute if Kubernetes has been built");
-    let start = Instant::now();
-    let program = folder.join(PROGRAM);
-    go::build(Path::new(MODULE), &[], PACKAGE, LINKER_FLAGS, &program)?;
-    fs::metadata(program).context("go build has made no helm")?;
-    tell(&format!("built Helm in {} s", start.elapsed().as_secs()));
-    Ok(())
 }

@@ -21,7 +21,6 @@
 //! - Faults of networks are made by a [`FaultProxy`], those of servers by an [`Interceptor`].
 //! - This crate knows nothing of the program under test.
 
-mod assets;
 mod audit;
 mod certificates;
 mod clients;
@@ -30,7 +29,6 @@ mod events;
 mod fault;
 mod folder;
 mod gateway_api;
-pub mod go;
 mod helm;
 mod intercept;
 mod kubeconfig;
@@ -39,11 +37,9 @@ mod linkerd;
 mod pieces;
 mod plane;
 mod process;
-mod release;
 mod servers;
 mod wait;
 
-pub use assets::Assets;
 pub use audit::AuditEvent;
 pub use certificates::trust_anchor;
 pub use events::Passing;
@@ -54,4 +50,5 @@ pub use intercept::{Asked, Interceptor, Verdict};
 pub use linkerd::LinkerdOptions;
 pub use pieces::Pieces;
 pub use plane::{Backup, ControlPlane, Pids};
+pub use programs::{Assets, go};
 pub use wait::eventually;

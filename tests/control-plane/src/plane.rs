@@ -16,10 +16,10 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use programs::Assets;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use crate::assets::Assets;
 use crate::audit::{self, AuditEvent};
 use crate::certificates::Authority;
 use crate::clients::Clients;

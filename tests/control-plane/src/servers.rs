@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use anyhow::Context as _;
+use programs::Assets;
 use serde_json::json;
 
-use crate::assets::Assets;
 use crate::certificates::{Authority, Identity, key_pair};
 use crate::kubeconfig::{self, Entry};
 use crate::process::Spec;

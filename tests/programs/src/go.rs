@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::assets::tell;
+use crate::tell;
 
 /// How often a person who waits for a build hears of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(20);

@@ -1,0 +1,12 @@
+//! Makes all builds that are not there yet: `cargo run --package programs`.
+
+use std::process::ExitCode;
+
+use programs::{Assets, failed, helm};
+
+fn main() -> ExitCode {
+    match Assets::locate().and_then(|_| helm()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
