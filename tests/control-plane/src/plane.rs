@@ -342,7 +342,7 @@ impl ControlPlane {
 
     /// Stops the API server in its tracks: connections stay open and nobody answers.
     pub fn pause_api_server(&self) -> anyhow::Result<()> {
-        lock(&self.api_server).signal("STOP")
+        lock(&self.api_server).pause()
     }
 
     /// Lets a paused API server go on.

@@ -10,10 +10,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 
 const SUPERVISE: &str = include_str!("supervise.sh");
 const TAIL_LINES: usize = 20;
+/// How often to look whether a server has stopped. Each look is a process that takes milliseconds.
+const LOOKS: u32 = 1_000;
 
 /// How to start a server.
 #[derive(Clone, Debug)]
@@ -89,6 +91,26 @@ impl Server {
         let pipe = self.signals.as_mut().context("the server was stopped")?;
         writeln!(pipe, "{signal}")
             .with_context(|| format!("failed to send a signal to {}", self.spec.name))
+    }
+
+    /// Stops the server as SIGSTOP does, and returns when it stands still.
+    pub(crate) fn pause(&mut self) -> anyhow::Result<()> {
+        self.signal("STOP")?;
+        for _ in 0..LOOKS {
+            if self.is_stopped()? {
+                return Ok(());
+            }
+        }
+        bail!("{} does not stop", self.spec.name)
+    }
+
+    /// Whether it stands still: `T` is the state of such a process.
+    fn is_stopped(&self) -> anyhow::Result<bool> {
+        let output = Command::new("ps")
+            .args(["-o", "stat=", "-p", &self.pid.to_string()])
+            .output()
+            .context("failed to run ps")?;
+        Ok(output.stdout.trim_ascii_start().starts_with(b"T"))
     }
 
     /// Kills the server and returns when it is gone; its folder stays.
