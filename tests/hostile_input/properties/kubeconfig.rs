@@ -18,7 +18,7 @@ use super::draw::{Draw, is_one_line, put};
 const GOOD: &str = include_str!("../kubeconfig.yaml");
 const MARKER: &str = "s3cret";
 
-/// Fields that run a command or read a file.
+/// Fields that run a command or read a file. An empty name means no file.
 const FORBIDDEN: [&str; 6] = [
     "/clusters/1/cluster/certificate-authority",
     "/users/1/user/exec",
@@ -95,7 +95,8 @@ pub fn kubeconfig(data: &[u8]) {
     }
     let reaches_out = FORBIDDEN
         .iter()
-        .any(|field| tree.pointer(field).is_some_and(|value| !value.is_null()));
+        .filter_map(|field| tree.pointer(field))
+        .any(|value| !value.is_null() && *value != "");
     let address = tree
         .pointer("/clusters/1/cluster/server")
         .and_then(Value::as_str)
