@@ -242,9 +242,12 @@ async fn routes_come_and_go(source: &ControlPlane) {
         })
         .await
         .unwrap();
-        // Without our annotations, the route belongs to somebody else, who has the name.
-        let marks = json!({ l::MANAGED_BY: null, l::INSTALLATION: null });
-        let change = json!({ "metadata": { "annotations": marks, "ownerReferences": null } });
+        // Without our label, annotations and owner, the route belongs to somebody else, who has the name.
+        let change = json!({ "metadata": {
+            "labels": { l::MIRRORED_SERVICE: null },
+            "annotations": { l::MANAGED_BY: null, l::INSTALLATION: null },
+            "ownerReferences": null,
+        } });
         routes
             .patch(&name, &PatchParams::default(), &Patch::Merge(change))
             .await

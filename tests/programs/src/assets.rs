@@ -85,7 +85,7 @@ impl Assets {
 
 fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow::Result<()> {
     tell(&format!(
-        "building etcd and Kubernetes {version} with Go, once; this takes 5 to 8 minutes on 2 cores"
+        "building etcd and Kubernetes {version} with Go, once; this takes 3 to 8 minutes on 2 cores"
     ));
     let start = Instant::now();
     let program = folder.join(MULTI_CALL);
