@@ -275,6 +275,20 @@ fn flatten(
     }
 }
 
+/// A text of unknown origin on one line: what would not be visible, or could change the state of a terminal, is escaped.
+fn printable(text: &str) -> String {
+    let quotes = ['"', '\'', '\\'];
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if quotes.contains(&c) {
+            line.push(c);
+        } else {
+            line.extend(c.escape_debug());
+        }
+    }
+    line
+}
+
 /// The changes as text: creations in green, deletions in red, changes in yellow.
 fn diff(preview: &Preview) -> String {
     use anstyle::{AnsiColor, Style};
@@ -291,12 +305,8 @@ fn diff(preview: &Preview) -> String {
         *counts.entry(change.verb).or_default() += 1;
         let style = tone(color);
         let slash = if change.namespace.is_empty() { "" } else { "/" };
-        let Change {
-            kind,
-            namespace,
-            name,
-            ..
-        } = change;
+        let kind = change.kind;
+        let (namespace, name) = (printable(&change.namespace), printable(&change.name));
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
@@ -306,8 +316,9 @@ fn diff(preview: &Preview) -> String {
             let plain = |value: &Value| match value {
                 Value::Null => "none".to_owned(),
                 Value::String(text) => text.escape_debug().to_string(),
-                other => other.to_string(),
+                other => printable(&other.to_string()),
             };
+            let path = printable(path);
             let _ = match change.verb {
                 "create" => writeln!(text, "    {path}: {}", plain(after)),
                 _ => writeln!(text, "    {path}: {} → {}", plain(before), plain(after)),
@@ -316,11 +327,8 @@ fn diff(preview: &Preview) -> String {
     }
     for problem in &preview.problems {
         let style = tone(AnsiColor::Yellow);
-        let Problem {
-            service,
-            reason,
-            message,
-        } = problem;
+        let reason = problem.reason;
+        let (service, message) = (printable(&problem.service), printable(&problem.message));
         let _ = writeln!(text, "{style}‼ {service}{style:#}: {reason}: {message}");
     }
     let count = |verb| counts.get(verb).copied().unwrap_or(0);
@@ -362,6 +370,48 @@ mod tests {
                 .map(|(path, values)| (path.to_owned(), values))
                 .into()
         );
+    }
+
+    #[test]
+    fn nothing_that_a_target_says_changes_the_terminal() {
+        let evil = "a\u{1b}[2J\u{9b}1m\n\u{202e}b";
+        let mut fields = BTreeMap::new();
+        let after = json!({
+            "metadata": { "labels": { evil: evil }, "annotations": { evil: null } },
+            "spec": { "ports": [{ "name": evil, "port": 80 }] },
+        });
+        flatten(&mut fields, String::new(), &json!({}), &after);
+        let change = Change {
+            verb: "patch",
+            kind: "Service",
+            namespace: evil.into(),
+            name: evil.into(),
+            fields,
+        };
+        let problem = Problem {
+            service: evil.into(),
+            reason: "Error",
+            message: format!("it's {evil}"),
+        };
+        let preview = Preview {
+            changes: vec![change],
+            problems: vec![problem],
+        };
+        let plain = anstream::adapter::strip_str(&diff(&preview)).to_string();
+        assert_eq!(plain.lines().count(), 5, "{plain}");
+        let styled = diff(&preview);
+        let hidden = |c: &char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(c);
+        let mut hidden = plain.chars().filter(hidden).filter(|c| *c != '\n');
+        assert_eq!(hidden.next(), None, "{plain:?}");
+        assert!(!styled.contains("[2J\u{9b}"), "{styled:?}");
+        let escaped = r"a\u{1b}[2J\u{9b}1m\n\u{202e}b";
+        for line in [
+            format!("~ Service {escaped}/{escaped}"),
+            format!("    metadata.labels.{escaped}: none → {escaped}"),
+            format!("‼ {escaped}: Error: it's {escaped}"),
+        ] {
+            assert!(plain.lines().any(|told| told == line), "{line}\n{plain}");
+        }
     }
 
     #[test]
