@@ -145,8 +145,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     copied_labels: Vec<String>,
     /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
-    /// resolves to [default: all but loopback, link-local, multicast, and the source cluster's API server and Service
-    /// range]
+    /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
+    /// server and Service range]
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
     gateway_networks: Vec<String>,
     /// Mirror headless Services as headless Services

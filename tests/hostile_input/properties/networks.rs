@@ -16,7 +16,7 @@ use super::{
     states::{self, NS},
 };
 
-const ADDRESSES: [&str; 17] = [
+const ADDRESSES: [&str; 25] = [
     "192.0.2.1",
     "10.0.0.1",
     "10.96.0.1",
@@ -34,6 +34,14 @@ const ADDRESSES: [&str; 17] = [
     "ff02::1",
     "::ffff:127.0.0.1",
     "64:ff9b::7f00:1",
+    "64:ff9b:1::a9fe:a9fe",
+    "64:ff9b:1::c000:201",
+    "2002:7f00:1::1",
+    "2002:c000:201::1",
+    "::7f00:1",
+    "::c000:201",
+    "168.63.129.16",
+    "fd00:ec2::254",
 ];
 const NETWORKS: [&str; 16] = [
     "",
@@ -126,7 +134,8 @@ fn address(draw: &mut Draw<'_>) -> IpAddr {
 fn is_special(address: IpAddr) -> bool {
     let special = |v4: Ipv4Addr| {
         let [a, b, ..] = v4.octets();
-        v4.is_loopback()
+        v4 == Ipv4Addr::new(168, 63, 129, 16)
+            || v4.is_loopback()
             || v4.is_link_local()
             || v4.is_multicast()
             || v4.is_broadcast()
@@ -136,13 +145,20 @@ fn is_special(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => special(v4),
         IpAddr::V6(v6) => {
-            let translated = v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
-            let [.., high, low] = v6.segments();
+            let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+            let meant = match v6.segments() {
+                [0x64, 0xff9b, 0 | 1, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0, high, low] => {
+                    Some(v4(high, low))
+                }
+                [0x2002, high, low, ..] => Some(v4(high, low)),
+                _ => None,
+            };
             v6.is_loopback()
+                || v6.segments()[..2] == [0xfd00, 0xec2]
                 || v6.is_unspecified()
                 || v6.is_multicast()
                 || (Ipv6Addr::is_unicast_link_local(&v6))
-                || (translated && special((u32::from(high) << 16 | u32::from(low)).into()))
+                || meant.is_some_and(special)
         }
     }
 }

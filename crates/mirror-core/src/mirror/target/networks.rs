@@ -30,6 +30,8 @@ pub enum Refusal {
     Loopback,
     /// It is valid only on the local network, such as that of a cloud's metadata server.
     LinkLocal,
+    /// It is a cloud's metadata server that is not link-local, or another service of the cloud for its machines.
+    Metadata,
     /// It means several hosts.
     Multicast,
     /// It is this cluster's API server.
@@ -61,13 +63,47 @@ pub enum NetworkError {
 }
 
 /// Networks that are refused in every cluster.
-const RESERVED: [(Refusal, IpNet); 9] = [
+const RESERVED: [(Refusal, IpNet); 18] = [
     (Refusal::Unspecified, v4([0, 0, 0, 0], 8)),
     (Refusal::Unspecified, v6(Ipv6Addr::UNSPECIFIED, 128)),
     (Refusal::Loopback, v4([127, 0, 0, 0], 8)),
     (Refusal::Loopback, v6(Ipv6Addr::LOCALHOST, 128)),
     (Refusal::LinkLocal, v4([169, 254, 0, 0], 16)),
     (Refusal::LinkLocal, v6(segment(0xfe80), 10)),
+    // Azure
+    (Refusal::Metadata, v4([168, 63, 129, 16], 32)),
+    // Alibaba Cloud
+    (Refusal::Metadata, v4([100, 100, 100, 200], 32)),
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200), 128),
+    ),
+    // Oracle Cloud
+    (Refusal::Metadata, v4([192, 0, 0, 192], 32)),
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), 128),
+    ),
+    // AWS: metadata, credentials of EKS Pods, DNS, time
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
+    ),
+    // Google Cloud
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128),
+    ),
+    // Scaleway
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42), 128),
+    ),
+    // Akamai (Linode)
+    (
+        Refusal::Metadata,
+        v6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1), 128),
+    ),
     (Refusal::Multicast, v4([224, 0, 0, 0], 4)),
     (Refusal::Multicast, v6(segment(0xff00), 8)),
     (Refusal::Multicast, v4([255, 255, 255, 255], 32)),
@@ -86,8 +122,13 @@ const fn segment(first: u16) -> Ipv6Addr {
     Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)
 }
 
-/// Prefix of IPv6 addresses that NAT64 translates into IPv4 addresses (RFC 6052).
-const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+/// Prefixes of IPv6 addresses that end in the IPv4 address that they stand for: those that NAT64 translates (RFC 6052),
+/// IPv4-translated ones (RFC 2765) and IPv4-compatible ones (RFC 4291).
+const ENDING: [[u16; 6]; 3] = [[0x64, 0xff9b, 0, 0, 0, 0], [0, 0, 0, 0, 0xffff, 0], [0; 6]];
+/// Prefix of IPv6 addresses that NAT64 translates within an organization (RFC 8215).
+const LOCAL_NAT64: [u16; 3] = [0x64, 0xff9b, 1];
+/// First segment of 6to4 addresses (RFC 3056). The IPv4 address follows.
+const SIX_TO_FOUR: u16 = 0x2002;
 
 /// Reads networks that are joined by commas. Blank items are dropped. An address is a network with one address.
 pub fn networks(text: &str) -> Result<Vec<IpNet>, NetworkError> {
@@ -127,26 +168,47 @@ pub fn refusal(
     if allowed.is_some() && within.is_empty() {
         return Some(Refusal::NotAllowed);
     }
-    let meant = translated(address).unwrap_or(address);
+    let meant = meant(address);
     let api_servers = cluster.api_servers.iter();
     let api_servers = api_servers.map(|own| (Refusal::ApiServer, IpNet::from(own.to_canonical())));
     let services = cluster.services.iter();
     let services = services.map(|range| (Refusal::ServiceRange, *range));
     let mut refused = (RESERVED.into_iter().chain(api_servers).chain(services))
-        .filter(|(_, range)| range.contains(&meant) || range.contains(&address))
+        .filter(|(_, range)| meant.iter().any(|address| range.contains(address)))
         .filter(|(_, range)| !within.iter().any(|net| range.contains(*net)));
     refused.next().map(|(why, _)| why)
 }
 
-/// The IPv4 address into which NAT64 translates an IPv6 address.
-fn translated(address: IpAddr) -> Option<IpAddr> {
+/// The address itself, or the IPv4 addresses that an IPv6 address may stand for as well.
+fn meant(address: IpAddr) -> Vec<IpAddr> {
+    let mut all = vec![address];
     let IpAddr::V6(address) = address else {
-        return None;
+        return all;
     };
-    let [start @ .., high, low] = address.segments();
-    let [a, b] = high.to_be_bytes();
-    let [c, d] = low.to_be_bytes();
-    (start == TRANSLATED).then(|| IpAddr::from([a, b, c, d]))
+    if address.is_loopback() || address.is_unspecified() {
+        return all;
+    }
+    let (segments, bytes) = (address.segments(), address.octets());
+    let mut add = |at: [usize; 4]| all.push(IpAddr::from(at.map(|at| bytes[at])));
+    if ENDING.iter().any(|prefix| segments.starts_with(prefix)) {
+        add([12, 13, 14, 15]);
+    }
+    if segments[0] == SIX_TO_FOUR {
+        add([2, 3, 4, 5]);
+    }
+    if segments.starts_with(&LOCAL_NAT64) {
+        // Where the IPv4 address is depends on the length of the prefix, which may be 48, 56, 64 or 96 bits. Byte 8 is
+        // never part of it. A place that begins with zero is taken for one without an address.
+        let places = [
+            [6, 7, 9, 10],
+            [7, 9, 10, 11],
+            [9, 10, 11, 12],
+            [12, 13, 14, 15],
+        ];
+        let used = places.into_iter().filter(|at| bytes[at[0]] != 0);
+        used.for_each(add);
+    }
+    all
 }
 
 impl Refusal {
@@ -156,6 +218,7 @@ impl Refusal {
             Self::Unspecified => "is an unspecified address",
             Self::Loopback => "is a loopback address",
             Self::LinkLocal => "is a link-local address",
+            Self::Metadata => "is a cloud's metadata server",
             Self::Multicast => "is a multicast or broadcast address",
             Self::ApiServer => "is this cluster's API server",
             Self::ServiceRange => "is in this cluster's Service range",

@@ -20,7 +20,7 @@ fn cluster() -> ClusterNetworks {
 
 #[test]
 fn internal_and_special_addresses_are_refused() {
-    use Refusal::{ApiServer, LinkLocal, Loopback, Multicast, ServiceRange, Unspecified};
+    use Refusal::{ApiServer, LinkLocal, Loopback, Metadata, Multicast, ServiceRange, Unspecified};
     for (address, expected) in [
         ("192.0.2.1", None),
         ("10.0.0.1", None),
@@ -41,6 +41,18 @@ fn internal_and_special_addresses_are_refused() {
         ("64:ff9b::169.254.169.254", Some(LinkLocal)),
         ("fe80::1", Some(LinkLocal)),
         ("febf::1", Some(LinkLocal)),
+        ("168.63.129.16", Some(Metadata)),
+        ("168.63.129.17", None),
+        ("100.100.100.200", Some(Metadata)),
+        ("192.0.0.192", Some(Metadata)),
+        ("fd00:100::100:200", Some(Metadata)),
+        ("fd00:c1::a9fe:a9fe", Some(Metadata)),
+        ("fd00:ec2::254", Some(Metadata)),
+        ("fd00:ec2::23", Some(Metadata)),
+        ("fd00:ec3::254", None),
+        ("fd20:ce::254", Some(Metadata)),
+        ("fd00:42::42", Some(Metadata)),
+        ("fd00:a9fe:a9fe::1", Some(Metadata)),
         ("224.0.0.1", Some(Multicast)),
         ("239.255.255.255", Some(Multicast)),
         ("255.255.255.255", Some(Multicast)),
@@ -67,8 +79,50 @@ fn internal_and_special_addresses_are_refused() {
 }
 
 #[test]
+fn ipv6_forms_of_refused_ipv4_addresses_are_refused() {
+    use Refusal::{ApiServer, LinkLocal, Loopback, Metadata, ServiceRange, Unspecified};
+    for (address, expected) in [
+        // NAT64
+        ("64:ff9b::168.63.129.16", Some(Metadata)),
+        ("64:ff9b::10.96.0.10", Some(ServiceRange)),
+        // NAT64 with a prefix of 96, 64, 56 and 48 bits
+        ("64:ff9b:1::192.0.2.1", None),
+        ("64:ff9b:1::169.254.169.254", Some(LinkLocal)),
+        ("64:ff9b:1:aabb:cc::127.0.0.1", Some(Loopback)),
+        ("64:ff9b:1:aabb:c0:2:100:0", None),
+        ("64:ff9b:1:aabb:a9:fea9:fe00:0", Some(LinkLocal)),
+        ("64:ff9b:1:aac0:0:201::", None),
+        ("64:ff9b:1:aaa9:fe:a9fe::", Some(LinkLocal)),
+        ("64:ff9b:1:c000:2:100::", None),
+        ("64:ff9b:1:a9fe:a9:fe00::", Some(LinkLocal)),
+        ("64:ff9b:1:a9fe:a9:fe00:c000:201", Some(LinkLocal)),
+        // 6to4
+        ("2002:c000:201::1", None),
+        ("2002:a9fe:a9fe::1", Some(LinkLocal)),
+        ("2002:7f00:1::", Some(Loopback)),
+        ("2002:c633:6401::7", Some(ApiServer)),
+        ("2003:a9fe:a9fe::1", None),
+        // IPv4-compatible and IPv4-translated
+        ("::192.0.2.1", None),
+        ("::127.0.0.1", Some(Loopback)),
+        ("::100.100.100.200", Some(Metadata)),
+        ("::0.0.0.2", Some(Unspecified)),
+        ("::ffff:0:192.0.2.1", None),
+        ("::ffff:0:169.254.169.254", Some(LinkLocal)),
+    ] {
+        assert_eq!(
+            refusal(ip(address), None, &cluster()),
+            expected,
+            "{address}"
+        );
+        let allowed = Some(&nets("::/0,0.0.0.0/0")[..]);
+        assert_eq!(refusal(ip(address), allowed, &cluster()), expected);
+    }
+}
+
+#[test]
 fn a_link_allows_refused_ranges_only_by_networks_within_them() {
-    use Refusal::{ApiServer, LinkLocal, Loopback, NotAllowed, ServiceRange};
+    use Refusal::{ApiServer, LinkLocal, Loopback, Metadata, NotAllowed, ServiceRange};
     for (allowed, address, expected) in [
         ("192.0.2.0/24", "192.0.2.9", None),
         ("192.0.2.0/24", "198.51.100.9", Some(NotAllowed)),
@@ -85,6 +139,8 @@ fn a_link_allows_refused_ranges_only_by_networks_within_them() {
         ("::1", "::1", None),
         ("126.0.0.0/7", "127.0.0.1", Some(Loopback)),
         ("169.254.0.0/16", "169.254.169.254", None),
+        ("fd00::/16", "fd00:ec2::254", Some(Metadata)),
+        ("fd00:ec2::/48", "fd00:ec2::254", None),
         ("64:ff9b::/96", "64:ff9b::192.0.2.1", None),
         ("64:ff9b::/96", "64:ff9b::169.254.169.254", Some(LinkLocal)),
         ("10.0.0.0/8", "10.0.0.1", None),
