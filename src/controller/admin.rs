@@ -1,8 +1,9 @@
 //! The admin port: metrics, readiness, liveness. Plain HTTP, read-only, without own state.
 //!
 //! The port is open to the cluster, so the resources that a peer can use are limited: the number of connections, the
-//! time to send the head of a request, and the duration of a connection. The port must not depend on the API server or
-//! on leadership.
+//! time to send the head of a request, and the duration of a connection. Connections that ask for nothing must not keep
+//! the kubelet out, which would restart the Pod: a new one replaces the one that has been idle longest. The port must
+//! not depend on the API server or on leadership.
 
 use std::{
     convert::Infallible,
@@ -10,7 +11,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -25,8 +26,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Metrics;
 use crate::hint::HintExt as _;
 
-/// Maximum number of concurrent connections; more wait in the listen queue.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 64;
 /// Timeout for the head of a request, and for an idle connection. As in Linkerd's service mirror.
 const HEAD: Duration = Duration::from_secs(15);
@@ -96,6 +96,51 @@ pub(crate) struct Admin {
     address: SocketAddr,
 }
 
+/// The open connections.
+#[derive(Default)]
+struct Open {
+    connections: Vec<(Turn, AbortHandle)>,
+    turns: Arc<AtomicU64>,
+}
+
+/// When a connection was last used: the number of accepted connections and requests before that.
+#[derive(Clone)]
+struct Turn {
+    last: Arc<AtomicU64>,
+    all: Arc<AtomicU64>,
+}
+
+impl Open {
+    /// Closes the connection that has been idle longest, if there are as many as there may be.
+    fn make_room(&mut self) {
+        self.connections.retain(|(_, task)| !task.is_finished());
+        let idle = self.connections.iter().enumerate();
+        let longest = idle.min_by_key(|(_, (turn, _))| turn.last.load(Ordering::Relaxed));
+        if let Some((longest, _)) = longest
+            && self.connections.len() >= CONNECTIONS
+        {
+            self.connections.swap_remove(longest).1.abort();
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        let turn = Turn {
+            last: Arc::default(),
+            all: self.turns.clone(),
+        };
+        turn.renew();
+        turn
+    }
+}
+
+impl Turn {
+    /// Records that the connection is used now.
+    fn renew(&self) {
+        let now = self.all.fetch_add(1, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+    }
+}
+
 /// The data that the routes respond with.
 #[derive(Clone)]
 struct Served {
@@ -136,22 +181,19 @@ impl Admin {
             liveliness,
             metrics,
         };
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut open = Open::default();
         // A JoinSet, so that the connections end if this future is dropped.
         let mut connections = JoinSet::new();
         let accept = async {
             loop {
-                let Ok(place) = places.clone().acquire_owned().await else {
-                    return; // never: the semaphore is not closed
-                };
                 while connections.try_join_next().is_some() {}
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
-                        let connection = connection(stream, state.clone(), stop.clone());
-                        connections.spawn(async move {
-                            connection.await;
-                            drop(place);
-                        });
+                        open.make_room();
+                        let turn = open.turn();
+                        let connection =
+                            connection(stream, state.clone(), turn.clone(), stop.clone());
+                        open.connections.push((turn, connections.spawn(connection)));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "failed to accept a connection on the admin port");
@@ -166,8 +208,9 @@ impl Admin {
     }
 }
 
-async fn connection(stream: TcpStream, state: Served, stop: CancellationToken) {
+async fn connection(stream: TcpStream, state: Served, turn: Turn, stop: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
+        turn.renew();
         let response = respond(request.method(), request.uri().path(), &state);
         async move { Ok::<_, Infallible>(response) }
     });
@@ -227,158 +270,4 @@ fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    use super::*;
-    use crate::hint::hint_of;
-
-    const DEADLINE: Duration = Duration::from_secs(10);
-
-    struct Running {
-        address: SocketAddr,
-        readiness: Readiness,
-        stop: CancellationToken,
-        task: tokio::task::JoinHandle<()>,
-    }
-
-    async fn start() -> Running {
-        let admin = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let (address, readiness) = (admin.local_addr(), Readiness::default());
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(admin.serve(
-            readiness.clone(),
-            Liveliness::default(),
-            super::super::metrics::tests::filled(),
-            stop.clone(),
-        ));
-        Running {
-            address,
-            readiness,
-            stop,
-            task,
-        }
-    }
-
-    async fn ask(address: SocketAddr, request: &str) -> String {
-        let exchange = async {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-            stream.write_all(head.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            answer
-        };
-        timeout(DEADLINE, exchange).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn routes_answer_as_documented() {
-        let running = start().await;
-        for (request, status, body) in [
-            ("GET /ping", "200 OK", "pong\n"),
-            ("GET /ready", "500 Internal Server Error", "not ready\n"),
-            ("GET /live", "200 OK", "ok\n"),
-            ("HEAD /ping", "200 OK", ""),
-            ("GET /", "404 Not Found", "not found\n"),
-            ("POST /", "404 Not Found", "not found\n"),
-            (
-                "POST /metrics",
-                "405 Method Not Allowed",
-                "only GET and HEAD\n",
-            ),
-        ] {
-            let answer = ask(running.address, request).await;
-            let (head, got) = answer.split_once("\r\n\r\n").unwrap();
-            assert!(
-                head.starts_with(&format!("HTTP/1.1 {status}\r\n")),
-                "{request}: {head}"
-            );
-            assert_eq!(got, body, "{request}");
-        }
-        running.readiness.set(true);
-        let answer = ask(running.address, "GET /ready").await;
-        assert!(
-            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok\n"),
-            "{answer}"
-        );
-        let answer = ask(running.address, "GET /metrics").await;
-        assert!(answer.contains("content-type: text/plain; version=0.0.4"));
-        assert!(answer.contains("\nlinkerd_mc_leader 1\n"));
-    }
-
-    #[test]
-    fn a_main_loop_that_hangs_for_a_minute_is_not_live() {
-        assert_eq!(live(Duration::from_millis(59_999)).0, StatusCode::OK);
-        let (status, body) = live(Duration::from_secs(61));
-        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(body, "the main loop has not ticked for 61 seconds\n");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn beat_resets_the_age_of_the_main_loop() {
-        let liveliness = Liveliness::default();
-        tokio::time::advance(BEAT).await;
-        assert_eq!(liveliness.age(), BEAT);
-        liveliness.beat();
-        assert_eq!(liveliness.age(), Duration::ZERO);
-    }
-
-    #[tokio::test]
-    async fn a_port_in_use_is_one_error_that_names_the_flag() {
-        let first = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let error = bind(first.local_addr()).await.unwrap_err();
-        let text = format!("{error:#}");
-        assert!(text.contains(&first.local_addr().to_string()), "{text}");
-        assert!(text.contains("in use"), "{text}");
-        assert!(hint_of(&error).unwrap().contains("--admin-addr"));
-    }
-
-    #[tokio::test]
-    async fn shutdown_takes_at_most_a_second_even_with_slow_peers() {
-        let running = start().await;
-        let mut silent = TcpStream::connect(running.address).await.unwrap();
-        let mut halfway = TcpStream::connect(running.address).await.unwrap();
-        halfway.write_all(b"GET /ping HTTP/1.1\r\n").await.unwrap();
-        let mut idle = TcpStream::connect(running.address).await.unwrap();
-        idle.write_all(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .unwrap();
-        // A response shows that earlier connections in the queue have been accepted too.
-        let mut start_of_answer = [0; 12];
-        timeout(DEADLINE, idle.read_exact(&mut start_of_answer))
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(&start_of_answer, b"HTTP/1.1 200");
-        running.stop.cancel();
-        // One second, and one more for a machine that is busy with other tests.
-        timeout(Duration::from_secs(2), running.task)
-            .await
-            .unwrap()
-            .unwrap();
-        let mut rest = Vec::new();
-        for stream in [&mut silent, &mut halfway, &mut idle] {
-            // Closed or reset, but not left open.
-            let _ = timeout(DEADLINE, stream.read_to_end(&mut rest))
-                .await
-                .unwrap();
-        }
-        assert!(TcpStream::connect(running.address).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn connections_beyond_the_limit_wait_until_another_ends() {
-        let running = start().await;
-        let mut held = Vec::new();
-        for _ in 0..CONNECTIONS {
-            held.push(TcpStream::connect(running.address).await.unwrap());
-        }
-        let waiting = ask(running.address, "GET /ping");
-        let mut waiting = pin!(waiting);
-        let early = timeout(Duration::from_millis(200), waiting.as_mut()).await;
-        assert!(early.is_err(), "served beyond the limit");
-        held.pop();
-        assert!(waiting.await.ends_with("pong\n"));
-    }
-}
+mod tests;
