@@ -6,6 +6,7 @@
 mod bounds;
 mod config;
 mod credentials;
+mod exec;
 mod identity;
 mod kubeconfig;
 mod multiplexed;
@@ -29,8 +30,8 @@ pub(crate) use self::credentials::{
     account_namespace, fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
 };
 pub(crate) use self::identity::Identity;
-pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::multiplexed;
+pub(crate) use self::multiplexed::{Authenticated, build};
 pub(crate) use self::networks::{cluster_networks, server_address};
 use crate::hint::fail;
 
@@ -102,7 +103,7 @@ impl Access {
 
     /// A client for this access, for one-shot requests: each of them ends within `deadline`.
     pub async fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
-        build(self.config().await?, deadline)
+        build(self.config().await?, deadline).await
     }
 
     /// Name of the current context. Fails with the known names if it is not in `kubeconfig`.
@@ -198,3 +199,6 @@ pub(crate) type TestBody = http_body_util::StreamBody<
         Result<hyper::body::Frame<hyper::body::Bytes>, tower::BoxError>,
     >,
 >;
+
+#[cfg(test)]
+mod tests;

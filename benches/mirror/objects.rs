@@ -23,7 +23,9 @@ pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
         .await
         .unwrap();
     config.auth_info.impersonate = account;
-    linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages()).unwrap()
+    linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages())
+        .await
+        .unwrap()
 }
 
 /// Runs requests, [`PARALLEL`] at a time. What they return is in the order in which they ended.

@@ -1,11 +1,12 @@
 //! Requests of one-shot commands to a cluster, with timeouts, and with errors that name the server.
 
-use std::future::Future;
+use std::{future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 
+use super::output;
 use crate::{
     api::{
         labels::{LINKERD_CONFIG, LINKERD_CONFIG_KEY},
@@ -19,13 +20,29 @@ use crate::{
     manifests::yaml,
 };
 
+/// Time after which a person is told what a command waits for, if that is a plugin of the kubeconfig.
+const MOMENT: Duration = Duration::from_secs(5);
+
 /// Runs a command that sends requests. Other commands start no runtime.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("failed to start the async runtime")?
-        .block_on(command)
+        .context("failed to start the async runtime")?;
+    let result = runtime.block_on(command);
+    // A name lookup that nobody waits for any more must not delay the exit.
+    runtime.shutdown_background();
+    result
+}
+
+/// Waits for the client of a cluster. On a terminal, a plugin of the kubeconfig may ask a person, and has no deadline.
+pub(crate) async fn connecting<T>(client: impl Future<Output = T>) -> T {
+    let mut client = pin!(client);
+    if let Ok(client) = tokio::time::timeout(MOMENT, client.as_mut()).await {
+        return client;
+    }
+    output::note("waiting for credentials from the exec plugin of the kubeconfig");
+    client.await
 }
 
 /// A connection to a cluster.
@@ -35,16 +52,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Sets up a client. Nothing is sent yet.
+    /// Sets up a client. Sends no request, but runs the exec plugin of the kubeconfig.
     pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
         let config = access.config().await?;
+        let server = config.cluster_url.to_string();
         Ok(Self {
-            server: config
-                .cluster_url
-                .to_string()
-                .trim_end_matches('/')
-                .to_owned(),
-            client: build(config, DEADLINE)?,
+            server: server.trim_end_matches('/').to_owned(),
+            client: connecting(build(config, DEADLINE)).await?,
         })
     }
 

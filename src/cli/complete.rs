@@ -104,9 +104,10 @@ fn from_cluster(
     let asked = async {
         let client = typed().client(PATIENCE).await?;
         let page = ListParams::default().limit(OFFERED);
-        Ok(tokio::time::timeout(PATIENCE, ask(client, &page)).await??)
+        Ok(ask(client, &page).await?)
     };
-    block_on(asked).unwrap_or_default()
+    // Also for a plugin of the kubeconfig that asks a person, who did not expect to be asked.
+    block_on(async { tokio::time::timeout(PATIENCE, asked).await? }).unwrap_or_default()
 }
 
 /// The names that start with what is typed, sorted, without duplicates.

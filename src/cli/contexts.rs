@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use futures::future::join_all;
 
-use super::args::Global;
+use super::{args::Global, cluster::connecting};
 use crate::{
     client::{Access, Identity},
     clusters::cluster_client::{ClusterClient, KubeContext},
@@ -40,11 +39,11 @@ impl Contexts {
                 ));
             }
             let namespace = &global.linkerd_namespace;
-            let mut contexts = join_all(names.iter().map(|name| {
+            let contexts = names.iter().map(|name| {
                 let access = access.with_context(name);
-                context_of(name.clone(), access, deadline, namespace.clone())
-            }))
-            .await;
+                context_of(name.clone(), access, deadline, namespace)
+            });
+            let mut contexts = connecting(join_all(contexts)).await;
             if self.all_contexts {
                 drop_doubles(&mut contexts);
             }
@@ -55,7 +54,8 @@ impl Contexts {
             Some(_) => access.with_context(name),
             None => access,
         };
-        let client = ClusterClient::new(name, &access, deadline, &global.linkerd_namespace).await?;
+        let client = ClusterClient::new(name, &access, deadline, &global.linkerd_namespace);
+        let client = connecting(client).await?;
         Ok(vec![KubeContext {
             name: name.clone(),
             client: Ok(client),
@@ -118,20 +118,13 @@ async fn context_of(
     name: String,
     access: Access,
     deadline: Duration,
-    linkerd_namespace: String,
+    linkerd_namespace: &str,
 ) -> KubeContext {
-    let runtime = tokio::runtime::Handle::current();
-    let context = name.clone();
-    // An exec plugin of the kubeconfig blocks the thread that sets up the client.
-    let task = tokio::task::spawn_blocking(move || {
-        let client = ClusterClient::new(&context, &access, deadline, &linkerd_namespace);
-        runtime.block_on(client)
-    });
-    let client = match task.await.context("a background task failed") {
-        Ok(client) => client.map_err(|error| format!("{error:#}")),
-        Err(error) => Err(format!("{error:#}")),
-    };
-    KubeContext { name, client }
+    let client = ClusterClient::new(&name, &access, deadline, linkerd_namespace).await;
+    KubeContext {
+        name,
+        client: client.map_err(|error| format!("{error:#}")),
+    }
 }
 
 /// Keeps the first of several contexts that lead to one cluster.

@@ -138,23 +138,31 @@ impl Mirroring {
         }
     }
 
-    /// These settings, with missing ones from the running controller. Prints a note if those cannot be read.
-    pub(crate) async fn or_of_deployment(&self, client: &Client, parse: Parse) -> Self {
+    /// These settings, with missing ones from the running controller. Prints a note if those cannot be read; fails if
+    /// the API server does not respond.
+    pub(crate) async fn or_of_deployment(
+        &self,
+        client: &Client,
+        parse: Parse,
+    ) -> anyhow::Result<Self> {
         let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
         let why = match preview::controller_args(client, namespace).await {
             Ok(Some(containers)) => {
                 if let Some(settings) = containers.into_iter().find_map(parse) {
-                    return self.clone().or(settings);
+                    return Ok(self.clone().or(settings));
                 }
                 format!("failed to read the arguments of Deployment {namespace}/{name}")
             }
             Ok(None) => format!("Deployment {namespace}/{name} not found"),
-            Err(error) => format!("{error:#}"),
+            Err(error) => match error.downcast_ref() {
+                Some(kube::Error::Api(_)) => format!("{error:#}"),
+                _ => return Err(error),
+            },
         };
         output::note(&format!(
             "{why}; planning with the given flags and the defaults of run-controller"
         ));
-        self.clone()
+        Ok(self.clone())
     }
 
     /// The configuration of the core. Fails on an invalid selector.

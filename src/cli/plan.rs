@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     args::{self, Global},
-    cluster::block_on,
+    cluster::{block_on, connecting},
     complete,
     mirroring::{Mirroring, Parse},
     output,
@@ -105,8 +105,9 @@ pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<
         (None, None) => return Err(fail("missing --link", "pass --link or --link-file")),
     };
     let mut state = block_on(async {
-        let client = global.access().client(args.request_timeout).await?;
-        let mirroring = args.mirroring.or_of_deployment(&client, parse).await;
+        let access = global.access();
+        let client = connecting(access.client(args.request_timeout)).await?;
+        let mirroring = args.mirroring.or_of_deployment(&client, parse).await?;
         let settings = Settings {
             config: mirroring.config()?,
             headless: mirroring.headless(),

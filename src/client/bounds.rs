@@ -1,9 +1,11 @@
 //! Limits of all responses, from API servers, proxies in front of them, and hostile servers:
 //!
-//! - The head of a response must arrive within [`HEAD`]. Otherwise a proxy that answers pings but has lost its server
-//!   would block a request forever.
-//! - The size and duration of a body are limited by the client's [`Size`], and the time without data by [`SILENCE`].
-//!   Bodies that arrive at the same time share a [`Budget`](crate::mirror::Budget); small ones are exempt.
+//! - The head of a response must arrive within the time that the client's [`Size`] has for it. Otherwise a proxy that
+//!   answers pings but has lost its server would block a request forever.
+//! - The duration of a request is limited as a whole: credentials, connection, head and body. Requests of commands have
+//!   one deadline for all of it. Watches have none.
+//! - The size of a body is limited, and the time without data ([`SILENCE`]). Bodies that arrive at the same time share
+//!   a [`Budget`](crate::mirror::Budget); small ones are exempt.
 //! - The data rate of target clusters is limited ([`Size::metered`]), because parsing a full page takes processor time
 //!   that other clusters need.
 //! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes. None of its events may be larger than
@@ -25,7 +27,7 @@ use http::{Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuer
 use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Bytes};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::BoxError;
 
 pub(super) use self::body::{BrokenAnswer, TooMuch};
@@ -35,8 +37,6 @@ use self::{
     size::SILENCE,
 };
 
-/// Timeout for the head of a response.
-const HEAD: Duration = Duration::from_secs(30);
 /// Maximum size of an error response that is read, in bytes.
 const LARGEST_REFUSAL: usize = 64 << 10;
 /// Duration of a watch without pings.
@@ -97,15 +97,18 @@ impl Connections {
         {
             *request.uri_mut() = short;
         }
-        let Ok(answer) = timeout(HEAD, send(request)).await else {
-            return Err(format!("timed out after {} s", HEAD.as_secs()).into());
+        let Size { head, longest, .. } = self.size;
+        let end = Instant::now() + longest;
+        let Ok(answer) = timeout(head, send(request)).await else {
+            return Err(format!("timed out after {} s", head.as_secs_f32()).into());
         };
         let answer = answer.map_err(Into::into)?;
         self.note(answer.version());
         if let Some(seconds) = come_back(&answer) {
             let status = answer.status();
             let body = Limited::new(answer.into_body(), LARGEST_REFUSAL).collect();
-            let body = timeout(SILENCE, body).await.ok().and_then(Result::ok);
+            let end = end.min(Instant::now() + SILENCE);
+            let body = timeout_at(end, body).await.ok().and_then(Result::ok);
             let body = body.map(http_body_util::Collected::to_bytes);
             return Ok(refusal(status, seconds, &body.unwrap_or_default()));
         }
@@ -115,7 +118,7 @@ impl Connections {
                 silence: silence.then_some(SHORT_SILENCE),
             }
         } else {
-            Bounds::Whole(self.size.clone())
+            Bounds::Whole(self.size.clone(), end)
         };
         let meter = self.size.meter.clone();
         Ok(answer.map(|body| Bounded::new(body, size, meter).boxed_unsync()))

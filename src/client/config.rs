@@ -10,20 +10,22 @@ use crate::hint::fail;
 
 /// Timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
+/// How much later a connection times out than its responses.
+pub(super) const LATER: Duration = Duration::from_secs(5);
 /// Maximum length of an API server's address, in bytes. With a request's path it must fit into 64 KiB.
 const ADDRESS_MAX: usize = 4096;
 
-/// A client without limits on responses.
-pub(super) fn unbounded(mut config: Config, deadline: Duration) -> anyhow::Result<Client> {
+/// A client without limits on responses, whose connections may be without data for `silence`.
+pub(super) fn unbounded(mut config: Config, silence: Duration) -> anyhow::Result<Client> {
     check(&config)?;
-    config.connect_timeout = Some(CONNECT.min(deadline));
-    config.read_timeout = Some(deadline);
-    config.write_timeout = Some(deadline);
+    // Includes the TLS handshake. A shorter deadline of the requests ends both.
+    config.connect_timeout = Some(CONNECT).filter(|limit| *limit + LATER < silence);
+    config.read_timeout = Some(silence);
+    config.write_timeout = Some(silence);
     config.reset_reader_on_write = true;
     config.default_retry = false;
     introduce(&mut config);
-    let user = config.auth_info.clone();
-    Client::try_from(config).map_err(|error| no_client(&error, &user))
+    Client::try_from(config).map_err(|error| no_client(&error))
 }
 
 /// Rejects a configuration that would make kube's client panic: an address that is not a valid base URL, or a token

@@ -52,7 +52,8 @@ pub async fn from_credentials(
     deadline: Duration,
 ) -> Result<Client, CredentialsError> {
     let config = config(kubeconfig_bytes).await?;
-    build(config, deadline).map_err(|_| CredentialsError::Unusable)
+    let client = build(config, deadline).await;
+    client.map_err(|_| CredentialsError::Unusable)
 }
 
 /// The cluster of a credentials Secret. Sends no requests.
@@ -66,7 +67,8 @@ pub async fn watcher_from_credentials(
     size: Size,
 ) -> Result<Client, CredentialsError> {
     let config = config(kubeconfig_bytes).await?;
-    multiplexed(config, size).map_err(|_| CredentialsError::Unusable)
+    let client = multiplexed(config, size).await;
+    client.map_err(|_| CredentialsError::Unusable)
 }
 
 pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {

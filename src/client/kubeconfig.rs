@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kube::{
     client::{AuthError, RustlsTlsError},
-    config::{AuthInfo, Kubeconfig, KubeconfigError, LoadDataError},
+    config::{Kubeconfig, KubeconfigError, LoadDataError},
 };
 
 use crate::hint::{HintExt as _, fail};
@@ -89,14 +89,13 @@ pub(super) fn unusable(error: &KubeconfigError) -> String {
     }
 }
 
-/// Why no client can be made for a kubeconfig's cluster and `user`.
-pub(super) fn no_client(error: &kube::Error, user: &AuthInfo) -> anyhow::Error {
+/// Hint for all that is wrong with a user of a kubeconfig.
+pub(super) const CHECK_USER: &str = "check the user of the context in the kubeconfig";
+
+/// Why no client can be made for a kubeconfig's cluster and user.
+pub(super) fn no_client(error: &kube::Error) -> anyhow::Error {
     let why = match error {
-        kube::Error::Auth(error) => {
-            let command = user.exec.as_ref().and_then(|exec| exec.command.as_deref());
-            // A command line in place of a command may hold a secret.
-            unauthenticated(error, command.filter(|command| !command.contains(' ')))
-        }
+        kube::Error::Auth(error) => unauthenticated(error, None),
         kube::Error::InferKubeconfig(error) => unusable(error),
         kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => {
             "the certificate authority of the kubeconfig cannot be used".to_owned()
@@ -113,7 +112,7 @@ pub(super) fn no_client(error: &kube::Error, user: &AuthInfo) -> anyhow::Error {
         }
         _ => "the kubeconfig cannot be used".to_owned(),
     };
-    fail(why, "check the user of the context in the kubeconfig")
+    fail(why, CHECK_USER)
 }
 
 /// Why there are no credentials. `command` is that of the exec plugin, if it may be named.
@@ -140,10 +139,9 @@ pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> Strin
         }
         AuthError::ExecPluginFailed => format!("{executable} printed no valid ExecCredential"),
         AuthError::MissingCommand => format!("{PLUGIN} has no command"),
-        AuthError::MalformedTokenExpirationDate(_) => match command {
-            Some(_) => format!("{executable} printed no valid ExecCredential"),
-            None => "an expiry of the kubeconfig is not a valid time".to_owned(),
-        },
+        AuthError::MalformedTokenExpirationDate(_) => {
+            "an expiry of the kubeconfig is not a valid time".to_owned()
+        }
         AuthError::ReadTokenFile(error, _) => {
             format!("cannot read the tokenFile of the kubeconfig: {error}")
         }

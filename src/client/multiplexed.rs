@@ -27,8 +27,10 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::{
     bounds::{self, Size},
-    config::{CONNECT, check, introduce, unbounded},
+    config::{CONNECT, LATER, check, introduce, unbounded},
+    exec::Plugin,
     kubeconfig::no_client,
+    requests::DEADLINE,
 };
 
 /// Interval of pings. With [`PING_TIMEOUT`], a dead peer is detected within 30 s.
@@ -41,14 +43,14 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
 const KEEPALIVE_TRIES: u32 = 3;
 
 /// A client for long-running watches and many concurrent requests, with these size limits.
-pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
+pub async fn multiplexed(config: Config, size: Size) -> anyhow::Result<Client> {
     let connections = bounds::Connections::new(size);
-    if config.proxy_url.is_some() {
-        // The connection times out later than its responses.
-        let deadline = bounds::SHORT_SILENCE + KEEPALIVE_AGAIN;
-        return through(config, deadline, connections.without_pings());
+    let authenticated = Authenticated::new(config, DEADLINE).await?;
+    if authenticated.config.proxy_url.is_some() {
+        let silence = bounds::SHORT_SILENCE + LATER;
+        return authenticated.through(silence, connections.without_pings());
     }
-    check(&config)?;
+    let Authenticated { mut config, plugin } = authenticated;
     introduce(&mut config);
     let mut http = HttpConnector::new();
     http.enforce_http(false);
@@ -60,7 +62,7 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
         .with_tls_config(
             config
                 .rustls_client_config()
-                .map_err(|error| no_client(&error, &config.auth_info))?,
+                .map_err(|error| no_client(&error))?,
         )
         .https_or_http();
     let tls = match &config.tls_server_name {
@@ -74,7 +76,26 @@ pub fn multiplexed(mut config: Config, size: Size) -> anyhow::Result<Client> {
         TimeoutConnector::new(tls.enable_http1().enable_http2().wrap_connector(http));
     connector.set_connect_timeout(Some(CONNECT)); // includes the TLS handshake
     let client = pinging(connector);
-    identified(&config, connections, move |request| client.request(request))
+    identified(&config, connections, move |request| {
+        let (client, plugin) = (client.clone(), plugin.clone());
+        send(plugin, request, move |request| client.request(request))
+    })
+}
+
+/// Sends a request with the token of a plugin, if there is one.
+async fn send<B, E, F>(
+    plugin: Option<Arc<Plugin>>,
+    mut request: Request<Body>,
+    send: impl FnOnce(Request<Body>) -> F,
+) -> Result<Response<B>, BoxError>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
+{
+    if let Some(plugin) = plugin {
+        plugin.authorize(&mut request).await?;
+    }
+    send(request).await.map_err(Into::into)
 }
 
 /// A client that notices when its peer does not answer pings any more.
@@ -105,38 +126,68 @@ where
     let namespace = config.default_namespace.clone();
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(
-            config
-                .auth_layer()
-                .map_err(|error| no_client(&error, &config.auth_info))?,
-        )
+        .option_layer(config.auth_layer().map_err(|error| no_client(&error))?)
         .layer(
             config
                 .extra_headers_layer()
-                .map_err(|error| no_client(&error, &config.auth_info))?,
+                .map_err(|error| no_client(&error))?,
         )
         .service(hold(connections, send));
     Ok(Client::new(service, namespace))
 }
 
-/// A client for one-shot requests, which end within `deadline` if the server stops responding.
-pub(crate) fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
-    let connections = bounds::Connections::new(Size::of_lists());
-    through(config, deadline, connections)
+/// A client for one-shot requests. Each ends within `deadline`, and so does the plugin of the kubeconfig before them.
+pub(crate) async fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
+    let authenticated = Authenticated::new(config, deadline).await?;
+    authenticated.client(deadline)
 }
 
-/// kube's client, with limits of responses.
-pub(super) fn through(
+/// A configuration with the credentials from its exec plugin, if it has one.
+#[derive(Clone)]
+pub(crate) struct Authenticated {
     config: Config,
-    deadline: Duration,
-    connections: bounds::Connections,
-) -> anyhow::Result<Client> {
-    let namespace = config.default_namespace.clone();
-    let client = unbounded(config, deadline)?;
-    Ok(bounded(connections, &namespace, move |request| {
-        let client = client.clone();
-        async move { client.send(request).await }
-    }))
+    plugin: Option<Arc<Plugin>>,
+}
+
+impl Authenticated {
+    /// Runs the plugin of a configuration, if it has one. Sends no request.
+    pub(crate) async fn new(mut config: Config, deadline: Duration) -> anyhow::Result<Self> {
+        check(&config)?;
+        let plugin = Plugin::of(&mut config, deadline).await?;
+        Ok(Self { config, plugin })
+    }
+
+    /// A client for one-shot requests, each of which ends within `deadline`.
+    pub(crate) fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
+        let connections = bounds::Connections::new(Size::of_lists(deadline));
+        self.clone().through(deadline + LATER, connections)
+    }
+
+    /// The same for watches too, which may be without events for as long as `watch`.
+    pub(crate) fn watch_client(
+        &self,
+        watch: Duration,
+        deadline: Duration,
+    ) -> anyhow::Result<Client> {
+        let connections = bounds::Connections::new(Size::of_lists(deadline));
+        self.clone().through(watch + deadline + LATER, connections)
+    }
+
+    /// kube's client, with limits of responses. Its connections may be without data for `silence`.
+    fn through(
+        self,
+        silence: Duration,
+        connections: bounds::Connections,
+    ) -> anyhow::Result<Client> {
+        let namespace = self.config.default_namespace.clone();
+        let client = unbounded(self.config, silence)?;
+        Ok(bounded(connections, &namespace, move |request| {
+            let (client, plugin) = (client.clone(), self.plugin.clone());
+            send(plugin, request, async move |request| {
+                client.send(request).await
+            })
+        }))
+    }
 }
 
 /// A client with limits of responses, for any transport.

@@ -19,6 +19,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
+/// Maximum number of pages of a list, which is a million objects. More pages come from a server that never ends a list.
+const PAGES: usize = 2_000;
+/// Maximum number of pages in a row without an object.
+const EMPTY_PAGES: usize = 8;
+
 /// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum RequestError {
@@ -66,7 +71,8 @@ where
     }
     let mut page = whole.clone().limit(PAGE);
     let mut objects = Vec::new();
-    loop {
+    let mut empty = 0;
+    for _ in 0..PAGES {
         let answer = match api.list(&page).await {
             // The list has expired on the server: start again, without pages.
             Err(kube::Error::Api(status))
@@ -77,12 +83,21 @@ where
             }
             answer => answer?,
         };
+        empty = if answer.items.is_empty() {
+            empty + 1
+        } else {
+            0
+        };
         objects.extend(answer.items);
         page.continue_token = next_page(answer.metadata);
         if page.continue_token.is_none() {
             return Ok(objects);
         }
+        if empty > EMPTY_PAGES {
+            break;
+        }
     }
+    Err(kube::Error::Service("the list does not end".into()))
 }
 
 /// Whether an API server serves a kind.
@@ -260,6 +275,16 @@ mod tests {
         }
         let (_, asked) = listed("a=b", vec![page(&[], "")]).await;
         assert_eq!(asked, ["labelSelector=a%3Db&limit=500"]);
+    }
+
+    #[tokio::test]
+    async fn list_that_does_not_end_is_given_up() {
+        let endless = |names: &[&str]| vec![page(names, "x"); PAGES + 1];
+        for (names, pages) in [(&[][..], EMPTY_PAGES + 1), (&["a"], PAGES)] {
+            let (found, asked) = listed("", endless(names)).await;
+            assert_eq!(found, Err("the list does not end".to_owned()));
+            assert_eq!(asked.len(), pages);
+        }
     }
 
     #[test]

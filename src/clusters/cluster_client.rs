@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kube::{Client, Config};
+use kube::Client;
 
 use super::snapshot::Known;
-use crate::client::{Access, Identity, build};
+use crate::client::{Access, Authenticated, Identity};
 
 /// How long the API server keeps a watch open. A dead connection is detected after this time.
 pub(crate) const WATCH: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(crate) struct ClusterClient {
     pub identity: Identity,
     /// Its client, for one-shot requests.
     pub client: Client,
-    config: Config,
+    authenticated: Authenticated,
     /// Timeout of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
     /// Namespace of Linkerd's control plane.
@@ -43,11 +43,13 @@ impl ClusterClient {
         linkerd_namespace: &str,
     ) -> anyhow::Result<Self> {
         let config = access.config().await?;
+        let identity = Identity::of(&config);
+        let authenticated = Authenticated::new(config, deadline).await?;
         Ok(Self {
             name: name.to_owned(),
-            identity: Identity::of(&config),
-            client: build(config.clone(), deadline)?,
-            config,
+            identity,
+            client: authenticated.client(deadline)?,
+            authenticated,
             deadline,
             linkerd_namespace: linkerd_namespace.to_owned(),
         })
@@ -55,6 +57,6 @@ impl ClusterClient {
 
     /// A client for watches: its timeouts are long enough for a watch without events.
     pub(crate) fn watch_client(&self) -> anyhow::Result<Client> {
-        build(self.config.clone(), WATCH + self.deadline)
+        self.authenticated.watch_client(WATCH, self.deadline)
     }
 }

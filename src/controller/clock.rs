@@ -1,4 +1,4 @@
-//! The only place that reads the wall clock, and the source of jitter.
+//! The only place that reads the wall clock, except for the expiry of an exec plugin's token, and the source of jitter.
 //!
 //! Wall-clock time is only for times that people read or set: status fields (also whether a token has expired), events,
 //! the times in the lease, the end of a drain, and the hold-down of preferred clusters. Everything else, such as

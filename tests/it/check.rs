@@ -167,7 +167,7 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
     assert!(
         outcome
             .stdout
-            .contains("\neast: cannot list Links: timed out\n"),
+            .contains("\neast: cannot list Links: timed out after 10 s\n"),
         "{}",
         outcome.stdout
     );
@@ -176,7 +176,7 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
         .run(&["status", "--context=east", "--request-timeout=1s"])
         .failure();
     assert!(
-        alone.starts_with("error: cannot list the Links of east: timed out\nhint: "),
+        alone.starts_with("error: cannot list the Links of east: timed out after 1 s\nhint: "),
         "{alone}"
     );
     planes.east.resume_api_server().unwrap();

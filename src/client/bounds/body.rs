@@ -9,7 +9,7 @@ use std::{
 };
 
 use hyper::body::{Body, Bytes, Frame};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::BoxError;
 
 use super::{
@@ -52,7 +52,9 @@ impl fmt::Display for TooMuch {
             Self::Together => {
                 f.write_str("the responses that are being received are too large together")
             }
-            Self::Long(limit) => write!(f, "the response took longer than {} s", limit.as_secs()),
+            Self::Long(limit) => {
+                write!(f, "the response took longer than {} s", limit.as_secs_f32())
+            }
         }
     }
 }
@@ -61,8 +63,8 @@ impl StdError for TooMuch {}
 
 /// Limits of a body.
 pub(super) enum Bounds {
-    /// For a body that ends.
-    Whole(Size),
+    /// For a body that ends, by this time.
+    Whole(Size, Instant),
     /// For a watch, with the maximum time without data.
     Watch { silence: Option<Duration> },
 }
@@ -97,9 +99,9 @@ enum BodyKind {
 impl<B> Bounded<B> {
     pub(super) fn new(body: B, bounds: Bounds, meter: Option<Meter>) -> Self {
         let (left, silence, kind) = match bounds {
-            Bounds::Whole(size) => {
+            Bounds::Whole(size, end) => {
                 let kind = BodyKind::Whole {
-                    end: (size.longest, Box::pin(sleep(size.longest))),
+                    end: (size.longest, Box::pin(sleep_until(end))),
                     small: SMALL,
                     all: size.all,
                     taken: 0,

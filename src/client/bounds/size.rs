@@ -17,19 +17,21 @@ pub(super) const SMALL: usize = 64 << 10;
 const LARGEST_PAGE: usize = 8 << 20;
 /// Maximum size of all pages that the controller receives at the same time, without the first [`SMALL`] of each.
 const ALL_PAGES: usize = 32 << 20;
-/// Maximum duration of a page. After that, fewer objects are requested.
+/// Timeout for the head of a response to the controller.
+const HEAD: Duration = Duration::from_secs(30);
+/// Maximum duration of a request for a page. After that, fewer objects are requested.
 const LONGEST_PAGE: Duration = Duration::from_secs(60);
 /// Maximum size of a response for a command, which may be a whole list, in bytes.
 const LARGEST_LIST: usize = 256 << 20;
-/// Maximum duration of a list.
-const LONGEST_LIST: Duration = Duration::from_secs(600);
 
 /// Limits of the responses to one client.
 #[derive(Clone, Debug)]
 pub struct Size {
     /// Maximum size of one response in bytes, except watches.
     pub(super) largest: usize,
-    /// Maximum duration of it.
+    /// Timeout for its head, also of a watch.
+    pub(super) head: Duration,
+    /// Maximum duration of a request, from the connection to the last byte, except watches.
     pub(super) longest: Duration,
     /// Budget for all responses that are received at the same time.
     pub(super) all: Budget,
@@ -42,6 +44,7 @@ impl Size {
     pub fn of_pages() -> Self {
         Self {
             largest: LARGEST_PAGE,
+            head: HEAD,
             longest: LONGEST_PAGE,
             all: Budget::new(ALL_PAGES),
             meter: None,
@@ -57,11 +60,12 @@ impl Size {
         }
     }
 
-    /// For a one-shot command.
-    pub(in crate::client) fn of_lists() -> Self {
+    /// For a one-shot command, whose requests end within `deadline`.
+    pub(in crate::client) fn of_lists(deadline: Duration) -> Self {
         Self {
             largest: LARGEST_LIST,
-            longest: LONGEST_LIST,
+            head: deadline,
+            longest: deadline,
             all: Budget::new(usize::MAX),
             meter: None,
         }

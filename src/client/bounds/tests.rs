@@ -29,12 +29,12 @@ fn whole(
 ) -> Bounded<impl Body<Data = Bytes, Error = Infallible>> {
     let size = Size {
         largest,
-        longest: Duration::from_secs(60),
         all: all.clone(),
-        meter: None,
+        ..Size::of_pages()
     };
+    let end = Instant::now() + size.longest;
     let body = StreamBody::new(stream::iter(frames(sizes)));
-    Bounded::new(body, Bounds::Whole(size), None)
+    Bounded::new(body, Bounds::Whole(size, end), None)
 }
 
 /// What a body ended in.
@@ -137,12 +137,15 @@ async fn slow_response_succeeds_but_silent_or_endless_one_fails() {
         });
         StreamBody::new(Box::pin(slow))
     };
-    let size = |longest| Size {
-        longest,
-        ..Size::of_pages()
+    let whole = |longest| {
+        let size = Size {
+            longest,
+            ..Size::of_pages()
+        };
+        Bounds::Whole(size, Instant::now() + longest)
     };
     let long = Duration::from_secs(600);
-    let held = |times, longest| Bounded::new(slow(times), Bounds::Whole(size(longest)), None);
+    let held = |times, longest| Bounded::new(slow(times), whole(longest), None);
     assert_eq!(end(held(5, long)).await, "5 bytes");
     let too_long = "the response took longer than 60 s";
     assert_eq!(end(held(5, Duration::from_secs(60))).await, too_long);
@@ -150,7 +153,7 @@ async fn slow_response_succeeds_but_silent_or_endless_one_fails() {
         let one = stream::iter(frames(&[1]));
         StreamBody::new(Box::pin(futures::StreamExt::chain(one, stream::pending())))
     };
-    let error = end(Bounded::new(silent(), Bounds::Whole(size(long)), None)).await;
+    let error = end(Bounded::new(silent(), whole(long), None)).await;
     assert!(error.contains("no data for 30 s"), "{error}");
     let second = Duration::from_secs(1);
     let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence }, None);

@@ -42,7 +42,7 @@ async fn complaints(text: &str) -> Vec<String> {
     let access = access(folder.path(), text);
     let brief = access.client(DEADLINE).await.map(drop);
     let long = match access.config().await {
-        Ok(config) => multiplexed(config, Size::of_pages()).map(drop),
+        Ok(config) => multiplexed(config, Size::of_pages()).await.map(drop),
         Err(error) => Err(error),
     };
     [brief, long]
@@ -227,15 +227,12 @@ async fn plugins_are_not_quoted_in_the_errors_of_requests() {
     let config = access.config().await.unwrap();
     let clients = [
         access.client(DEADLINE).await.unwrap(),
-        multiplexed(config, Size::of_pages()).unwrap(),
+        multiplexed(config, Size::of_pages()).await.unwrap(),
     ];
     std::fs::write(&expired, "").unwrap();
     for client in clients {
         let error = Api::<Namespace>::all(client).get("x").await.unwrap_err();
-        assert_eq!(
-            explain(&error),
-            "the exec plugin of the kubeconfig failed with exit code 7"
-        );
+        assert_eq!(explain(&error), "executable sh failed with exit code 7");
     }
 }
 
