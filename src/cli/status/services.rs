@@ -112,16 +112,21 @@ pub(super) fn rows(
     endpoints: &Endpoints,
     cluster: Option<&str>,
 ) -> Vec<ServiceRow> {
-    let mut said = said(links);
+    let mut said = Said::of(links);
     let mut rows = Vec::new();
     for mirror in mirrors {
         let id = mirror.metadata.resource_id();
         let mode = Mode::of(mirror);
         let own = matches!(mode, Mode::Gateway | Mode::Headless | Mode::HeadlessPod);
-        let word = said.remove(&id);
+        let from = from(mirror, mode);
+        let word = if mode == Mode::Federated {
+            said.take_members(&id, &from)
+        } else {
+            said.take_mirror(&id, mirror.metadata.label(labels::CLUSTER_NAME))
+        };
         rows.push(ServiceRow {
             context: context.to_owned(),
-            from: from(mirror, mode),
+            from,
             endpoints: own.then(|| endpoints.of(&id).into()),
             namespace: id.namespace,
             service: Some(id.name),
@@ -130,13 +135,13 @@ pub(super) fn rows(
             ..word.map(Word::row).unwrap_or_default()
         });
     }
-    // The rest is about Services that do not exist.
-    rows.extend(said.into_iter().filter_map(|(id, word)| {
-        let row = word.row();
-        (row.healthy == Some(false)).then(|| ServiceRow {
+    // The rest is about Services that have no mirror, or are not members.
+    rows.extend(said.0.into_iter().filter_map(|(key, word)| {
+        let is_shown = word.is_problem() || word.is_drained();
+        is_shown.then(|| ServiceRow {
             context: context.to_owned(),
-            namespace: id.namespace,
-            ..row
+            namespace: key.local.namespace,
+            ..word.row()
         })
     }));
     if let Some(cluster) = cluster {
@@ -175,29 +180,30 @@ fn members(service: &Service) -> Vec<String> {
     local.into_iter().chain(remote).collect()
 }
 
-/// What a controller reports about one local Service.
+/// What a controller reports about one Service of a target cluster.
 struct Word<'a> {
     from: String,
     condition: &'a ServiceCondition,
 }
 
 impl Word<'_> {
+    fn is_problem(&self) -> bool {
+        self.condition.status != "True" && !self.is_drained()
+    }
+
     /// Whether the cluster is drained.
     fn is_drained(&self) -> bool {
         self.condition.reason == mirror::Reason::Drained.as_str()
     }
 
     fn row(self) -> ServiceRow {
-        let is_drained = self.is_drained();
+        let is_problem = self.is_problem();
         let ServiceCondition {
-            status,
-            reason,
-            message,
-            ..
+            reason, message, ..
         } = self.condition;
         ServiceRow {
             from: vec![self.from],
-            healthy: Some(status == "True" || is_drained),
+            healthy: Some(!is_problem),
             reason: Some(reason.clone()),
             message: Some(message.clone()).filter(|message| !message.is_empty()),
             ..ServiceRow::default()
@@ -205,43 +211,84 @@ impl Word<'_> {
     }
 }
 
-/// What controllers report, by the local Service that the entry is about. If several Links report on one federated
-/// Service, the first problem counts.
-fn said(links: &[LinkSnapshot]) -> BTreeMap<ResourceId, Word<'_>> {
-    let mut said: BTreeMap<_, Word<'_>> = BTreeMap::new();
-    let mut note = |link: &LinkSnapshot, service: &'_ ServiceStatus, condition, name: String| {
+/// What a report is about. Two clusters may want the same name for their mirrors.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    local: ResourceId,
+    is_federated: bool,
+    cluster: String,
+}
+
+/// What controllers report.
+#[derive(Default)]
+struct Said<'a>(BTreeMap<Key, Word<'a>>);
+
+impl<'a> Said<'a> {
+    fn of(links: &'a [LinkSnapshot]) -> Self {
+        let mut said = Self::default();
+        for link in links {
+            let Some(status) = link.status() else {
+                continue;
+            };
+            for service in &status.mirror_services {
+                let name = mirror::mirror_name(&service.remote_ref.name, link.cluster());
+                said.note(link, service, name, false);
+            }
+            for service in &status.federated_services {
+                let name = mirror::federated_name(&service.remote_ref.name);
+                said.note(link, service, name, true);
+            }
+        }
+        said
+    }
+
+    fn note(
+        &mut self,
+        link: &LinkSnapshot,
+        service: &'a ServiceStatus,
+        name: String,
+        is_federated: bool,
+    ) {
+        let Some(condition) = service.conditions.first() else {
+            return;
+        };
         let remote = &service.remote_ref;
         let local = condition_local(condition).unwrap_or(name);
-        let word = Word {
-            from: format!("{}@{}", remote.name, link.cluster()),
-            condition,
+        let key = Key {
+            local: ResourceId::new(&remote.namespace, local),
+            is_federated,
+            cluster: link.cluster().to_owned(),
         };
-        let place = ResourceId::new(&remote.namespace, local);
-        let complained = said
-            .get(&place)
-            .is_some_and(|word| word.condition.status != "True" && !word.is_drained());
-        if !complained {
-            said.insert(place, word);
-        }
-    };
-    for link in links {
-        let Some(status) = link.status() else {
-            continue;
-        };
-        for service in &status.mirror_services {
-            if let Some(condition) = service.conditions.first() {
-                let name = mirror::mirror_name(&service.remote_ref.name, link.cluster());
-                note(link, service, condition, name);
-            }
-        }
-        for service in &status.federated_services {
-            if let Some(condition) = service.conditions.first() {
-                let name = mirror::federated_name(&service.remote_ref.name);
-                note(link, service, condition, name);
-            }
+        if !self.0.get(&key).is_some_and(Word::is_problem) {
+            let from = format!("{}@{}", remote.name, link.cluster());
+            self.0.insert(key, Word { from, condition });
         }
     }
-    said
+
+    /// What is said about the mirror of a Service of this cluster.
+    fn take_mirror(&mut self, local: &ResourceId, cluster: &str) -> Option<Word<'a>> {
+        self.0.remove(&Key {
+            local: local.clone(),
+            is_federated: false,
+            cluster: cluster.to_owned(),
+        })
+    }
+
+    /// What is said about the members of a federated Service: the first problem, if there is one.
+    fn take_members(&mut self, local: &ResourceId, members: &[String]) -> Option<Word<'a>> {
+        let first = Key {
+            local: local.clone(),
+            is_federated: true,
+            cluster: String::new(),
+        };
+        let of_service = self.0.range(first..);
+        let of_service = of_service.take_while(|(key, _)| key.is_federated && key.local == *local);
+        let of_members = of_service.filter(|(_, word)| members.contains(&word.from));
+        let keys: Vec<Key> = of_members.map(|(key, _)| key.clone()).collect();
+        let mut words: Vec<_> = keys.iter().filter_map(|key| self.0.remove(key)).collect();
+        let first = words.iter().position(Word::is_problem).unwrap_or_default();
+        (first < words.len()).then(|| words.swap_remove(first))
+    }
 }
 
 fn condition_local(condition: &ServiceCondition) -> Option<String> {

@@ -117,21 +117,70 @@ fn member_of_a_drained_cluster_is_not_a_problem() {
         "10.0.0.4",
     );
     let none = Endpoints::default();
+    // It has a row of its own, and says nothing about the other members.
+    let drained_row = "- web@east true Drained";
     for (west, mirrors, expected) in [
         (
-            &json!({}),
+            &json!({"federatedServices": [status("web", "True", "")]}),
             &[federated.clone()][..],
-            Some((Some(true), "Drained")),
+            [drained_row, "web-federated web@west true Because"].join("\n"),
         ),
-        (&complains, &[federated], Some((Some(false), "Because"))),
-        (&json!({}), &[], None),
+        (
+            &complains,
+            &[federated],
+            [drained_row, "web-federated web@west false Because"].join("\n"),
+        ),
+        (&json!({}), &[], drained_row.to_owned()),
     ] {
         let links = [link("east", &drained), link("west", west)];
         let rows = rows("here", &links, mirrors, &none, None);
-        let row = rows.first();
-        let row = row.map(|row| (row.healthy, row.reason.as_deref().unwrap_or_default()));
-        assert_eq!(row, expected);
+        assert_eq!(reasons(&rows), expected);
     }
+}
+
+#[test]
+fn two_clusters_that_want_one_name_have_a_row_each() {
+    let report = |service: &str, status: &str, reason: &str| {
+        json!({"mirrorServices": [{
+            "controllerName": "linkerd.io/service-mirror",
+            "remoteRef": {"name": service, "namespace": "shop"},
+            "conditions": [{
+                "type": "Mirrored", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }]})
+    };
+    // Both mirrors would be web-b-u1.
+    let mirrors = [service(
+        "web-b-u1",
+        &json!({labels::CLUSTER_NAME: "u1"}),
+        &json!({labels::REMOTE_FQ_NAME: "web-b.shop.svc.cluster.local"}),
+        "10.0.0.1",
+    )];
+    let mut links = [
+        link("u1", &report("web-b", "True", "Mirrored")),
+        link("b-u1", &report("web", "False", "NameConflict")),
+    ];
+    for _ in 0..2 {
+        let none = Endpoints::default();
+        let all = rows("here", &links, &mirrors, &none, None);
+        let expected = "- web@b-u1 false NameConflict\nweb-b-u1 web-b@u1 true Mirrored";
+        assert_eq!(reasons(&all), expected);
+        let one = rows("here", &links, &mirrors, &none, Some("b-u1"));
+        assert_eq!(reasons(&one), "- web@b-u1 false NameConflict");
+        links.reverse();
+    }
+}
+
+/// Name, origin, health and reason of each row.
+fn reasons(rows: &[ServiceRow]) -> String {
+    let line = |row: &ServiceRow| {
+        let service = row.service.as_deref().unwrap_or("-");
+        let healthy = row.healthy.map_or_else(|| "-".into(), |it| it.to_string());
+        let reason = row.reason.as_deref().unwrap_or("-");
+        format!("{service} {} {healthy} {reason}", row.from.join(","))
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
