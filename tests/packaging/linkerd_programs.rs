@@ -1,7 +1,9 @@
 //! Takes programs out of images as `just linkerd` does. Stand-ins for skopeo and curl copy images and a file from a folder.
+//!
+//! Nothing that a test runs was written by it: while another test starts a process, Linux may refuse to run such a file.
 
 use std::{
-    fs::{self, Permissions},
+    fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -15,23 +17,6 @@ use crate::{installed, root, said};
 
 const VERSION: &str = "edge-1.2.3";
 const PROXY: &str = "usr/lib/linkerd/linkerd2-proxy";
-
-/// Copies the image of this name, from the folder in `$STORE`.
-const SKOPEO: &str = r#"#!/bin/sh
-set -eu
-[ "$1" = copy ]
-for from; do case $from in docker://*) break ;; esac; done
-for to; do :; done
-name=${from##*/}
-[ "$from" = "docker://registry.example.com/linkerd/$name" ]
-cp -R "$STORE/${name%:edge-1.2.3}" "${to#oci:}"
-"#;
-/// Copies the file at the end of the URL, from the folder in `$STORE`.
-const CURL: &str = r#"#!/bin/sh
-set -eu
-while [ $# -gt 1 ]; do case $1 in --output) to=$2; shift ;; esac; shift; done
-cp "$STORE/${1##*/}" "$to"
-"#;
 
 fn files(list: &[(&str, &str)]) -> Files {
     let file = |text: &str| File {
@@ -66,11 +51,6 @@ impl Release {
     /// The images of the controller, as our own program writes images, and of the proxy.
     fn new(controller: &[(&str, &str)], proxy: &[&[(&str, &str)]]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for (name, script) in [("skopeo", SKOPEO), ("curl", CURL)] {
-            let file = folder.path().join(name);
-            fs::write(&file, script).unwrap();
-            fs::set_permissions(file, Permissions::from_mode(0o755)).unwrap();
-        }
         let platform = Platform {
             architecture: "amd64",
             files: files(controller),
@@ -94,11 +74,13 @@ impl Release {
         let script = self.0.path().join("script");
         fs::copy(root().join("tests/mesh/linkerd-programs"), &script).unwrap();
         fs::write(self.0.path().join("linkerd.sha256"), sums).unwrap();
+        let stand_ins = root().join("tests/stand-ins");
         let path = std::env::var("PATH").unwrap();
-        Command::new(script)
+        Command::new("python3")
+            .arg(script)
             .arg(VERSION)
             .arg(self.programs())
-            .env("PATH", format!("{}:{path}", self.0.path().display()))
+            .env("PATH", format!("{}:{path}", stand_ins.display()))
             .env("STORE", self.0.path())
             .env("LINKERD_REGISTRY", "registry.example.com/linkerd")
             .output()
