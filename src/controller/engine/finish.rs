@@ -15,8 +15,8 @@ use crate::{
         trouble::and_untold,
     },
     mirror::{
-        Inserted, Key, ObjectKind, Outcome, Owner, Problem, Reason, RemoteRef, ServiceOutcome,
-        owner, status::StatusChange,
+        CLUSTER_IP_COST, Inserted, Key, ObjectKind, Outcome, Owner, Problem, Reason, RemoteRef,
+        ServiceOutcome, owner, status::StatusChange,
     },
 };
 
@@ -296,7 +296,7 @@ impl Engine {
 /// What these writes count towards an allowance, at most.
 fn cost_of(written: &[Written]) -> usize {
     let cost = written.iter().map(|written| match written {
-        Written::Service(service) if !service.is_headless() => 5,
+        Written::Service(service) if !service.is_headless() => CLUSTER_IP_COST,
         _ => 1,
     });
     cost.sum()

@@ -140,13 +140,11 @@ pub(in crate::controller) fn watch_local(
                 .watched(Api::<Wire<EndpointSlice>>::all(all()))
                 .labels(selector);
             let begins = config.routes.is_some();
-            let mut needed = needed.clone();
+            let needed = needed.clone();
             tasks.spawn(async move {
-                if begins {
-                    // Requests go to local members only if these are available.
-                } else if needed.wait_for(|needed| needed.members).await.is_err() {
-                    // The engine has ended, which is not a failure of this watch.
-                    std::future::pending::<()>().await;
+                // With preferences, requests go to local members only if these are available.
+                if !begins {
+                    Needed::wait(needed, |needed| needed.members).await;
                 }
                 watch(watched, slices).await;
             });

@@ -92,6 +92,15 @@ pub(in crate::controller) struct Needed {
     pub(super) routes: bool,
 }
 
+impl Needed {
+    /// Waits until something is needed, for ever if the engine ends: that is not a failure of the watch that waits.
+    pub(super) async fn wait(mut needed: latest::Receiver<Self>, is_it: impl FnMut(&Self) -> bool) {
+        if needed.wait_for(is_it).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// What all watches of the local cluster have in common.
 pub(super) struct Start<'a> {
     pub(super) outbox: &'a mpsc::Sender<LocalEvent>,

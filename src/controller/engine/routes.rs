@@ -64,11 +64,8 @@ fn watch_kind<const KIND: usize>(
     let watched = start.watched(Api::<WireRoute<KIND>>::all(client.clone()));
     let when = when.clone();
     tasks.spawn(async move {
-        if let When::Needed(mut needed) = when {
-            if needed.wait_for(|needed| needed.routes).await.is_err() {
-                // The engine has ended, which is not a failure of this watch.
-                std::future::pending::<()>().await;
-            }
+        if let When::Needed(needed) = when {
+            Needed::wait(needed, |needed| needed.routes).await;
             if !kind.is_written() {
                 // If the engine has ended, the next event notices it.
                 let _ = outbox.send(LocalEvent::Routes(kind, None)).await;

@@ -50,7 +50,7 @@ pub(super) struct Engine {
     pub(super) gateways: GatewayTasks,
     /// Whether federated Services have slices, as the current sessions assume.
     pub(super) by_slices: bool,
-    /// Set to true to start the watch of the slices of local members.
+    /// Starts the watches that are not always needed.
     pub(super) needed: latest::Sender<Needed>,
     pub(super) news: mpsc::Sender<News>,
 }

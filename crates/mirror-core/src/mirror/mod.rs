@@ -43,8 +43,9 @@ pub use key::Names;
 pub use metadata::{Owner, is_managed, is_our_route, owner};
 pub use names::{FEDERATED_SUFFIX, probe_name};
 pub use names::{endpoint_mirror_name, federated_name, mirror_name};
-pub use outcome::Plan;
-pub use outcome::{Confirmed, Outcome, Problem, Reason, RemoteRef, ServiceOutcome};
+pub use outcome::{
+    CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,
+};
 pub use plan::plan;
 pub use state::{
     Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,

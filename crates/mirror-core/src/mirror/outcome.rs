@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use super::write::{Object, Write};
 use crate::api::{map::Map, metadata::Metadata};
 
+/// Cost of a write that allocates a `ClusterIP`, as a number of ordinary writes: the address is an object of its own, and
+/// Kubernetes' controllers process each new Service.
+pub const CLUSTER_IP_COST: usize = 5;
+
 /// What to do for one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -180,11 +184,10 @@ impl Plan {
             .any(|write| gets_address(write).is_some())
     }
 
-    /// The load of the plan on the API server, as a number of ordinary writes. A write that allocates a `ClusterIP`
-    /// counts as five: the address is an object of its own, and Kubernetes' controllers process each new Service.
+    /// The load of the plan on the API server, as a number of ordinary writes.
     pub fn cost(&self) -> usize {
         let created = self.writes.iter().filter_map(gets_address).count();
-        self.writes.len() + 4 * created
+        self.writes.len() + (CLUSTER_IP_COST - 1) * created
     }
 
     /// The plan without new Services that need a `ClusterIP`, and without the new objects that belong to them.

@@ -201,6 +201,11 @@ impl State {
         matches!(self.installation_of(metadata), Installation::Theirs(_))
     }
 
+    /// Whether this installation may change a slice.
+    pub(crate) fn writes_slice(&self, slice: &EndpointSlice) -> bool {
+        is_our_slice(slice) && !self.is_theirs(&slice.metadata)
+    }
+
     /// Whether this installation has written an object, so that it may delete the object once it is not needed any
     /// more.
     pub(crate) fn is_collected(&self, metadata: &Metadata) -> bool {

@@ -18,7 +18,7 @@ pub(crate) use self::{
 use crate::{
     api::{k8s::EndpointSlice, labels as l},
     mirror::{
-        metadata::{DesiredMetadata, is_our_slice},
+        metadata::DesiredMetadata,
         state::State,
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
@@ -87,7 +87,7 @@ pub(crate) fn reconcile(
     let mut ours: Vec<&EndpointSlice> = actual
         .iter()
         .map(AsRef::as_ref)
-        .filter(|slice| is_our_slice(slice) && !state.is_theirs(&slice.metadata))
+        .filter(|slice| state.writes_slice(slice))
         .collect();
     let alone = |slice: &DesiredSlice<'_>| {
         let mut others = actual

@@ -10,7 +10,6 @@ use crate::{
         Grouped as _, Liveness, NamespacePhase,
         fixtures::ip,
         is_our_route,
-        metadata::is_our_slice,
         name_owner::{NameOwner, Purpose},
     },
 };
@@ -19,7 +18,7 @@ impl Simulation {
     /// Checks that the endpoints of mirrors are those of their gateways, as far as these are known.
     pub(crate) fn gateways_are_followed(&self) {
         for slice in self.cluster.slices.values() {
-            if !is_our_slice(slice) || !is_mirror(slice) || self.state.is_theirs(&slice.metadata) {
+            if !self.state.writes_slice(slice) || !is_mirror(slice) {
                 continue;
             }
             let namespace = slice.metadata.namespace();

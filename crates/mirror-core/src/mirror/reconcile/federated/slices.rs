@@ -149,7 +149,7 @@ fn of_cluster<'a>(
 /// Whether a federated Service has any slice of ours.
 pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
     let mut slices = state.local_slices(namespace, name).iter();
-    slices.any(|slice| is_our_slice(slice) && !state.is_theirs(&slice.metadata))
+    slices.any(|slice| state.writes_slice(slice))
 }
 
 /// The endpoints for a member. `None` to leave its slices as they are, even if there are none. `own` are its slices.

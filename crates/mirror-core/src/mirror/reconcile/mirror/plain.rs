@@ -1,18 +1,15 @@
 //! Mirrors that are one Service: for any Service except a headless one with hosts.
 
 use super::{super::service::reconcile_service, context::Context};
-use crate::{
-    api::k8s::EndpointSlice,
-    mirror::{
-        desired::{
-            endpoints::{self, Through},
-            service::Desired,
-        },
-        metadata::is_our_slice,
-        outcome::{Outcome, Problem},
-        target::export::Mode,
-        write::Write,
+use crate::mirror::{
+    desired::{
+        endpoints::{self, Through},
+        service::Desired,
     },
+    metadata::is_our_slice,
+    outcome::{Outcome, Problem},
+    target::export::Mode,
+    write::Write,
 };
 
 /// The plan for a Service that is mirrored as one.
@@ -68,10 +65,8 @@ pub(crate) fn plain(
             // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
             Ok(through) if !through.backed && context.lacks_slices() => {
                 note = context.cut();
-                let ours = |slice: &&EndpointSlice| {
-                    is_our_slice(slice) && !state.is_theirs(&slice.metadata)
-                };
-                let mut known = actual.iter().map(AsRef::as_ref).filter(ours).peekable();
+                let known = actual.iter().filter(|slice| state.writes_slice(slice));
+                let mut known = known.peekable();
                 let exist = known.peek().is_some();
                 let backed = known.any(|slice| !slice.endpoints.is_empty());
                 let through = Through { backed, ..through };

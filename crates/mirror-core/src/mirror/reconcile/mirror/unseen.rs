@@ -12,7 +12,7 @@ use crate::{
             endpoints::{self, Through, as_it_is, through_gateway},
             service::Desired,
         },
-        metadata::{DesiredMetadata, Owner, is_our_slice, owner},
+        metadata::{DesiredMetadata, Owner, owner},
         name_owner::{NameOwner, Purpose},
         names::mirror_name,
         outcome::RemoteRef,
@@ -59,7 +59,7 @@ impl Behind<'_> {
         let actual = self.state.local_slices(namespace, name);
         let ours = || {
             let slices = actual.iter().map(AsRef::as_ref);
-            slices.filter(|slice| is_our_slice(slice) && !self.state.is_theirs(&slice.metadata))
+            slices.filter(|slice| self.state.writes_slice(slice))
         };
         let Some(first) = ours().next() else {
             return;
