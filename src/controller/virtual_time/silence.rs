@@ -76,6 +76,22 @@ async fn silent_target_is_noticed_and_its_mirrors_stay() {
     world.stop().await;
 }
 
+/// Both clusters fall silent three times, and what happens in them meanwhile is noticed in time.
+async fn is_noticed_each_time(world: &World, east: &ApiServer, fall_silent: impl Fn()) {
+    for round in 0..3 {
+        fall_silent();
+        let name = format!("late-{round}");
+        east.export(&name);
+        world.edit_mirror();
+        within(NOTICED, "the silence", || {
+            world.has(&format!("{name}-east")) && world.is_repaired()
+        })
+        .await;
+        sleep(seconds(60)).await;
+    }
+    assert!(world.is("east", "Connected", "True"));
+}
+
 fn is_list_of_services(asked: &Asked) -> bool {
     asked.is("list", "services")
 }
@@ -89,19 +105,11 @@ async fn half_open_watches_over_http_1_are_replaced_in_time() {
     assert_eq!(east.asked(marks.1, is_list_of_services).len(), 0);
     assert_eq!(world.source.asked(marks.0, is_list_of_services).len(), 0);
     assert_eq!(world.source.writes(marks.0), [""; 0]);
-    for round in 0..3 {
+    is_noticed_each_time(&world, &east, || {
         east.silence();
         world.source.silence();
-        let name = format!("late-{round}");
-        east.export(&name);
-        world.edit_mirror();
-        within(NOTICED, "the silence", || {
-            world.has(&format!("{name}-east")) && world.is_repaired()
-        })
-        .await;
-        sleep(seconds(60)).await;
-    }
-    assert!(world.is("east", "Connected", "True"));
+    })
+    .await;
     world.stop().await;
 }
 
@@ -161,19 +169,11 @@ async fn half_open_connections_over_http_2_are_replaced_in_time() {
     sleep(hours(1)).await;
     assert_eq!(east.asked(marks.1, is_list_of_services).len(), 0);
     assert_eq!(world.source.writes(marks.0), [""; 0]);
-    for round in 0..3 {
-        // Both ends think that the connections are open. Pings show that they are not.
+    // Both ends think that the connections are open. Pings show that they are not.
+    is_noticed_each_time(&world, &east, || {
         source_wire.cut();
         east_wire.cut();
-        let name = format!("late-{round}");
-        east.export(&name);
-        world.edit_mirror();
-        within(NOTICED, "the silence", || {
-            world.has(&format!("{name}-east")) && world.is_repaired()
-        })
-        .await;
-        sleep(seconds(60)).await;
-    }
-    assert!(world.is("east", "Connected", "True"));
+    })
+    .await;
     world.stop().await;
 }

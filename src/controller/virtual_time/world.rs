@@ -199,6 +199,16 @@ impl World {
         serde_json::from_value(status).unwrap_or_default()
     }
 
+    /// Number of writes to the source cluster since `mark`, which must all be of the status of this Link.
+    pub(super) fn status_writes(&self, mark: usize, link: &str) -> usize {
+        let (written, own) = (
+            self.source.writes(mark),
+            format!("patch links/status {link}"),
+        );
+        assert!(written.iter().all(|write| *write == own), "{written:?}");
+        written.len()
+    }
+
     /// Status, reason and message of a condition of a Link.
     pub(super) fn condition(&self, link: &str, type_: &str) -> Option<(String, String, String)> {
         let mut conditions = self.status(link).conditions.into_iter();
