@@ -228,7 +228,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(250))]
 
         #[test]
         fn each_service_is_in_one_chunk_and_a_new_one_touches_one(
