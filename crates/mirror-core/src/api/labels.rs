@@ -154,3 +154,8 @@ pub const CONTROLLER_NAME: &str = "linkerd-multicluster-controller";
 pub const CREDENTIALS_PREFIX: &str = "cluster-credentials-";
 /// Source of Events about a target cluster: this, `-` and the cluster's name.
 pub const EVENT_SOURCE_PREFIX: &str = "linkerd-service-mirror";
+
+/// Whether a service mirror writes this label or annotation, to say what an object is.
+pub fn is_of_service_mirrors(key: &str) -> bool {
+    key.starts_with(MIRROR_PREFIX) || key.starts_with(MULTICLUSTER_PREFIX)
+}

@@ -13,7 +13,7 @@ pub(crate) use self::slice::MAX_ENDPOINTS;
 pub(crate) use self::{
     gateway::{Through, through_gateway},
     hosts::{Host, as_it_is, by_host},
-    slice::{DesiredSlice, SlicePort},
+    slice::{DesiredSlice, SlicePort, slice_metadata},
 };
 use crate::{
     api::{k8s::EndpointSlice, labels as l},

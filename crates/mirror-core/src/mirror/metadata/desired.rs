@@ -24,6 +24,13 @@ impl<'a> DesiredEntries<'a> {
         Self(wanted)
     }
 
+    /// Those whose keys are wanted.
+    pub(crate) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        let mut kept = Vec::with_capacity(self.0.len() + ROOM);
+        kept.extend(self.0.iter().filter(|(key, _)| wanted(key)).cloned());
+        Self(kept)
+    }
+
     /// Adds a key, or replaces its value.
     pub(crate) fn insert(&mut self, key: &'a str, value: Cow<'a, str>) {
         match self.find(key) {
@@ -75,9 +82,7 @@ impl<'a> DesiredEntries<'a> {
                     key == l::REMOTE_RESOURCE_VERSION
                         || found.is_some_and(|(_, found)| found == value)
                 }
-                (None, Some((key, _))) => {
-                    !key.starts_with(l::MIRROR_PREFIX) && !key.starts_with(l::MULTICLUSTER_PREFIX)
-                }
+                (None, Some((key, _))) => !l::is_of_service_mirrors(key),
                 (None, None) => true,
             };
             if !well {

@@ -69,15 +69,10 @@ impl Rules {
 
     fn drops(&self, key: &str) -> bool {
         let named = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(key));
-        is_ours(key)
+        l::is_of_service_mirrors(key)
             || named(&self.excluded)
             || (foreign::find(key).is_some() && !named(&self.copied))
     }
-}
-
-/// Whether a service mirror writes this label or annotation, to say what an object is.
-fn is_ours(key: &str) -> bool {
-    key.starts_with(l::MIRROR_PREFIX) || key.starts_with(l::MULTICLUSTER_PREFIX)
 }
 
 /// Reads rules for keys that are copied, joined by commas. Blank rules are dropped.
@@ -90,7 +85,7 @@ pub fn copied_rules(text: &str) -> Result<Vec<&str>, CopiedError> {
             if !is_label_key(key.as_deref().unwrap_or(rule)) {
                 return Err(CopiedError::NoRule(short(rule)));
             }
-            if is_ours(rule) {
+            if l::is_of_service_mirrors(rule) {
                 return Err(CopiedError::Ours(short(rule)));
             }
             Ok(rule)

@@ -132,8 +132,9 @@ fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// Labels and annotations of a Service's slices, except the label with its name: the Service's labels, and what
-/// Linkerd's destination controller reads.
+/// Labels and annotations of a Service's slices, except the label with its name: labels that say what the Service is,
+/// and what Linkerd's destination controller reads. Other labels of the Service are left out: consumers select slices by
+/// labels, and a target cluster must not be able to hand them endpoints.
 pub(crate) fn slice_metadata<'a>(
     service: &'a Desired<'_>,
     identity: &'a str,
@@ -146,7 +147,7 @@ pub(crate) fn slice_metadata<'a>(
         annotations.insert(l::REMOTE_GATEWAY_IDENTITY, identity.into());
     }
     DesiredMetadata {
-        labels: service.metadata.labels.clone(),
+        labels: service.metadata.labels.only(l::is_of_service_mirrors),
         annotations,
     }
 }

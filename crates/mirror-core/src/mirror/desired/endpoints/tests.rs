@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use super::{slice::slice_metadata, *};
+use super::*;
 use crate::{
     api::{
         k8s::{Endpoint, EndpointPort, ServicePort},
@@ -13,6 +13,28 @@ use crate::{
         fixtures::{endpoint as seen, ip, map, port, said, slice, state, target},
     },
 };
+
+/// A Service whose mirror has labels that were copied.
+fn service(ports: &[ServicePort]) -> Desired<'_> {
+    let labels = [
+        ("app", "web".into()),
+        (l::MIRRORED_SERVICE, "true".into()),
+        (l::CLUSTER_NAME, "east".into()),
+    ];
+    let annotations = [(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local".into())];
+    Desired {
+        installation: "mc",
+        namespace: "ns",
+        name: "web-east",
+        uid: Some("uid-web-east"),
+        metadata: DesiredMetadata {
+            labels: labels.into(),
+            annotations: annotations.into(),
+        },
+        ports,
+        headless: false,
+    }
+}
 
 /// The slices for these addresses and ports. `ready`: whether the gateway is; `backed`: whether the Service has
 /// endpoints.
@@ -39,26 +61,6 @@ fn through(addresses: &[IpAddr], ready: bool, backed: bool) -> Through<'_> {
         refused: Vec::new(),
         ready,
         backed,
-    }
-}
-
-fn service(ports: &[ServicePort]) -> Desired<'_> {
-    let labels = [
-        (l::MIRRORED_SERVICE, "true".into()),
-        (l::CLUSTER_NAME, "east".into()),
-    ];
-    let annotations = [(l::REMOTE_FQ_NAME, "web.ns.svc.cluster.local".into())];
-    Desired {
-        installation: "mc",
-        namespace: "ns",
-        name: "web-east",
-        uid: Some("uid-web-east"),
-        metadata: DesiredMetadata {
-            labels: labels.into(),
-            annotations: annotations.into(),
-        },
-        ports,
-        headless: false,
     }
 }
 
@@ -164,7 +166,7 @@ fn endpoints_are_as_ready_as_the_gateway_and_absent_for_services_without_endpoin
 }
 
 #[test]
-fn metadata_is_what_linkerd_reads() {
+fn metadata_is_what_linkerd_reads_and_no_copied_labels() {
     let slices = made(&["192.0.2.1"], &[port("http", 80)], true, true);
     let metadata = &slices[0].metadata;
     let labels = map(&[
@@ -290,6 +292,35 @@ fn only_our_slices_that_differ_are_written() {
         reconcile(&state(), desired, &actual, &mut found);
         assert_eq!(said(&found), writes, "{what}");
     }
+}
+
+#[test]
+fn slices_with_copied_labels_lose_them_in_one_write() {
+    let mut earlier = made(&["192.0.2.1"], &[port("http", 80)], true, true).remove(0);
+    earlier.metadata.labels.insert("app", "web");
+    let annotations = &mut earlier.metadata.annotations;
+    annotations.insert(l::DESIRED_STATE, "of an earlier version");
+    let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
+    let service = service(&ports);
+    let pass = |actual: &EndpointSlice| {
+        let desired = through_gateway(&service, &through(&addresses, true, true), "");
+        let mut writes = Vec::new();
+        reconcile(&state(), desired, &[Arc::new(actual.clone())], &mut writes);
+        writes
+    };
+    let writes = pass(&earlier);
+    let [Write::Patch(patch)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert!(!patch.urgent, "traffic does not depend on it");
+    assert!(patch.body.get("endpoints").is_none());
+    let metadata = &patch.body["metadata"];
+    assert_eq!(metadata["labels"]["app"], json!(null));
+    assert_eq!(metadata["labels"][l::CLUSTER_NAME], "east");
+    earlier.metadata.labels.remove("app");
+    let state = metadata["annotations"][l::DESIRED_STATE].as_str().unwrap();
+    earlier.metadata.annotations.insert(l::DESIRED_STATE, state);
+    assert_eq!(pass(&earlier), []);
 }
 
 #[test]

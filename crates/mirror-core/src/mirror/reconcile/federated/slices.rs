@@ -21,7 +21,7 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::{self, DesiredSlice, SlicePort, Through},
+            endpoints::{self, DesiredSlice, SlicePort, Through, slice_metadata},
             service::Desired,
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_our_slice},
@@ -197,6 +197,7 @@ fn of_pods<'a>(
     let mut hasher = SipHasher13::new();
     hasher.write(pods.metadata.name().as_bytes());
     let hash = hasher.finish();
+    let metadata = slice_metadata(service, "");
     let chunks = pods.endpoints.chunks(ENDPOINTS).enumerate();
     chunks.filter_map(move |(number, endpoints)| {
         let mut endpoints = endpoints.to_vec();
@@ -207,7 +208,7 @@ fn of_pods<'a>(
         }
         Some(DesiredSlice::new(
             service,
-            &service.metadata,
+            &metadata,
             &format!("local-{hash:016x}-{number}"),
             address_type?,
             endpoints,

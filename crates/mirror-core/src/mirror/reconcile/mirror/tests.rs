@@ -129,7 +129,7 @@ fn gateway_mode_is_as_in_linkerds_service_mirror() {
         (
             "3.2 labels changed",
             then(web(), &[web().label("a", "b")], true),
-            &both,
+            &["patch Service ns/web-east"],
             MIRRORED,
         ),
         (

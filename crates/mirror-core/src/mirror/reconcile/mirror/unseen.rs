@@ -6,7 +6,7 @@
 
 use super::removal::is_written;
 use crate::{
-    api::{k8s::Service, labels as l},
+    api::k8s::Service,
     mirror::{
         desired::{
             endpoints::{self, Through, as_it_is, through_gateway},
@@ -61,31 +61,21 @@ impl Behind<'_> {
             let slices = actual.iter().map(AsRef::as_ref);
             slices.filter(|slice| self.state.writes_slice(slice))
         };
-        let Some(first) = ours().next() else {
+        if ours().next().is_none() {
             return;
-        };
+        }
         let present = || ours().flat_map(|slice| &slice.endpoints);
         let backed = present().next().is_some();
         let through = Through::of(self.state, self.target, self.gateway, present(), backed);
         let Ok(through) = through else {
             return; // its addresses are unknown
         };
-        // The labels that the slices have, or should have: others may have added labels to the Service.
-        let mut metadata = DesiredMetadata::of(&service.metadata);
-        let is_slices = |key: &str| {
-            let known = &first.metadata.labels;
-            key.starts_with(l::MIRROR_PREFIX) || known.contains_key(key)
-        };
-        let added = service.metadata.labels.iter().map(|(key, _)| key);
-        for key in added.filter(|key| !is_slices(key)) {
-            metadata.labels.remove(key);
-        }
         let desired = Desired {
             installation: &self.state.config.namespace,
             namespace,
             name,
             uid: service.metadata.uid.as_deref(),
-            metadata,
+            metadata: DesiredMetadata::of(&service.metadata),
             ports: &service.spec.ports,
             headless: service.is_headless(),
         };

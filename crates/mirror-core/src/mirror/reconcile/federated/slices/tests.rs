@@ -172,6 +172,30 @@ fn each_gateway_has_a_slice_with_its_identity_and_the_members_name() {
 }
 
 #[test]
+fn no_slice_has_labels_of_a_member() {
+    let mut labelled = web();
+    labelled.0.metadata.labels.insert("app", "web");
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(2))
+        .local_member(labelled)
+        .worked_on(&key());
+    assert_eq!(existing(&state).metadata.labels.get("app"), Some("web"));
+    let slices = slices(&state);
+    assert_eq!(slices.len(), 3);
+    for slice in slices {
+        let labels = slice.metadata.labels.iter().map(|(key, _)| key);
+        let known = [
+            l::CLUSTER_NAME,
+            l::MIRRORED_SERVICE,
+            l::SLICE_MANAGED_BY,
+            l::SLICE_SERVICE,
+        ];
+        let others: Vec<&str> = labels.filter(|key| !known.contains(key)).collect();
+        assert_eq!(others, [""; 0], "{:?}", slice.metadata.name);
+    }
+}
+
+#[test]
 fn pods_of_the_local_member_are_shown_as_they_are() {
     let state = two(By::Gateway, By::Gateway)
         .pods(pods(2))
