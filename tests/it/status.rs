@@ -173,7 +173,11 @@ async fn status_that_others_changed_is_restored() {
     condition_is(west, "defaced", "GatewayAlive", "True", "ProbeSucceeded").await;
     status_that(west, "defaced", |s| s.mirrored == Some(1)).await;
     let before = condition_is(west, "defaced", "Ready", "True", "Mirroring").await;
-    let other = json!({ "status": { "conditions": [], "mirrored": 7, "gateway": null } });
+    // No field of ours: linkerd2#15398 adds it.
+    let roots = json!({ "local": { "bundle": "PEM" }, "lastSyncedTime": "2026-11-25T00:00:00Z" });
+    let other = json!({ "status": {
+        "conditions": [], "mirrored": 7, "gateway": null, "trustRoots": roots,
+    } });
     links(west)
         .patch_status("defaced", &PatchParams::default(), &Patch::Merge(other))
         .await
@@ -185,6 +189,15 @@ async fn status_that_others_changed_is_restored() {
         s.mirrored == Some(1) && alive == Some(true)
     })
     .await;
+    let kept = west.kubectl(&[
+        "get",
+        "link",
+        "defaced",
+        "--namespace=linkerd-multicluster",
+        "--output=jsonpath={.status.trustRoots}",
+    ]);
+    let kept: Value = serde_json::from_str(&kept.await.unwrap()).unwrap();
+    assert_eq!(kept, roots);
     in_step(west, "defaced", &[]).await;
     unlink(west, "defaced").await;
 }

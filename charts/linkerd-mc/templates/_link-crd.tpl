@@ -78,6 +78,8 @@ spec:
 {{- define "linkerd-mc.link-status" -}}
 status:
   type: object
+  # Later versions of Linkerd write more into it (linkerd2#15398: trustRoots), which we must not drop.
+  x-kubernetes-preserve-unknown-fields: true
   # kstatus takes a Link without any status for one that is done.
   default:
     observedGeneration: -1
