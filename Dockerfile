@@ -3,7 +3,9 @@
 #
 #   docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) --tag registry.example.com/linkerd-mc:0.1.0 .
 
-FROM rust:1-bookworm AS build
+# The digest is that of the index of all architectures, and the same as in .github/workflows/release.yml. Nothing of this
+# image is in ours, but it compiles what is.
+FROM rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends musl-tools \
  && rustup target add "$(uname -m)-unknown-linux-musl"

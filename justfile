@@ -1,5 +1,8 @@
 # Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test-all and playground, and does not need just.
 
+# Arguments reach the shell as $1, $2 and so on, or by quote(): what is in them is never a command.
+set positional-arguments
+
 # Show the recipes
 default:
     @just --list
@@ -14,7 +17,7 @@ lint:
 
 # Run all tests but the long ones, against real control planes too; arguments go to `cargo test`
 test *args:
-    cargo test {{args}}
+    cargo test "$@"
 
 # Run all tests, and then the long ones; those that take as many minutes as they are told to are soak and hostile
 test-all: test
@@ -26,7 +29,7 @@ quick:
 
 # Run the tests of tests/it against the oldest Kubernetes that is tested: 10 minutes, and 7 to build it once; arguments choose tests
 compat *args:
-    tests/it/oldest {{args}}
+    tests/it/oldest "$@"
 
 # Kill the controller at every write, and delay or lose every event, in every scenario: 15 minutes or more
 sweep:
@@ -34,11 +37,11 @@ sweep:
 
 # Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":
-    LINKERD_MC_SOAK_MINUTES={{minutes}} cargo test --all-features --test it soak:: -- --ignored --nocapture
+    LINKERD_MC_SOAK_MINUTES={{quote(minutes)}} cargo test --all-features --test it soak:: -- --ignored --nocapture
 
 # Run without and then with hostile target clusters, for some minutes each, and compare the effect on other clusters
 hostile minutes="5":
-    LINKERD_MC_HOSTILE_MINUTES={{minutes}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
+    LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
 
 # Draw docs/modules.md: the modules of src, and which module uses which
 modules:
@@ -65,26 +68,26 @@ site:
 # Build the container image as an OCI layout in target/image, without a container engine: minutes
 image target=(arch() + "-unknown-linux-musl"): (image-binary target)
     rm -rf target/image
-    cargo run --quiet --locked --package container-image -- --binary target/{{target}}/dist/linkerd-mc --layout target/image
+    cargo run --quiet --locked --package container-image -- --binary target/{{quote(target)}}/dist/linkerd-mc --layout target/image
 
 # Run the image of `just image` in namespaces of its own, as root, until it has mirrored a Service
 image-test target=(arch() + "-unknown-linux-musl"): (image-binary target)
-    LINKERD_MC_IMAGE_BINARY=$PWD/target/{{target}}/dist/linkerd-mc cargo test --test it image:: -- --include-ignored --nocapture
+    LINKERD_MC_IMAGE_BINARY="$PWD"/target/{{quote(target)}}/dist/linkerd-mc cargo test --test it image:: -- --include-ignored --nocapture
 
 # The static binary of the image, the same wherever the folders of the source and of cargo are
 [private]
 image-binary target:
-    packaging/musl {{target}}
+    packaging/musl {{quote(target)}}
     PATH="$(packaging/auditable):$PATH" \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source" \
-        cargo auditable build --profile dist --locked --target {{target}} --package linkerd-mc --all-features --bin linkerd-mc
+        cargo auditable build --profile dist --locked --target {{quote(target)}} --package linkerd-mc --all-features --bin linkerd-mc
 
 # Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
 mutants files="crates/mirror-core/src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
     cargo test --profile mutants --package mirror-core --lib mirror::
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
-        nice -n 19 cargo mutants --file '{{files}}' --test-package mirror-core --baseline skip --timeout 60 {{args}}
+        sh -c 'files=$1; shift; exec nice -n 19 cargo mutants --file "$files" --test-package mirror-core --baseline skip --timeout 60 "$@"' sh "$@"
 
 # Only the suite itself runs as root.
 [private]
@@ -92,15 +95,15 @@ as-root := if `id -u` == "0" { "" } else { "--config \"target.'cfg(unix)'.runner
 
 # Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN (docs/development.md); arguments choose cases
 mesh *args:
-    cargo test {{as-root}} --test mesh -- {{args}}
+    cargo test {{as-root}} --test mesh -- "$@"
 
 # Run random operations on the mesh of `just mesh`, and check that no request fails; LINKERD_MC_MESH_SEED repeats a run
 mesh-soak operations="100":
-    LINKERD_MC_MESH_OPERATIONS={{operations}} cargo test {{as-root}} --test mesh -- soak
+    LINKERD_MC_MESH_OPERATIONS={{quote(operations)}} cargo test {{as-root}} --test mesh -- soak
 
 # Take the programs of `just mesh` out of the images of a version of Linkerd, without a container engine; needs skopeo
 linkerd version folder="target/linkerd":
-    tests/mesh/linkerd-programs {{version}} {{folder}}
+    tests/mesh/linkerd-programs "$@"
 
 # Install what `just linkerd` and `just mesh` need, on Debian and Ubuntu
 mesh-packages:
@@ -109,7 +112,7 @@ mesh-packages:
 
 # Start three linked control planes and show what is mirrored; `-- --once` ends after the table
 playground *args:
-    cargo run --example playground {{args}}
+    cargo run --example playground "$@"
 
 # Record the pictures of the README again; they show real runs, so look at them before you commit them
 picture:
@@ -118,15 +121,15 @@ picture:
 
 # Measure the controller against real control planes; `-- --help` shows the options
 bench *args:
-    cargo bench --all-features --bench mirror {{args}}
+    cargo bench --all-features --bench mirror "$@"
 
 # Measure how long commands take, against real control planes
 bench-cli *args:
-    cargo bench --all-features --bench cli {{args}}
+    cargo bench --all-features --bench cli "$@"
 
 # Fuzz a target (kubeconfig, link, exclusions, names, networks, selector, values) for some seconds
 fuzz target seconds="60" *args:
-    fuzz/run {{target}} {{seconds}} {{args}}
+    fuzz/run "$@"
 
 # Generate the completion scripts again
 completions:
@@ -136,8 +139,8 @@ completions:
     target/debug/linkerd-mc completions fish > completions/linkerd-mc.fish
 
 # Check licences, versions, sources and known weaknesses of all crates; the last are asked of the RustSec database on GitHub
-deny *checks="advisories bans licenses sources":
-    "$(packaging/tools)/cargo-deny" --config deny.toml --locked check {{checks}}
+deny *checks:
+    "$(packaging/tools)/cargo-deny" --config deny.toml --locked check "$@"
 
 # Check all that a release is made of and made by, except for known weaknesses: crates, SBOM, notices, workflows
 supply-chain:
@@ -168,15 +171,15 @@ notices:
 
 # Pack an archive for a platform such as linux-amd64; `runnable` is a build for this machine, if `binary` is not
 archive platform binary="target/dist/linkerd-mc" runnable=binary:
-    packaging/archive {{binary}} {{platform}} {{packages}} {{runnable}}
+    packaging/archive {{quote(binary)}} {{quote(platform)}} {{packages}} {{quote(runnable)}}
 
 # Pack an archive for each binary-PLATFORM in a folder, as the jobs of a release leave them
 archives binaries:
-    packaging/archives {{binaries}} {{packages}}
+    packaging/archives {{quote(binaries)}} {{packages}}
 
 # Pack a Debian package for this machine's architecture; $MAINTAINER names who answers for it
 deb binary="target/dist/linkerd-mc":
-    packaging/deb {{binary}} {{packages}}
+    packaging/deb {{quote(binary)}} {{packages}}
 
 # Pack the Helm chart; needs Helm
 pack-chart:
@@ -185,30 +188,30 @@ pack-chart:
 # Write the checksums of all packages, and the Homebrew formula and the krew manifest with them
 checksums version repository:
     cd {{packages}} && sha256sum -- *.tar.gz *.deb linkerd-mc.cdx.json THIRD-PARTY-NOTICES > SHA256SUMS
-    packaging/fill packaging/homebrew.rb.in {{version}} {{repository}} {{packages}}/SHA256SUMS > {{packages}}/linkerd-mc.rb
-    packaging/fill packaging/krew.yaml.in {{version}} {{repository}} {{packages}}/SHA256SUMS > {{packages}}/krew.yaml
+    packaging/fill packaging/homebrew.rb.in {{quote(version)}} {{quote(repository)}} {{packages}}/SHA256SUMS > {{packages}}/linkerd-mc.rb
+    packaging/fill packaging/krew.yaml.in {{quote(version)}} {{quote(repository)}} {{packages}}/SHA256SUMS > {{packages}}/krew.yaml
 
 # What only a release can do: it needs the forge, and its identity.
 
 # See that this commit is the one to release as a version, and print the changes
 changes version:
-    @packaging/changes {{version}}
+    @packaging/changes "$@"
 
 # Log in to a registry, with the password in $PASSWORD
 login registry user:
-    @printenv PASSWORD | docker login --username {{user}} --password-stdin {{registry}}
+    @printenv PASSWORD | docker login --username {{quote(user)}} --password-stdin {{quote(registry)}}
 
 # Push images of several architectures, each a folder that `just image` wrote, under one name; print the digest of that
 publish-image reference +layouts:
-    @packaging/publish-image {{reference}} {{layouts}}
+    @packaging/publish-image "$@"
 
 # Push the chart that `just pack-chart` packed; print its digest
 publish-chart repository version:
-    @packaging/publish-chart {{repository}} {{version}}
+    @packaging/publish-chart "$@"
 
 # Sign an image or a chart by its digest, with the identity of the workflow that runs this
 sign-image reference:
-    cosign sign --yes {{reference}}
+    cosign sign --yes "$@"
 
 # Sign the checksums, and so all packages
 sign-packages:
@@ -216,8 +219,8 @@ sign-packages:
 
 # Publish all packages as a release of GitHub
 publish version:
-    packaging/changes {{version}} > target/changes.md
-    gh release create v{{version}} --verify-tag --title v{{version}} --notes-file target/changes.md {{packages}}/*
+    packaging/changes {{quote(version)}} > target/changes.md
+    gh release create {{quote("v" + version)}} --verify-tag --title {{quote("v" + version)}} --notes-file target/changes.md {{packages}}/*
 
 # Run everything that a change has to pass
 ci:

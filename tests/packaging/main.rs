@@ -13,6 +13,8 @@ mod linkerd_programs;
 mod names;
 // The archive and the Debian package: the same each time, and what is in them runs.
 mod packages;
+// Images and charts in a registry, and the digests to sign.
+mod publish;
 // The Homebrew formula and the krew manifest, with the values of a release.
 mod templates;
 // Steps of workflows are recipes that exist.

@@ -1,5 +1,6 @@
 //! What the workflows of GitHub Actions run: recipes of the justfile and scripts of this repository, so that it can be tried
-//! on any machine. That they are valid is checked by actionlint, in `packaging/check`.
+//! on any machine. That they are valid is checked by actionlint, in `packaging/check`. Recipes quote their arguments, and
+//! what builds a release is pinned.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -112,15 +113,102 @@ fn each_action_is_pinned_by_its_commit_and_says_the_version() {
 
 #[test]
 fn only_the_job_that_publishes_may_write_or_sign() {
-    let (_, release) = workflows()
-        .into_iter()
-        .find(|(path, _)| path.ends_with("release.yml"))
-        .unwrap();
+    let release = release();
     assert_eq!(release["permissions"], serde_json::json!({}));
     for (name, job) in release["jobs"].as_object().unwrap() {
         let read_only = serde_json::json!({ "contents": "read" });
         assert_eq!(job["permissions"] != read_only, name == "publish", "{name}");
     }
+}
+
+/// The release workflow.
+fn release() -> Value {
+    let all = workflows().into_iter();
+    let mut release = all.filter(|(path, _)| path.ends_with("release.yml"));
+    release.next().unwrap().1
+}
+
+#[test]
+fn images_that_builds_run_in_are_pinned_and_the_same() {
+    let dockerfile = read("Dockerfile");
+    let bases = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("FROM "));
+    let bases = bases.map(|base| base.split(' ').next().unwrap().to_owned());
+    let release = release();
+    let builds = release["jobs"]["binaries"]["strategy"]["matrix"]["include"].as_array();
+    let containers = builds.unwrap().iter();
+    let containers = containers.map(|build| build["container"].as_str().unwrap().to_owned());
+    let all: BTreeSet<String> = bases.chain(containers).collect();
+    // No container at all, and the image without any file.
+    let known = all
+        .iter()
+        .filter(|name| !["", "scratch"].contains(&name.as_str()));
+    let known: Vec<&String> = known.collect();
+    let [image] = known[..] else {
+        panic!("several images: {known:?}");
+    };
+    let (_, digest) = image.split_once("@sha256:").unwrap();
+    assert!(
+        digest.len() == 64 && digest.chars().all(|c| c.is_ascii_hexdigit()),
+        "{image}"
+    );
+}
+
+#[test]
+fn job_that_publishes_installs_only_what_it_needs() {
+    let release = release();
+    let steps = release["jobs"]["publish"]["steps"].as_array().unwrap();
+    let tools = steps.iter().filter_map(|step| step["run"].as_str());
+    let tools: Vec<_> = tools
+        .filter(|run| run.contains("packaging/tools"))
+        .collect();
+    assert_eq!(tools, ["packaging/tools rust-just >> \"$GITHUB_PATH\""]);
+    assert!(read("packaging/requirements.txt").contains("\nrust-just=="));
+    let uses = steps.iter().filter_map(|step| step["uses"].as_str());
+    let uses: BTreeSet<_> = uses
+        .map(|action| action.split('@').next().unwrap())
+        .collect();
+    let needed = [
+        "actions/attest",
+        "actions/checkout",
+        "actions/download-artifact",
+        "sigstore/cosign-installer",
+    ];
+    assert_eq!(uses.into_iter().collect::<Vec<_>>(), needed);
+}
+
+/// The places at which a justfile puts an argument of a recipe into a command without quoting it.
+fn unquoted(justfile: &str) -> Vec<&str> {
+    let (mut parameters, mut found) = (BTreeSet::new(), Vec::new());
+    for line in justfile.lines() {
+        if line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.contains(":=") {
+            let head = line.rsplit_once(':').map_or(line, |(head, _)| head);
+            let words = head.split_whitespace().skip(1);
+            let names = words.map(|word| word.trim_start_matches(['*', '+', '$']));
+            parameters = names.filter_map(|name| name.split('=').next()).collect();
+        }
+        let inserted = line
+            .split("{{")
+            .skip(1)
+            .filter_map(|rest| rest.split("}}").next());
+        let bare = inserted.filter(|inside| !inside.trim().starts_with("quote("));
+        let mut words = bare
+            .flat_map(|inside| inside.split(|c: char| !(c.is_alphanumeric() || "_-".contains(c))));
+        if words.any(|word| parameters.contains(word)) {
+            found.push(line.trim());
+        }
+    }
+    found
+}
+
+#[test]
+fn recipes_quote_their_arguments() {
+    let justfile = read("justfile");
+    assert!(justfile.contains("\nset positional-arguments\n"));
+    assert_eq!(unquoted(&justfile), [""; 0]);
+    let example = "a := \"b\"\nx version +more:\n    y {{version}}\n    {{a}} {{quote(version)}}\n    z v{{ more }}\n";
+    assert_eq!(unquoted(example), ["y {{version}}", "z v{{ more }}"]);
 }
 
 #[test]
