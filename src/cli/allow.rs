@@ -2,8 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::Api;
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Api, Resource, ResourceExt as _, api::PartialObjectMeta};
+use serde::de::DeserializeOwned;
 
 use super::{
     args::{self, Global, Output},
@@ -58,6 +62,9 @@ pub(crate) struct Allow {
 pub(crate) struct Revoke {
     #[command(flatten)]
     accounts: Accounts,
+    /// Print even objects that are not the extension's; do not contact the cluster
+    #[arg(long)]
+    ignore_cluster: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -108,7 +115,13 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
 }
 
 /// Runs `revoke`.
-pub(crate) fn revoke(args: &Revoke) -> anyhow::Result<()> {
+pub(crate) fn revoke(global: &Global, args: &Revoke) -> anyhow::Result<()> {
+    if !args.ignore_cluster {
+        block_on(async {
+            let cluster = Cluster::connect(&global.access()).await?;
+            refuse_others(&cluster, &args.accounts.service_account_name).await
+        })?;
+    }
     let Accounts {
         service_account_name,
         namespace,
@@ -117,9 +130,45 @@ pub(crate) fn revoke(args: &Revoke) -> anyhow::Result<()> {
     output::data(&args.output.format(&manifest))
 }
 
-/// Whether the namespace has to be created. Fails if one of the ServiceAccounts exists.
+/// Fails if somebody else has the name of an account for a `ClusterRole` or its binding, which kubectl would replace or
+/// delete.
+async fn refuse_others(cluster: &Cluster, accounts: &[String]) -> anyhow::Result<()> {
+    for name in accounts {
+        let kind = if is_of_others::<ClusterRole>(cluster, name).await? {
+            "ClusterRole"
+        } else if is_of_others::<ClusterRoleBinding>(cluster, name).await? {
+            "ClusterRoleBinding"
+        } else {
+            continue;
+        };
+        return Err(fail(
+            format!("the {kind} {name:?} is not one of the extension"),
+            "choose another name for the account",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether an object of this name exists without the label of the extension.
+async fn is_of_others<K>(cluster: &Cluster, name: &str) -> anyhow::Result<bool>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    PartialObjectMeta<K>: DeserializeOwned,
+{
+    let api = Api::<K>::all(cluster.client.clone());
+    let what = format!("read the {}", K::kind(&()));
+    let found = cluster.request(&what, api.get_metadata_opt(name)).await?;
+    let names = [labels::EXTENSION_NAME, labels::EXTENSION_NAME_LEGACY];
+    Ok(found.is_some_and(|found| {
+        let label = found.labels().get(labels::EXTENSION);
+        !label.is_some_and(|label| names.contains(&label.as_str()))
+    }))
+}
+
+/// Whether the namespace has to be created. Fails if one of the ServiceAccounts exists, or somebody else has its name.
 async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result<bool> {
     let cluster = Cluster::connect(&global.access()).await?;
+    refuse_others(&cluster, &accounts.service_account_name).await?;
     let api = Api::<ServiceAccount>::namespaced(cluster.client.clone(), &accounts.namespace);
     for name in &accounts.service_account_name {
         let found = cluster
@@ -143,4 +192,83 @@ async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result
         )
         .await?;
     Ok(found.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, stream};
+    use http::{Request, Response, StatusCode};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::client::of_test_server;
+
+    /// A cluster with roles of the extension, `peer` and `legacy`, and of others, and with the binding `bound` of others.
+    fn cluster() -> Cluster {
+        let server = |request: Request<Body>| {
+            let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            let is_role = request.uri().path().contains("/clusterroles/");
+            let label = match (name.as_str(), is_role) {
+                ("peer", _) => Some(Some(labels::EXTENSION_NAME)),
+                ("legacy", _) => Some(Some(labels::EXTENSION_NAME_LEGACY)),
+                ("theirs", true) | ("bound", false) => Some(None),
+                ("labelled", true) => Some(Some("viz")),
+                _ => None,
+            };
+            let (status, body) = match label {
+                Some(label) => {
+                    let labels = json!({ labels::EXTENSION: label });
+                    let labels = if label.is_some() { labels } else { json!({}) };
+                    let metadata = json!({ "name": name, "labels": labels });
+                    let kind = "PartialObjectMetadata";
+                    let version = "meta.k8s.io/v1";
+                    let body = json!({ "kind": kind, "apiVersion": version, "metadata": metadata });
+                    (StatusCode::OK, body)
+                }
+                None => (
+                    StatusCode::NOT_FOUND,
+                    json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 }),
+                ),
+            };
+            let body = Bytes::from(body.to_string());
+            let body = StreamBody::new(stream::iter([Ok(Frame::data(body))]).boxed());
+            let response = Response::builder().status(status).body(body).unwrap();
+            async { Ok::<_, BoxError>(response) }
+        };
+        Cluster::of_test_server(of_test_server(server))
+    }
+
+    #[tokio::test]
+    async fn names_of_roles_that_others_have_are_refused() {
+        let cluster = cluster();
+        for (names, expected) in [
+            (&["peer", "legacy", "new"][..], None),
+            (
+                &["new", "theirs"],
+                Some("the ClusterRole \"theirs\" is not one of the extension"),
+            ),
+            (
+                &["labelled"],
+                Some("the ClusterRole \"labelled\" is not one of the extension"),
+            ),
+            (
+                &["bound"],
+                Some("the ClusterRoleBinding \"bound\" is not one of the extension"),
+            ),
+        ] {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let refused = refuse_others(&cluster, &names).await.err();
+            let said = refused.map(|error| format!("{error:#}"));
+            let matches = match (&said, expected) {
+                (Some(said), Some(expected)) => said.starts_with(expected),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(matches, "{names:?}: {said:?}");
+        }
+    }
 }

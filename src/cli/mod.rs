@@ -148,7 +148,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => return plan::run(&cli.global, args, mirroring_of),
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
-        Command::Revoke(args) => allow::revoke(args)?,
+        Command::Revoke(args) => allow::revoke(&cli.global, args)?,
         Command::Rotate(args) => return rotate::run(&cli.global, args),
         Command::Drain(args) => return drain::drain(&cli.global, args),
         Command::Undrain(args) => return drain::undrain(&cli.global, args),

@@ -54,6 +54,23 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         );
     }
 
+    // The name of a role that others have is neither granted nor deleted.
+    let theirs = [
+        "create",
+        "clusterrole",
+        "theirs",
+        "--verb=get",
+        "--resource=pods",
+    ];
+    plane.kubectl(&theirs).await.unwrap();
+    for command in ["allow", "revoke"] {
+        let refused = run(kubeconfig, &[command, "--service-account-name=theirs"]).failure();
+        assert!(
+            refused.contains("the ClusterRole \"theirs\" is not one of the extension"),
+            "{refused}"
+        );
+    }
+
     let revoked = run(
         kubeconfig,
         &["revoke", "--service-account-name=reader,peer"],
