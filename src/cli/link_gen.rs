@@ -77,7 +77,7 @@ pub(crate) struct LinkGen {
 /// Flags of all commands that generate a link.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArgs {
-    /// Namespace of the ServiceAccount in the target cluster, and of the Link in the source cluster
+    /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
@@ -90,6 +90,9 @@ pub(crate) struct LinkArgs {
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
     service_account_name: String,
+    /// Namespace of this ServiceAccount, if it is not that of the Link
+    #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
+    service_account_namespace: Option<String>,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
     /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
     /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
@@ -344,7 +347,11 @@ fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
 }
 
 async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
-    let (namespace, name) = (&args.namespace, &args.service_account_name);
+    let namespace = args.service_account_namespace.as_ref();
+    let (namespace, name) = (
+        namespace.unwrap_or(&args.namespace),
+        &args.service_account_name,
+    );
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), namespace);
     let account = cluster
         .request("read the ServiceAccount", accounts.get_opt(name))
@@ -352,7 +359,7 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
     if account.is_none() {
         return Err(fail(
             format!("ServiceAccount {name:?} not found in namespace {namespace:?}"),
-            "create one with `linkerd-mc install` or `linkerd-mc allow`, or choose another with --service-account-name and --namespace",
+            "create one with `linkerd-mc install` or `linkerd-mc allow`, or choose another with --service-account-name and --service-account-namespace",
         ));
     }
     match args.token_duration {

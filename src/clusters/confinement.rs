@@ -173,6 +173,9 @@ mod tests {
             (4, "/matchConstraints/objectSelector/matchLabels", json!({})),
             (5, "/paramRef/selector/matchExpressions", json!([])),
             (6, "/validations", json!([])),
+            (8, "/matchConstraints/objectSelector", one("a")),
+            (9, "/paramRef/selector/matchExpressions", json!([])),
+            (10, "/validations", json!([])),
         ] {
             let mut live = expected[object].clone();
             let (parent, key) = pointer.rsplit_once('/').unwrap();

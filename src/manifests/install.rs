@@ -127,6 +127,8 @@ struct Context<'a> {
     version: &'static str,
     pod_security: &'static str,
     accounts: &'a [String],
+    accounts_namespace: &'a str,
+    accounts_have_own_namespace: bool,
     full_access: bool,
     gateway_identity: String,
     node_ports: NodePorts,
@@ -224,6 +226,7 @@ fn context<'a>(
     // The API server rejects node ports for Services of other types.
     let has_node_ports = ["NodePort", "LoadBalancer"].contains(&gateway.service_type.as_str());
     let node_port = |port: Option<u16>| port.filter(|port| has_node_ports && *port != 0);
+    let accounts_namespace = values.accounts_namespace(namespace);
     Context {
         namespace,
         values,
@@ -236,6 +239,8 @@ fn context<'a>(
             "privileged"
         },
         accounts,
+        accounts_namespace,
+        accounts_have_own_namespace: accounts_namespace != namespace,
         full_access: access == RemoteAccess::Full,
         gateway_identity: format!(
             "{}.{namespace}.serviceaccount.identity.{}.{}",

@@ -1,7 +1,8 @@
-//! Tests what the controller's account must not do, with its own token: the admission policy of `install` refuses it,
-//! even if RBAC permits it. The other tests show that all modes of mirroring work under the policy: they run
+//! Tests what the controller's account and those that other clusters use must not do, with their own tokens: the admission
+//! policies of `install` refuse it, even if RBAC permits it. The other tests show that all modes of mirroring work under the policy: they run
 //! controllers under the same account, on control planes that have the policy.
 
+mod events;
 mod routes;
 mod writes;
 
@@ -13,11 +14,12 @@ use serde_json::{Value, json};
 
 use self::writes::{
     EITHER, NAMESPACES, OF_NO_MIRROR, Try, existing_objects, forbidden, named, permitted,
+    without_nulls,
 };
 use crate::support::{
     SOON,
     credentials::client,
-    installation::{CONTROLLER, NAMESPACE, account, installed, reinstall},
+    installation::{ACCOUNT, CONTROLLER, NAMESPACE, account, installed, reinstall},
     objects::services,
     program::run,
 };
@@ -42,9 +44,9 @@ fn policy_of((_, path, _): &Try) -> String {
     format!("{}{kind}", l::CONTROLLER_NAME)
 }
 
-/// A client that has only a token of the controller's ServiceAccount.
-async fn own_client(plane: &ControlPlane) -> Client {
-    let create = ["create", "token", l::CONTROLLER_NAME, "-n", NAMESPACE];
+/// A client that has only a token of a ServiceAccount.
+async fn client_of(plane: &ControlPlane, namespace: &str, account: &str) -> Client {
+    let create = ["create", "token", account, "-n", namespace];
     let token = plane.kubectl(&create).await.unwrap();
     let authority = plane.folder().join("confined.crt");
     std::fs::write(&authority, plane.ca_pem()).unwrap();
@@ -98,7 +100,8 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     let routes = routes::existing_objects()
         .into_iter()
         .map(|route| ("shop", route));
-    for (namespace, mut object) in existing_objects().into_iter().chain(routes) {
+    for (namespace, object) in existing_objects().into_iter().chain(routes) {
+        let mut object = without_nulls(object);
         if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {
             let name = owner["name"].as_str().unwrap();
             let service = services(&plane, namespace).get(name).await.unwrap();
@@ -118,7 +121,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     ]
     .concat();
     plane.kubectl(&bind).await.unwrap();
-    let client = own_client(&plane).await;
+    let client = client_of(&plane, NAMESPACE, l::CONTROLLER_NAME).await;
 
     // The controller may create a namespace only if that is enabled.
     let namespace = (Method::POST, "/api/v1/namespaces".to_owned(), named("new"));
@@ -139,6 +142,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         let expected = match why {
             EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),
             OF_NO_MIRROR => refusal(&format!("{}-owners", l::CONTROLLER_NAME), why),
+            routes::OF_NO_MIRROR => refusal(&format!("{}-parents", l::CONTROLLER_NAME), why),
             _ => refusal(&policy_of(&request), why),
         };
         let said = refused(&client, &request).await;
@@ -161,7 +165,44 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    other_clusters_write_only_events_of_service_mirrors(&plane).await;
     check_tells_what_is_missing(&plane).await;
+}
+
+/// The account that other clusters use, with its own permissions.
+async fn other_clusters_write_only_events_of_service_mirrors(plane: &ControlPlane) {
+    let remote = client_of(plane, NAMESPACE, ACCOUNT).await;
+    for event in [
+        events::event("ours", events::MIRROR),
+        events::event("theirs", "kubelet"),
+    ] {
+        let create = ["create", "-n", "shop", "-f", "-"];
+        plane
+            .kubectl_stdin(&create, &event.to_string())
+            .await
+            .unwrap();
+    }
+    let expected = refusal("linkerd-multicluster-events", events::ONLY_OF_MIRRORS);
+    for request in events::forbidden() {
+        let why = refused(&remote, &request).await.unwrap_or_default();
+        assert!(why.contains(&expected), "{request:?}: {why}");
+    }
+    for request in events::permitted() {
+        assert_eq!(refused(&remote, &request).await, None, "{request:?}");
+    }
+    // Accounts of other namespaces are not affected.
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "others",
+        "--clusterrole=cluster-admin",
+        "--serviceaccount=shop:default",
+    ];
+    plane.kubectl(&bind).await.unwrap();
+    let other = client_of(plane, "shop", "default").await;
+    for request in events::forbidden() {
+        assert_eq!(refused(&other, &request).await, None, "{request:?}");
+    }
 }
 
 async fn check_tells_what_is_missing(plane: &ControlPlane) {

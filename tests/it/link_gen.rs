@@ -7,7 +7,9 @@ use linkerd_mc::api::link::Link;
 use serde_json::json;
 
 use crate::support::{
-    installation::{ACCOUNT, NAMESPACE, gateway_addresses, installed, reinstall},
+    installation::{
+        ACCOUNT, CONTROLLER, NAMESPACE, gateway_addresses, installed, parsed, reinstall,
+    },
     program::run,
 };
 
@@ -87,6 +89,60 @@ async fn link_gen_output_of_one_cluster_works_in_another() {
             .await
             .unwrap_err();
         assert!(format!("{denied:#}").contains("forbidden"), "{denied:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn account_in_a_namespace_of_its_own_is_out_of_reach_for_the_controller() {
+    let east = installed("access", "192.0.2.10").await;
+    let values = "remoteMirrorServiceAccountNamespace=access,remoteMirrorServiceAccountName=peers";
+    reinstall(&east, &["--set", values]).await;
+    let args = [
+        "link-gen",
+        "--cluster-name=east",
+        "--service-account-name=peers",
+    ];
+    let missing = run(east.kubeconfig(), &args).failure();
+    assert!(missing.contains("--service-account-namespace"), "{missing}");
+
+    let args = [
+        &args[..],
+        &["--service-account-namespace=access", "-o=json"],
+    ]
+    .concat();
+    let printed = parsed(&run(east.kubeconfig(), &args).stdout);
+    assert!(printed.iter().any(|object| object["kind"] == "Link"));
+    let secret = printed
+        .iter()
+        .find(|object| object["metadata"]["namespace"] == NAMESPACE);
+    let secret: Secret = serde_json::from_value(secret.unwrap().clone()).unwrap();
+    let data = secret.data.unwrap();
+    let path = east.folder().join("peers");
+    std::fs::write(&path, &data["kubeconfig"].0).unwrap();
+    let file = format!("--kubeconfig={}", path.display());
+    let who = east.kubectl(&[&file, "auth", "whoami"]).await.unwrap();
+    assert!(who.contains("system:serviceaccount:access:peers"), "{who}");
+    east.kubectl(&[&file, "get", "services", "-A"])
+        .await
+        .unwrap();
+
+    let controller = format!("--as={CONTROLLER}");
+    for (namespace, expected) in [(NAMESPACE, true), ("access", false)] {
+        let list = [
+            "auth",
+            "can-i",
+            "list",
+            "secrets",
+            "-n",
+            namespace,
+            &controller,
+        ];
+        let may = east.kubectl(&list).await;
+        assert_eq!(
+            may.is_ok_and(|answer| answer.trim() == "yes"),
+            expected,
+            "{namespace}"
+        );
     }
 }
 

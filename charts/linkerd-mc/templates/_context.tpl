@@ -96,12 +96,15 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
 {{- $name := "linkerd-multicluster-controller" }}
 {{- $gateway := $values.gateway }}
 {{- $controller := $values.controller }}
+{{- $accountsNamespace := $values.remoteMirrorServiceAccountNamespace | default $namespace }}
 {{- $ctx := dict
   "namespace" $namespace
   "values" $values
   "createdBy" (print "linkerd-mc/helm " .Chart.AppVersion)
   "version" .Chart.AppVersion
   "accounts" $values.remoteMirrorServiceAccountName
+  "accountsNamespace" $accountsNamespace
+  "accountsHaveOwnNamespace" (ne $accountsNamespace $namespace)
   "fullAccess" true
   "gatewayIdentity" (printf "%s.%s.serviceaccount.identity.%s.%s"
     $gateway.name $namespace $values.linkerdNamespace $values.identityTrustDomain)
@@ -133,6 +136,10 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
 {{- if $controller.takeOverFrom }}
   {{- $installations = append $installations $controller.takeOverFrom }}
 {{- end }}
+{{- $accounts := list }}
+{{- range list $namespace $accountsNamespace | uniq }}
+  {{- $accounts = append $accounts (print "system:serviceaccounts:" .) }}
+{{- end }}
 {{- $account := printf "system:serviceaccount:%s:%s" $namespace $name }}
 {{- $_ := set $ctx "confinement" (dict
   "isTheController" (print "request.userInfo.username == " (toRawJson $account))
@@ -140,6 +147,7 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
   "protectedNamespaces" (append $values.protectedNamespaces $namespace | toRawJson)
   "installations" (toRawJson $installations)
   "createsNamespaces" (toString $values.enableNamespaceCreation)
+  "accounts" (toRawJson $accounts)
 ) }}
 
 {{- $_ := set $ctx "controllerResources" (include "linkerd-mc.resources" $controller | fromJson) }}

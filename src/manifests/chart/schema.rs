@@ -130,6 +130,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Text => json!({ "type": "string" }),
         Kind::Word => json!({ "type": "string", "minLength": 1 }),
         Kind::Name => text(NAME),
+        Kind::OptionalName => text(&format!("({NAME})?")),
         Kind::UrlPath => json!({ "type": "string", "pattern": "^/" }),
         Kind::Duration => text(&format!("[-+]?(0|({DURATION})+)")),
         Kind::Selector => text(&selector()),

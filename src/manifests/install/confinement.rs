@@ -8,7 +8,12 @@ use crate::{api::labels, manifests::values::Values};
 /// API group and version of admission policies and their bindings.
 pub const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// Variables of the policy that depend on values of `install`. The others depend only on the namespace.
-pub const SETTINGS: [&str; 3] = ["protectedNamespaces", "installations", "createsNamespaces"];
+pub const SETTINGS: [&str; 4] = [
+    "protectedNamespaces",
+    "installations",
+    "createsNamespaces",
+    "accounts",
+];
 
 /// Expressions of the policy, in CEL.
 #[derive(Serialize)]
@@ -19,6 +24,7 @@ pub(super) struct Confinement {
     protected_namespaces: String,
     installations: String,
     creates_namespaces: String,
+    accounts: String,
 }
 
 impl Confinement {
@@ -32,6 +38,13 @@ impl Confinement {
         // Installations whose objects it may change: its own, and the one that it takes over from.
         let mut installations = vec![namespace];
         installations.extend(Some(&*values.controller.take_over_from).filter(|n| !n.is_empty()));
+        // Groups of the accounts that other clusters use: all in their namespace, and all in the extension's.
+        let mut accounts = vec![namespace, values.accounts_namespace(namespace)];
+        accounts.dedup();
+        let accounts = accounts
+            .iter()
+            .map(|n| format!("system:serviceaccounts:{n}"));
+        let accounts: Vec<String> = accounts.collect();
         // JSON strings are valid CEL strings.
         Self {
             is_the_controller: format!("request.userInfo.username == {}", json!(account)),
@@ -39,6 +52,7 @@ impl Confinement {
             protected_namespaces: json!(protected).to_string(),
             installations: json!(installations).to_string(),
             creates_namespaces: values.enable_namespace_creation.to_string(),
+            accounts: json!(accounts).to_string(),
         }
     }
 }

@@ -104,6 +104,7 @@ fn policy_follows_the_values_and_can_be_left_out() {
     assert_eq!(
         variables(|_| ()),
         [
+            "accounts [system:serviceaccounts:linkerd-multicluster]",
             "createsNamespaces false",
             "installations [linkerd-multicluster]",
             "protectedNamespaces [kube-system,kube-public,kube-node-lease,linkerd,linkerd-multicluster]",
@@ -113,10 +114,12 @@ fn policy_follows_the_values_and_can_be_left_out() {
         values.protected_namespaces = Some(vec!["db".into()]);
         values.controller.take_over_from = "old".into();
         values.enable_namespace_creation = true;
+        values.remote_mirror_service_account_namespace = "access".into();
     });
     assert_eq!(
         changed,
         [
+            "accounts [system:serviceaccounts:linkerd-multicluster,system:serviceaccounts:access]",
             "createsNamespaces true",
             "installations [linkerd-multicluster,old]",
             "protectedNamespaces [db,linkerd-multicluster]",
@@ -161,7 +164,7 @@ fn policy_names_what_the_controller_writes() {
         assert!(policy.contains(&format!("\"{name}\"")), "{name}");
     }
     let username = format!("\"system:serviceaccount:mc:{}\"", l::CONTROLLER_NAME);
-    assert_eq!(policy.matches(&username).count(), 5);
+    assert_eq!(policy.matches(&username).count(), 7);
 }
 
 #[test]
@@ -395,6 +398,41 @@ fn access_for_a_gateway_is_less_than_full_access() {
         assert!(full.contains(more), "{more}");
         assert!(!gateway.contains(more), "{more}");
     }
+}
+
+#[test]
+fn accounts_of_other_clusters_can_have_a_namespace_of_their_own() {
+    let of = |values: fn(&mut Values)| {
+        let manifest = rendered(values);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let named = |object: &&Value| text(&object["metadata"]["name"]).starts_with("peer");
+        let account = |object: &Value| match object["kind"].as_str() {
+            Some("ClusterRoleBinding") => Some(text(&object["subjects"][0]["namespace"])),
+            Some("ClusterRole") => None,
+            _ => Some(text(&object["metadata"]["namespace"])),
+        };
+        let accounts = manifest.objects().iter().filter(named);
+        let namespaces: BTreeSet<String> = accounts.filter_map(account).collect();
+        let created = manifest
+            .objects()
+            .iter()
+            .filter(|object| object["kind"] == "Namespace");
+        let created: Vec<_> = created
+            .map(|object| text(&object["metadata"]["name"]))
+            .collect();
+        (namespaces.into_iter().collect::<Vec<_>>(), created)
+    };
+    let (accounts, created) = of(|values| {
+        values.remote_mirror_service_account_name = vec!["peer".into()];
+        values.remote_mirror_service_account_namespace = "access".into();
+    });
+    assert_eq!(accounts, ["access"]);
+    assert_eq!(created, ["linkerd-multicluster", "access"]);
+    let (accounts, created) = of(|values| {
+        values.remote_mirror_service_account_name = vec!["peer".into()];
+    });
+    assert_eq!(accounts, ["linkerd-multicluster"]);
+    assert_eq!(created, ["linkerd-multicluster"]);
 }
 
 #[test]

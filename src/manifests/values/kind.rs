@@ -34,6 +34,8 @@ pub(in crate::manifests) enum Kind {
     Word,
     /// A DNS label.
     Name,
+    /// A DNS label, or nothing.
+    OptionalName,
     /// An absolute URL path.
     UrlPath,
     /// A duration such as `30s`.
@@ -73,6 +75,9 @@ impl Kind {
             Self::Word => "non-empty text".into(),
             Self::Name => {
                 "a DNS label: up to 63 lowercase letters, digits and '-', starting and ending with a letter or digit".into()
+            }
+            Self::OptionalName => {
+                "a DNS label of up to 63 lowercase letters, digits and '-', or empty text".into()
             }
             Self::UrlPath => "a path that begins with /".into(),
             Self::Duration => "a duration such as 30s or 1m30s".into(),
@@ -118,6 +123,9 @@ impl Kind {
             Self::Text => good(text.is_some()),
             Self::Word => good(text.is_some_and(|text| !text.is_empty())),
             Self::Name => good(text.is_some_and(is_dns_label)),
+            Self::OptionalName => {
+                good(text.is_some_and(|text| text.is_empty() || is_dns_label(text)))
+            }
             Self::UrlPath => good(text.is_some_and(|text| text.starts_with('/'))),
             Self::Duration => good(text.is_some_and(|text| parse_go_duration(text).is_ok())),
             Self::Selector => match text {

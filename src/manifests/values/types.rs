@@ -75,6 +75,7 @@ group! {
         remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
         #[serde(deserialize_with = "text_or_list")]
         remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::TextOrList), "Names of these ServiceAccounts, comma-separated or as a list";
+        remote_mirror_service_account_namespace "remoteMirrorServiceAccountNamespace": String = String::new(), Value(Kind::OptionalName), "Namespace of these ServiceAccounts and their tokens; the extension's if empty. The controller can read all Secrets of the extension's namespace, and none of another one";
         linkerd_namespace "linkerdNamespace": String = labels::LINKERD_NAMESPACE.to_owned(), Value(Kind::Name), "Namespace of Linkerd's control plane; also set by --linkerd-namespace";
         identity_trust_domain "identityTrustDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Trust domain of workload identities; read from the cluster unless --ignore-cluster";
         cni_enabled "cniEnabled": bool = false, Value(Kind::Bool), "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster";
@@ -193,6 +194,12 @@ group! {
 }
 
 impl Values {
+    /// Where the accounts are that other clusters use. `namespace` is that of the extension.
+    pub fn accounts_namespace<'a>(&'a self, namespace: &'a str) -> &'a str {
+        let own = self.remote_mirror_service_account_namespace.as_str();
+        if own.is_empty() { namespace } else { own }
+    }
+
     /// Namespaces in which nothing is mirrored or federated, besides that of the extension.
     pub fn protected_namespaces(&self) -> Vec<&str> {
         if let Some(given) = &self.protected_namespaces {

@@ -88,6 +88,7 @@ fn definition(names: (&str, &str, &str)) -> Value {
             "hostnames": list(json!({ "type": "string" })),
             "parentRefs": list(reference("gateway.networking.k8s.io", "Gateway", parent)),
             "rules": list(rule),
+            "useDefaultGateways": { "type": "string" },
         },
     });
     json!({

@@ -22,7 +22,18 @@ fn path(kind: &str, namespace: &str) -> String {
 }
 
 pub(super) fn create(kind: &str, namespace: &str, object: Value) -> Try {
-    (Method::POST, path(kind, namespace), object)
+    (Method::POST, path(kind, namespace), without_nulls(object))
+}
+
+/// The object without the fields that a patch has removed. An annotation that is null would be an empty one.
+pub(super) fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+        for value in fields.values_mut() {
+            *value = without_nulls(value.take());
+        }
+    }
+    object
 }
 
 pub(super) fn change(kind: &str, namespace: &str, name: &str, patch: Value) -> Try {
@@ -63,6 +74,11 @@ fn spec(spec: Value) -> Value {
     let mut object = json!({});
     object["spec"] = spec;
     object
+}
+
+/// Removes an annotation.
+pub(super) fn without(annotation: &str) -> Value {
+    json!({ "metadata": { "annotations": { annotation: null } } })
 }
 
 /// Annotations that the installation in this namespace writes.
@@ -111,6 +127,12 @@ fn slice(service: &str, cluster: &str) -> Value {
     with(with(slice, labels(of(cluster))), signed(NAMESPACE))
 }
 
+/// These owners: version, kind, name.
+pub(super) fn owned(owners: &[(&str, &str, &str)]) -> Value {
+    let owner = |(version, kind, name): &(&str, &str, &str)| json!({ "apiVersion": version, "kind": kind, "name": name, "uid": "u" });
+    json!({ "metadata": { "ownerReferences": owners.iter().map(owner).collect::<Vec<_>>() } })
+}
+
 /// The label that says who manages a slice.
 fn managed_by(manager: &str) -> Value {
     labels(json!({ l::SLICE_MANAGED_BY: manager }))
@@ -137,9 +159,14 @@ pub(super) fn existing_objects() -> Vec<(&'static str, Value)> {
         ("kube-system", with(plain("kube-dns"), selects())),
         ("kube-system", mirror("old-east")),
         ("shop", with(plain("my-app"), selects())),
+        ("shop", with(plain("users-federated"), selects())),
         ("shop", mirror("web-east")),
         ("shop", bare(mirror("bare-east"))),
         ("shop", with(mirror("theirs-east"), signed("elsewhere"))),
+        (
+            "shop",
+            with(mirror("unmarked-east"), without(l::MANAGED_BY)),
+        ),
         (
             "shop",
             with(
@@ -156,6 +183,12 @@ pub(super) fn existing_objects() -> Vec<(&'static str, Value)> {
     for (name, service, cluster, more) in [
         ("web-east-ipv4", "web-east", "east", json!({})),
         ("bare-east-ipv4", "bare-east", "east", managed_by("")),
+        (
+            "unmarked-east-ipv4",
+            "unmarked-east",
+            "east",
+            without(l::MANAGED_BY),
+        ),
         (
             "theirs-east-ipv4",
             "theirs-east",
@@ -188,7 +221,10 @@ const UNMANAGED: &str = "the controller may only write EndpointSlices that it ma
 const WAS_UNMANAGED: &str =
     "the controller may only change and delete EndpointSlices that it manages";
 const MOVED: &str = "the controller may not move an EndpointSlice to another Service";
-const UNOWNED: &str = "the controller may only write EndpointSlices that their Service owns";
+const UNOWNED: &str =
+    "the controller may only write EndpointSlices that their Service owns, and nothing else";
+pub(super) const UNMARKED: &str =
+    "the controller may not create objects without its annotations, or remove them";
 pub(super) const THEIRS: &str = "the object belongs to another installation";
 const PROTECTED: &str = "the controller may not write in protected namespaces";
 const ENDPOINTS: &str =
@@ -199,7 +235,7 @@ const LEASES: &str = "the controller may only create the Lease of its leader ele
 pub(super) const OF_NO_MIRROR: &str =
     "the controller may not write EndpointSlices of Services that are not mirrors";
 
-/// For writes that both policies of slices refuse, in any order.
+/// For writes that two policies refuse, in any order.
 pub(super) const EITHER: &str = "";
 
 /// Writes with a stolen token, with the reason for the refusal. Each differs in one thing from what the controller
@@ -227,6 +263,9 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (services(with(new(), spec(json!({ "loadBalancerIP": "192.0.2.53" })))), ADDED),
         (services(with(new(), finalizers())), FINALIZERS),
         (services(with(new(), signed("elsewhere"))), THEIRS),
+        (services(with(new(), without(l::MANAGED_BY))), UNMARKED),
+        (services(with(new(), without(l::INSTALLATION))), UNMARKED),
+        (create("services", NAMESPACE, with(probe("probe-new"), without(l::MANAGED_BY))), UNMARKED),
         (services(probe("probe-east")), PROTECTED),
         (create("services", "kube-system", new()), PROTECTED),
         (create("services", "linkerd", new()), PROTECTED),
@@ -244,6 +283,8 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (change("services", "shop", "web-east", spec(json!({ "externalIPs": ["192.0.2.53"] }))), ADDED),
         (change("services", "shop", "shown-east", spec(json!({ "externalIPs": ["192.0.2.7", "192.0.2.53"] }))), ADDED),
         (change("services", "shop", "web-east", finalizers()), FINALIZERS),
+        (change("services", "shop", "web-east", without(l::MANAGED_BY)), UNMARKED),
+        (change("services", "shop", "web-east", without(l::INSTALLATION)), UNMARKED),
         (change("services", "kube-system", "old-east", spec(json!({ "ports": [{ "port": 81 }] }))), PROTECTED),
 
         (delete("services", "kube-system", "kube-dns"), NO_MIRROR),
@@ -251,13 +292,18 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (delete("services", "shop", "theirs-east"), THEIRS),
 
         (slices(slice("my-app", "app")), OF_NO_MIRROR),
+        (slices(slice("users-federated", "east")), OF_NO_MIRROR),
         (slices(with(of_web(), labels(of("west")))), BY_LABEL),
         (slices(with(of_web(), labels(json!({ l::MIRRORED_SERVICE: null })))), BY_LABEL),
         (slices(with(of_web(), managed_by("somebody"))), UNMANAGED),
-        (slices(with(of_web(), json!({ "metadata": { "ownerReferences": [] } }))), UNOWNED),
-        (slices(with(of_web(), json!({ "metadata": { "ownerReferences": [
-            { "apiVersion": "v1", "kind": "Service", "name": "my-app", "uid": "u" },
-        ] } }))), UNOWNED),
+        (slices(with(of_web(), owned(&[]))), UNOWNED),
+        (slices(with(of_web(), owned(&[("v1", "Service", "my-app")]))), UNOWNED),
+        (slices(with(of_web(), owned(&[("v1", "ConfigMap", "web-east")]))), UNOWNED),
+        (slices(with(of_web(), owned(&[("example.com/v1", "Service", "web-east")]))), UNOWNED),
+        // Kubernetes would keep it for the second one, until somebody creates the Service.
+        (slices(with(slice("later-east", "east"), owned(&[("v1", "Service", "later-east"), ("v1", "Namespace", "shop")]))), UNOWNED),
+        (slices(with(of_web(), without(l::MANAGED_BY))), UNMARKED),
+        (slices(with(of_web(), without(l::INSTALLATION))), UNMARKED),
         (slices(with(of_web(), finalizers())), FINALIZERS),
         (slices(with(of_web(), signed("elsewhere"))), THEIRS),
         (create("endpointslices", "kube-system", slice("kube-dns", "dns")), EITHER),
@@ -273,6 +319,8 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
             json!({ "metadata": { "ownerReferences": slice("my-app", "app")["metadata"]["ownerReferences"] } }),
         )), MOVED),
         (change("endpointslices", "shop", "web-east-ipv4", managed_by("")), UNMANAGED),
+        (change("endpointslices", "shop", "web-east-ipv4", owned(&[("v1", "Service", "web-east"), ("v1", "Namespace", "shop")])), UNOWNED),
+        (change("endpointslices", "shop", "web-east-ipv4", without(l::MANAGED_BY)), UNMARKED),
         (change("endpointslices", "shop", "theirs-east-ipv4", signed(NAMESPACE)), THEIRS),
         (delete("endpointslices", "shop", "somebodys"), WAS_UNMANAGED),
         (delete("endpointslices", "shop", "theirs-east-ipv4"), THEIRS),
@@ -304,6 +352,13 @@ pub(super) fn permitted() -> Vec<Try> {
         change("services", "shop", "adopted-east", signed(NAMESPACE)),
         change("services", "shop", "shown-east", json!({ "metadata": { "annotations": { "a": "b" } } })),
         change("services", "shop", "shown-east", spec(json!({ "type": "ClusterIP", "selector": null, "externalIPs": null }))),
+        // Marks that are missing are restored, and what is adopted gets them last.
+        change("services", "shop", "unmarked-east", without(l::INSTALLATION)),
+        change("services", "shop", "unmarked-east", signed(NAMESPACE)),
+        change("endpointslices", "shop", "unmarked-east-ipv4", with(
+            signed(NAMESPACE),
+            json!({ "metadata": { "ownerReferences": slice("unmarked-east", "east")["metadata"]["ownerReferences"] } }),
+        )),
         delete("services", "shop", "web-east"),
         delete("services", "shop", "bare-east"),
         delete("services", "kube-system", "old-east"),

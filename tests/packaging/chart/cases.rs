@@ -1,7 +1,7 @@
 //! Values for the chart: valid ones, as flags of `install`, and invalid ones.
 
 /// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
-pub(super) const VALUES: [&[&str]; 14] = [
+pub(super) const VALUES: [&[&str]; 15] = [
     &[],
     &["--ha"],
     &[
@@ -16,6 +16,10 @@ pub(super) const VALUES: [&[&str]; 14] = [
         "controller.networkPolicy.metricsNamespaces=,controller.networkPolicy.egressPorts={443}",
         "--set",
         "controller.networkPolicy.egressNetworks={192.0.2.0/24,2001:db8::/32}",
+    ],
+    &[
+        "--set",
+        "remoteMirrorServiceAccountNamespace=access,remoteMirrorServiceAccountName=peers",
     ],
     &[
         "--set",
@@ -58,7 +62,11 @@ pub(super) const VALUES: [&[&str]; 14] = [
 ];
 
 /// Values that the schema refuses, and a part of the message.
-pub(super) const BAD: [(&str, &str); 24] = [
+pub(super) const BAD: [(&str, &str); 25] = [
+    (
+        "remoteMirrorServiceAccountNamespace=A",
+        "remoteMirrorServiceAccountNamespace",
+    ),
     ("gateway.prot=1", "prot"),
     ("whatever=1", "whatever"),
     ("gateway=off", "gateway"),

@@ -117,6 +117,9 @@ pub struct ParentRef {
     /// Port of the Service; absent for all ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
+    /// All other fields, such as the name of a section.
+    #[serde(flatten)]
+    pub rest: BTreeMap<Box<str>, Value>,
 }
 
 /// A rule of a [`Route`].
@@ -299,7 +302,9 @@ mod tests {
             "apiVersion": "gateway.networking.k8s.io/v1alpha2", "kind": "TCPRoute",
             "metadata": { "name": "db", "namespace": "shop" },
             "spec": {
-                "parentRefs": [{ "group": "", "kind": "Service", "name": "db-federated", "port": 5432 }],
+                "parentRefs": [{
+                    "group": "", "kind": "Service", "name": "db-federated", "port": 5432, "sectionName": "db",
+                }],
                 "rules": [{
                     "backendRefs": [{ "group": "", "kind": "Service", "name": "db", "port": 5432, "weight": 3 }],
                     "timeouts": { "request": "1s" },

@@ -124,8 +124,8 @@ pub(crate) fn reconcile(
 
 fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
     let metadata = patch_metadata(&desired.metadata, &actual.metadata);
-    let mut owners = actual.metadata.owner_references.iter();
-    let owned = owners.any(|known| *known.uid == *desired.owner.1);
+    // A second owner would keep the slice after its Service is deleted.
+    let owned = *actual.metadata.owner_references == desired.owners();
     let same_ports = desired.ports.len() == actual.ports.len()
         && desired
             .ports

@@ -153,6 +153,8 @@ pub(crate) enum Edit {
     SliceOwner,
     /// Removes all owners of a slice.
     SliceOwners,
+    /// Adds an owner to a slice.
+    SecondOwner,
     /// Removes all annotations of a slice.
     SliceAnnotations,
     /// Removes the owner of a route, its label or its annotations.

@@ -276,6 +276,16 @@ fn only_our_slices_that_differ_are_written() {
             patch.clone(),
         ),
         (
+            "an owner was added, which would keep the slice",
+            both(),
+            with(|s| {
+                let own = &s.metadata.owner_references;
+                let added = OwnerReference::to_service("theirs", "uid-theirs");
+                s.metadata.owner_references = [own[0].clone(), added].into();
+            }),
+            patch.clone(),
+        ),
+        (
             "an address type is immutable: the slice is created again in the next pass",
             both(),
             with(|s| s.address_type = "IPv6".into()),

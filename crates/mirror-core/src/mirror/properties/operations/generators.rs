@@ -139,6 +139,7 @@ pub(crate) fn slice_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::SliceService),
         Just(Edit::SliceOwner),
         Just(Edit::SliceOwners),
+        Just(Edit::SecondOwner),
         Just(Edit::SliceAnnotations),
     ]
 }

@@ -206,6 +206,13 @@ impl Simulation {
                     slice.metadata.owner_references = Box::default();
                 })
             }),
+            Edit::SecondOwner => nth(&slices).map(|id| {
+                self.cluster.edit_slice(&id, |slice| {
+                    let own = slice.metadata.owner_references.iter().cloned();
+                    let added = OwnerReference::to_service("somebody", "somebody-else");
+                    slice.metadata.owner_references = own.chain([added]).collect();
+                })
+            }),
             Edit::SliceAnnotations => nth(&slices).map(|id| {
                 self.cluster
                     .edit_slice(&id, |slice| slice.metadata.annotations = Map::default())

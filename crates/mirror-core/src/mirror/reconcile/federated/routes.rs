@@ -180,6 +180,7 @@ impl<'a> Owned<'a> {
                 namespace: None,
                 name: self.name.into(),
                 port: Some(port),
+                rest: BTreeMap::new(),
             }]
             .into(),
             rules: [Rule { backend_refs, rest }].into(),
