@@ -140,10 +140,10 @@ pub fn exclusions(data: &[u8]) {
                 ours(key) || foreign || matches(&excluded[at], key)
             };
             let made = metadata.labels.iter().collect();
-            copied(&made, &labels, &wire, |key| dropped(0, key));
+            copied(&made, &labels, &wire, |key| is_slice || dropped(0, key));
 
             if is_slice {
-                continue; // has annotations of ours alone
+                continue; // has labels and annotations of ours alone
             }
             let made = metadata.annotations;
             let marks = [(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, LINKS)];
