@@ -64,40 +64,48 @@ pub(in crate::controller) fn watch_local(
         start.watched(Api::<PartialObjectMeta<Namespace>>::all(all())),
         namespaces,
     ));
-    let mirrors = start.handler(
-        "mirror Services",
-        ResourceKind::Service,
-        LocalEvent::Mirrors,
-    );
+    let mirrors = start
+        .handler(
+            "mirror Services",
+            ResourceKind::Service,
+            LocalEvent::Mirrors,
+        )
+        .cutting(|object| &mut object.metadata);
     tasks.spawn(watch(
         start
             .watched(Api::<Wire<Service>>::all(all()))
             .labels(&mirrored),
         mirrors,
     ));
-    let slices = start.handler(
-        "mirror EndpointSlices",
-        ResourceKind::EndpointSlice,
-        LocalEvent::Slices,
-    );
+    let slices = start
+        .handler(
+            "mirror EndpointSlices",
+            ResourceKind::EndpointSlice,
+            LocalEvent::Slices,
+        )
+        .cutting(|object| &mut object.metadata);
     tasks.spawn(watch(
         start
             .watched(Api::<Wire<EndpointSlice>>::all(all()))
             .labels(&mirrored),
         slices,
     ));
-    let probes = start.handler("probe Services", ResourceKind::Service, LocalEvent::Probes);
+    let probes = start
+        .handler("probe Services", ResourceKind::Service, LocalEvent::Probes)
+        .cutting(|object| &mut object.metadata);
     tasks.spawn(watch(
         start
             .watched(Api::<Wire<Service>>::namespaced(all(), ours))
             .labels(&gateways),
         probes,
     ));
-    let slices = start.handler(
-        "probe EndpointSlices",
-        ResourceKind::EndpointSlice,
-        LocalEvent::ProbeSlices,
-    );
+    let slices = start
+        .handler(
+            "probe EndpointSlices",
+            ResourceKind::EndpointSlice,
+            LocalEvent::ProbeSlices,
+        )
+        .cutting(|object| &mut object.metadata);
     tasks.spawn(watch(
         start
             .watched(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
@@ -117,11 +125,13 @@ pub(in crate::controller) fn watch_local(
             .fields(credentials),
         secrets,
     ));
-    let mut members = start.handler(
-        "federated members",
-        ResourceKind::Service,
-        LocalEvent::Members,
-    );
+    let mut members = start
+        .handler(
+            "federated members",
+            ResourceKind::Service,
+            LocalEvent::Members,
+        )
+        .cutting(|object| &mut object.metadata);
     match config.local_members.as_ref().map(Selector::query) {
         Some(selector) => {
             tasks.spawn(watch(
@@ -131,11 +141,13 @@ pub(in crate::controller) fn watch_local(
                 members,
             ));
             // Kubernetes copies the labels of a Service to the slices that it creates for it.
-            let slices = start.handler(
-                "EndpointSlices of federated members",
-                ResourceKind::EndpointSlice,
-                LocalEvent::MemberSlices,
-            );
+            let slices = start
+                .handler(
+                    "EndpointSlices of federated members",
+                    ResourceKind::EndpointSlice,
+                    LocalEvent::MemberSlices,
+                )
+                .cutting(|object| &mut object.metadata);
             let watched = start
                 .watched(Api::<Wire<EndpointSlice>>::all(all()))
                 .labels(selector);

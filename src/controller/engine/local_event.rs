@@ -1,5 +1,7 @@
 //! The events of the watches of the local cluster, for the engine.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, core::PartialObjectMeta};
 use tokio::sync::{mpsc, watch as latest};
@@ -8,6 +10,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         link::LinkObject,
+        metadata::Metadata,
         routes::{Route, RouteKind},
     },
     controller::{
@@ -128,9 +131,16 @@ impl Start<'_> {
             kind,
             wrap,
             trouble: Trouble::new(format!("watch {what} of the local cluster")),
+            what: what.to_owned(),
+            cut: None,
+            told: AtomicBool::default(),
         }
     }
 }
+
+/// Maximum size of an object's annotations in bytes, if some are not read. Whoever may label a Service as a mirror could
+/// otherwise fill the memory.
+const LARGEST_ANNOTATIONS: usize = 16 << 10;
 
 /// Sends the events of one watch to the engine, and logs its failures.
 pub(super) struct LocalHandler<T> {
@@ -139,11 +149,42 @@ pub(super) struct LocalHandler<T> {
     kind: ResourceKind,
     wrap: fn(Event<T>) -> LocalEvent,
     trouble: Trouble,
+    what: String,
+    /// The metadata of which annotations may be dropped.
+    cut: Option<fn(&mut T) -> &mut Metadata>,
+    /// Whether it was logged that annotations were dropped.
+    told: AtomicBool,
+}
+
+impl<T> LocalHandler<T> {
+    /// Drops annotations of these objects that are too large and that nobody reads.
+    pub(super) fn cutting(self, metadata: fn(&mut T) -> &mut Metadata) -> Self {
+        Self {
+            cut: Some(metadata),
+            ..self
+        }
+    }
 }
 
 impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
     async fn on_event(&mut self, change: Event<T>) -> bool {
         self.outbox.send((self.wrap)(change)).await.is_ok()
+    }
+
+    fn trimmed(&self, mut object: T) -> T {
+        if let Some(metadata) = self.cut {
+            let metadata = metadata(&mut object);
+            if metadata.cut(LARGEST_ANNOTATIONS) && !self.told.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    namespace = metadata.namespace(),
+                    name = metadata.name(),
+                    "annotations of {} that have more than {} KiB are ignored; others are not logged",
+                    self.what,
+                    LARGEST_ANNOTATIONS >> 10
+                );
+            }
+        }
+        object
     }
 
     async fn on_connection(&mut self, connection: ConnectionStatus) {
@@ -159,5 +200,49 @@ impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
                 self.trouble.set(&message);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::labels as l;
+
+    #[test]
+    fn large_annotations_of_local_objects_are_not_kept() {
+        let (outbox, _events) = mpsc::channel(1);
+        let (_, recovered) = latest::channel(0);
+        let metrics = crate::controller::metrics::tests::filled();
+        let start = Start {
+            outbox: &outbox,
+            metrics: &metrics,
+            recovered,
+        };
+        let handler = start
+            .handler(
+                "mirror Services",
+                ResourceKind::Service,
+                LocalEvent::Mirrors,
+            )
+            .cutting(|service| &mut service.metadata);
+        let service = |size: usize| {
+            let mut service = Service::default();
+            let annotations = &mut service.metadata.annotations;
+            annotations.insert("theirs", "x".repeat(size));
+            annotations.insert(l::MEMBERS, "web@east");
+            service
+        };
+        let small = service(1000);
+        assert_eq!(handler.trimmed(small.clone()), small);
+        let large = handler.trimmed(service(250 << 10));
+        assert!(large.metadata.is_cut);
+        assert!(
+            large.metadata.weight() < 1000,
+            "{}",
+            large.metadata.weight()
+        );
+        assert_eq!(large.metadata.annotation(l::MEMBERS), "web@east");
+        // What is said in the log is said once.
+        assert!(handler.told.load(Ordering::Relaxed));
     }
 }

@@ -57,9 +57,10 @@ fn watch_kind<const KIND: usize>(
 ) {
     let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
-    let mut routes = RouteTeller(start.handler(&what, ResourceKind::Route, |change| {
+    let routes = start.handler(&what, ResourceKind::Route, |change| {
         LocalEvent::Routes(RouteKind::ALL[KIND], Some(change))
-    }));
+    });
+    let mut routes = RouteTeller(routes.cutting(|route| &mut route.metadata));
     let (client, outbox) = (client.clone(), start.outbox.clone());
     let watched = start.watched(Api::<WireRoute<KIND>>::all(client.clone()));
     let when = when.clone();
@@ -134,7 +135,7 @@ impl EventHandler<Route> for RouteTeller {
 
     fn trimmed(&self, mut route: Route) -> Route {
         if is_our_route(&route) {
-            return route;
+            return self.0.trimmed(route);
         }
         // Of others' routes, only the objects that they apply to are needed.
         route.metadata.labels = Map::default();

@@ -155,6 +155,23 @@ pub const CREDENTIALS_PREFIX: &str = "cluster-credentials-";
 /// Source of Events about a target cluster: this, `-` and the cluster's name.
 pub const EVENT_SOURCE_PREFIX: &str = "linkerd-service-mirror";
 
+/// The annotations that are read of Services, slices and routes in the local cluster.
+pub const READ: [&str; 13] = [
+    MANAGED_BY,
+    INSTALLATION,
+    DESIRED_STATE,
+    REMOTE_RESOURCE_VERSION,
+    REMOTE_FQ_NAME,
+    REMOTE_GATEWAY_IDENTITY,
+    REMOTE_DISCOVERY,
+    LOCAL_DISCOVERY,
+    MEMBERS,
+    LOCAL_MEMBER,
+    PREFER,
+    FAILED_OVER,
+    OPAQUE_PORTS,
+];
+
 /// Whether a service mirror writes this label or annotation, to say what an object is.
 pub fn is_of_service_mirrors(key: &str) -> bool {
     key.starts_with(MIRROR_PREFIX) || key.starts_with(MULTICLUSTER_PREFIX)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{map::Map, null_is_default, resource_id::ResourceId, word::Word};
+use super::{labels as l, map::Map, null_is_default, resource_id::ResourceId, word::Word};
 
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
@@ -37,6 +37,9 @@ pub struct Metadata {
         skip_serializing_if = "Map::is_empty"
     )]
     pub annotations: Map,
+    /// Whether some annotations are not known, because they are too large ([`Self::cut`]).
+    #[serde(skip)]
+    pub is_cut: bool,
     /// Owners of this object.
     #[serde(
         default,
@@ -105,6 +108,18 @@ pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usiz
 }
 
 impl Metadata {
+    /// Drops the annotations that nobody reads, if all annotations together have more than `most` bytes. Returns whether
+    /// they had.
+    pub fn cut(&mut self, most: usize) -> bool {
+        self.is_cut = self.annotations.size() > most;
+        if self.is_cut {
+            let read = self.annotations.iter();
+            let read = read.filter(|(key, _)| l::READ.contains(key)).collect();
+            self.annotations = read;
+        }
+        self.is_cut
+    }
+
     /// Heap memory in bytes.
     pub fn weight(&self) -> usize {
         let texts = text_weight([
@@ -183,6 +198,21 @@ mod tests {
         let metadata: Metadata = serde_json::from_value(sent).unwrap();
         assert_eq!(json!(metadata), kept);
         assert_eq!(metadata.version(), 7);
+    }
+
+    #[test]
+    fn annotations_that_nobody_reads_are_dropped_if_they_are_too_large() {
+        let made = |text: &str| Metadata {
+            annotations: Map::from([("theirs", text), (l::MANAGED_BY, l::MANAGER)]),
+            ..Metadata::default()
+        };
+        let most = made("1234").annotations.size();
+        let (mut fits, mut heavy) = (made("1234"), made("12345"));
+        assert!(!fits.cut(most) && fits == made("1234"));
+        assert!(heavy.cut(most) && heavy.is_cut);
+        assert_eq!(heavy.annotations, Map::from([(l::MANAGED_BY, l::MANAGER)]));
+        // One that has become small enough is whole again.
+        assert!(!fits.is_cut);
     }
 
     #[test]

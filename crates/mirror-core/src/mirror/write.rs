@@ -198,12 +198,14 @@ fn owner_of(metadata: &Metadata) -> &str {
 ///
 /// `None` if nothing has to be written: all desired keys have their values, and the hash says that the object was last
 /// written with this desired state. Keys that others have added are no reason to write, except those that say what an
-/// object is: Linkerd would read them.
+/// object is: Linkerd would read them. Of annotations that are too large to be known, only the hash says whether they are
+/// as desired.
 pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
+    let known = |key: &str| !actual.is_cut || l::READ.contains(&key);
     let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
         && desired.labels.holds(&actual.labels)
-        && desired.annotations.holds(&actual.annotations);
+        && desired.annotations.only(known).holds(&actual.annotations);
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 

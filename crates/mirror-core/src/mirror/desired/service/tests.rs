@@ -275,3 +275,27 @@ fn ports_are_compared_with_kubernetes_defaults_filled_in() {
         &[port("b", 2), port("a", 1)]
     ));
 }
+
+#[test]
+fn a_mirror_with_annotations_too_large_to_be_kept_is_written_only_if_it_differs() {
+    let remote = |note: &str| svc("web").annotation("note", note).0;
+    let mut actual = made(&remote("a"), false);
+    actual
+        .metadata
+        .annotations
+        .insert("theirs", "x".repeat(1000));
+    assert!(actual.metadata.cut(500));
+    assert_eq!(ours(&actual, "note"), None);
+    let east = target("east");
+    let patched = |remote: &Service, actual: &Service| {
+        let desired = mirror("mc", &east, remote, Mode::Gateway, "web-east", false);
+        patch(&desired, actual)
+    };
+    assert_eq!(patched(&remote("a"), &actual), None);
+    let Some(Write::Patch(change)) = patched(&remote("b"), &actual) else {
+        panic!("another annotation is written");
+    };
+    assert_eq!(change.body["metadata"]["annotations"]["note"], "b");
+    actual.metadata.annotations.insert(l::INSTALLATION, "other");
+    assert!(patched(&remote("a"), &actual).is_some());
+}
