@@ -127,7 +127,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         stop_on_signals(stop.clone())?;
         let config = access.config().await?;
         let server = server_address(&config);
-        let client = multiplexed(config, settings.pages.clone()).await?;
+        let client = multiplexed(config, settings.pages.of_local()).await?;
         let lease = args.leader_elect.then(|| LeaseSettings {
             duration: args.lease_duration,
             renew_deadline: args.lease_renew_deadline,

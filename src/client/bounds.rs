@@ -6,7 +6,7 @@
 //!   one deadline for all of it. Watches have none.
 //! - The size of a body is limited, and the time without data ([`SILENCE`]). Bodies that arrive at the same time share
 //!   a [`Budget`](crate::mirror::Budget); small ones are exempt.
-//! - The data rate of target clusters is limited ([`Size::metered`]), because parsing a full page takes processor time
+//! - The data rate of target clusters is limited ([`Size::of_link`]), because parsing a full page takes processor time
 //!   that other clusters need.
 //! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes. None of its events may be larger than
 //!   [`LARGEST_EVENT`](size::LARGEST_EVENT).

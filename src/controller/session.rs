@@ -171,7 +171,7 @@ async fn run(
     (shared, own): (Shared, Room),
     reporter: Reporter,
 ) {
-    let pages = shared.pages.metered();
+    let pages = shared.pages.of_link();
     let client = match shared.transport.client(&spec.kubeconfig, pages).await {
         Ok(client) => client,
         Err(error) => {

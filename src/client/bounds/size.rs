@@ -15,7 +15,8 @@ pub(super) const LARGEST_EVENT: usize = 4 << 20;
 pub(super) const SMALL: usize = 64 << 10;
 /// Maximum size of a page for the controller, in bytes: 500 objects of 16 KiB; most are much smaller.
 const LARGEST_PAGE: usize = 8 << 20;
-/// Maximum size of all pages that the controller receives at the same time, without the first [`SMALL`] of each.
+/// Maximum size of all pages of target clusters that the controller receives at the same time, without the first
+/// [`SMALL`] of each. A Link may have one page of the largest size, so that it cannot take the room of all others.
 const ALL_PAGES: usize = 32 << 20;
 /// Timeout for the head of a response to the controller.
 const HEAD: Duration = Duration::from_secs(30);
@@ -51,12 +52,22 @@ impl Size {
         }
     }
 
-    /// The same with a limited data rate.
+    /// The same for the clients of a Link: a part of the budget, and a limited data rate.
     #[must_use]
-    pub fn metered(self) -> Self {
+    pub fn of_link(&self) -> Self {
         Self {
+            all: self.all.part(LARGEST_PAGE),
             meter: Some(Meter::new()),
-            ..self
+            ..self.clone()
+        }
+    }
+
+    /// The same for the local cluster: without a budget, because it is trusted, and target clusters must not delay it.
+    #[must_use]
+    pub fn of_local(&self) -> Self {
+        Self {
+            all: Budget::new(usize::MAX),
+            ..self.clone()
         }
     }
 

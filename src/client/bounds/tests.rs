@@ -79,6 +79,47 @@ async fn concurrent_responses_share_a_limit_and_small_ones_are_exempt() {
 }
 
 #[tokio::test]
+async fn pages_of_one_link_leave_room_for_others_and_for_the_local_cluster() {
+    let pages = Size::of_pages();
+    let (east, west, local) = (pages.of_link(), pages.of_link(), pages.of_local());
+    let whole = |size: &Size| {
+        let frame = Bytes::from(vec![b' '; 7 << 20]);
+        let frames = [Ok::<_, Infallible>(Frame::data(frame))];
+        let body = StreamBody::new(stream::iter(frames));
+        Bounded::new(
+            body,
+            Bounds::Whole(size.clone(), Instant::now() + size.longest),
+            None,
+        )
+    };
+    // East begins pages and does not end them.
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut page = whole(&east);
+        let _ = page.frame().await.unwrap();
+        held.push(page);
+    }
+    let bytes = format!("{} bytes", 7 << 20);
+    assert_eq!(end(whole(&west)).await, bytes);
+    assert_eq!(end(whole(&local)).await, bytes);
+    let together = "the responses that are being received are too large together";
+    assert_eq!(end(whole(&east)).await, together);
+    drop(held);
+    assert_eq!(end(whole(&east)).await, bytes);
+    // Many Links together have a limit. The local cluster is trusted and has none.
+    let links: Vec<Size> = (0..8).map(|_| pages.of_link()).collect();
+    let mut held = Vec::new();
+    let mut ended = 0;
+    for link in &links {
+        let mut page = whole(link);
+        ended += usize::from(page.frame().await.unwrap().is_err());
+        held.push(page);
+    }
+    assert_eq!(ended, 4);
+    assert_eq!(end(whole(&local)).await, bytes);
+}
+
+#[tokio::test]
 async fn watch_fails_at_an_event_that_is_too_large() {
     let watch = |chunks: Vec<Vec<u8>>| {
         let frames = chunks
