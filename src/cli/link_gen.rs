@@ -33,8 +33,9 @@ use crate::{
         link::{ClusterName, LinkObjects, Options, Target, link},
     },
     mirror::{
-        self, ClusterNetworks, CopiedError, FederatedThrough, Federation, Host, PolicyError,
-        Refused, allowed_namespaces, copied_rules, refusal, refused_message, target::networks,
+        self, ClusterNetworks, Copied, CopiedError, FederatedThrough, Federation, Host,
+        PolicyError, Refused, allowed_namespaces, copied_rules, refusal, refused_message,
+        target::networks,
     },
 };
 
@@ -147,6 +148,9 @@ pub(crate) struct LinkArgs {
     /// example.com/*
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     copied_labels: Vec<String>,
+    /// Labels and annotations that are copied to mirrors
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Copies::All)]
+    copy: Copies,
     /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
     /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
     /// server and Service range]
@@ -203,6 +207,24 @@ impl From<Through> for FederatedThrough {
         match how {
             Through::Discovery => Self::Discovery,
             Through::Gateway => Self::Gateway,
+        }
+    }
+}
+
+/// Which labels and annotations are copied to mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Copies {
+    /// All that are not excluded, except those that control other tools
+    All,
+    /// Only those of --copied-labels and --copied-annotations, and which ports are opaque
+    Listed,
+}
+
+impl From<Copies> for Copied {
+    fn from(which: Copies) -> Self {
+        match which {
+            Copies::All => Self::All,
+            Copies::Listed => Self::Listed,
         }
     }
 }
@@ -274,6 +296,7 @@ pub(crate) async fn generate(
         exclude_labels: args.exclude_labels.clone(),
         copied_annotations: args.copied_annotations.clone(),
         copied_labels: args.copied_labels.clone(),
+        copy: args.copy.into(),
         gateway_networks: args.gateway_networks.clone(),
         headless_services: args.enable_headless_services,
         allowed_namespaces: args.allowed_namespaces.clone(),

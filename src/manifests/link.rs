@@ -19,7 +19,7 @@ use crate::{
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
         names::is_dns_label,
     },
-    mirror::{FederatedThrough, Federation},
+    mirror::{Copied, FederatedThrough, Federation},
 };
 
 /// Name of a target cluster: a DNS label, because Services have it as a suffix.
@@ -92,6 +92,8 @@ pub struct Options {
     pub copied_annotations: Vec<String>,
     /// Labels that are copied to mirrors although they control other tools.
     pub copied_labels: Vec<String>,
+    /// Whether only these are copied.
+    pub copy: Copied,
     /// Networks that gateway addresses must be in; empty for the default rules.
     pub gateway_networks: Vec<String>,
     /// Whether headless Services are mirrored as headless; if false, the controller's default applies.
@@ -209,6 +211,10 @@ fn link_resource(target: &Target, options: &Options) -> Link {
     if let Some(selector) = &options.allowed_namespaces {
         annotations.insert(labels::ALLOWED_NAMESPACES.to_owned(), selector.clone());
     }
+    if options.copy != Copied::default() {
+        let copy = options.copy.as_str().to_owned();
+        annotations.insert(labels::COPY.to_owned(), copy);
+    }
     if options.federation != Federation::default() {
         let joins = options.federation.as_str().to_owned();
         annotations.insert(labels::FEDERATION.to_owned(), joins);
@@ -264,6 +270,7 @@ mod tests {
             exclude_labels: Vec::new(),
             copied_annotations: Vec::new(),
             copied_labels: Vec::new(),
+            copy: Copied::All,
             gateway_networks: Vec::new(),
             headless_services: false,
             allowed_namespaces: None,
@@ -346,6 +353,7 @@ mod tests {
                 exclude_labels: vec!["b".into(), "c".into()],
                 copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
                 copied_labels: vec!["g".into()],
+                copy: Copied::Listed,
                 gateway_networks: vec!["192.0.2.0/24".into(), "::1".into()],
                 headless_services: true,
                 allowed_namespaces: Some("team in (a,b)".into()),
@@ -364,6 +372,7 @@ mod tests {
             multicluster.linkerd.io/allowed-namespaces: team in (a,b)
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
+            multicluster.linkerd.io/copy: listed
             multicluster.linkerd.io/federated-through: gateway
             multicluster.linkerd.io/federation: local-members
             multicluster.linkerd.io/gateway-networks: 192.0.2.0/24,::1

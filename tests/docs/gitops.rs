@@ -25,8 +25,8 @@ use linkerd_mc::{
         link::{LinkObjects, Options, Target, link},
     },
     mirror::{
-        FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason, RemoteRef,
-        ServiceOutcome,
+        Copied, FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason,
+        RemoteRef, ServiceOutcome,
         status::{Expiry, GatewayInputs, Outcomes, StatusInputs, status},
     },
 };
@@ -335,6 +335,7 @@ fn printed() -> LinkObjects {
         exclude_labels: Vec::new(),
         copied_annotations: Vec::new(),
         copied_labels: Vec::new(),
+        copy: Copied::All,
         gateway_networks: Vec::new(),
         headless_services: false,
         allowed_namespaces: None,

@@ -47,6 +47,18 @@ async fn metadata_for_other_tools_is_copied_only_if_the_link_allows_it() {
     let fewer = service(west, "tools", "web-tools", |s| annotation(s, DNS).is_none()).await;
     assert_eq!(label(&fewer, ARGO), Some("shop"));
 
+    annotate(west, "tools", json!({ l::COPY: "listed" })).await;
+    let retry = "retry.linkerd.io/http";
+    let listed = service(west, "tools", "web-tools", |s| {
+        annotation(s, retry).is_none()
+    });
+    assert_eq!(label(&listed.await, ARGO), Some("shop"));
+    annotate(west, "tools", json!({ l::COPY: null })).await;
+    service(west, "tools", "web-tools", |s| {
+        annotation(s, retry).is_some()
+    })
+    .await;
+
     allow(Some("mirror.linkerd.io/*"), None).await;
     let invalid = condition_is(west, "tools", "Ready", "False", "InvalidLink").await;
     assert!(

@@ -74,8 +74,8 @@ const RULES: [&str; 16] = [
 /// Prefixes that no label and no annotation is ever copied under.
 const OURS: [&str; 2] = ["mirror.linkerd.io/", "multicluster.linkerd.io/"];
 
-/// An excluded key is on no mirror, one that tells other tools what to do only where the Link allows it, all others are,
-/// and what the wire format needs always is.
+/// An excluded key is on no mirror, one that tells other tools what to do only where the Link allows it, all others are
+/// unless the Link copies only what it lists, and what the wire format needs always is.
 pub fn exclusions(data: &[u8]) {
     let mut draw = Draw(data);
     let discovery = draw.flip();
@@ -98,10 +98,12 @@ pub fn exclusions(data: &[u8]) {
     labels.insert(l::EXPORTED.to_owned(), mode.into());
     labels.insert(l::FEDERATED.to_owned(), "member".into());
 
+    let only_listed = draw.flip();
     let spec = json!({ "excludedLabels": excluded[0], "excludedAnnotations": excluded[1] });
     let mut link = states::link("east", &spec);
     link["metadata"]["annotations"] = json!({
         l::COPIED_LABELS: allowed[0].join(","), l::COPIED_ANNOTATIONS: allowed[1].join(","),
+        l::COPY: if only_listed { "listed" } else { "all" },
     });
     let link = serde_json::from_value(link).unwrap();
     let target = Target::parse(&link, false).unwrap();
@@ -136,8 +138,8 @@ pub fn exclusions(data: &[u8]) {
                 wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
             }
             let dropped = |at: usize, key: &str| {
-                let foreign = foreign::find(key).is_some() && !matches(&allowed[at], key);
-                ours(key) || foreign || matches(&excluded[at], key)
+                let listed = only_listed || foreign::find(key).is_some();
+                ours(key) || listed && !matches(&allowed[at], key) || matches(&excluded[at], key)
             };
             let made = metadata.labels.iter().collect();
             copied(&made, &labels, &wire, |key| is_slice || dropped(0, key));

@@ -67,7 +67,8 @@ const WORDS: [&str; 24] = [
 ];
 
 /// Values of the annotations that restrict a target cluster.
-const RESTRICTIONS: [&str; 12] = [
+const RESTRICTIONS: [&str; 13] = [
+    "listed",
     "discovery",
     "gateway",
     "any",
@@ -94,7 +95,12 @@ pub fn link(data: &[u8]) {
             let value = draw.json(&WORDS, 3);
             put(&mut tree, field, value);
         }
-        for key in [l::ALLOWED_NAMESPACES, l::FEDERATION, l::FEDERATED_THROUGH] {
+        for key in [
+            l::ALLOWED_NAMESPACES,
+            l::COPY,
+            l::FEDERATION,
+            l::FEDERATED_THROUGH,
+        ] {
             if draw.flip() {
                 let text = draw.text(&RESTRICTIONS);
                 // Where the annotations are no map any more, it is no Link.

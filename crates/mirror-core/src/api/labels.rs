@@ -67,6 +67,9 @@ pub const HEADLESS_SERVICES: &str = "multicluster.linkerd.io/headless-services";
 pub const COPIED_LABELS: &str = "multicluster.linkerd.io/copied-labels";
 /// Annotation on a Link (ours): annotations that are copied although they control other tools, as rules joined by commas.
 pub const COPIED_ANNOTATIONS: &str = "multicluster.linkerd.io/copied-annotations";
+/// Annotation on a Link (ours): which labels and annotations are copied to mirrors: `all` except those that control other
+/// tools, or only those that the Link has `listed` as copied.
+pub const COPY: &str = "multicluster.linkerd.io/copy";
 /// Annotation on a Link (ours): label selector of the local namespaces that its cluster may mirror into. Without the
 /// annotation, these are all namespaces that are not protected.
 pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces";

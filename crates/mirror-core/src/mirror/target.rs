@@ -14,7 +14,7 @@ pub use self::{
     export::{member, mode},
     link::{Gateway, InvalidLink, Probe},
     networks::refusal,
-    policy::PolicyError,
+    policy::{Copied, PolicyError},
     queries::{NAMES, Queries, slices_of, slices_of_probes},
 };
 pub use self::{

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::policy::Copied;
 use crate::{
     api::{foreign, k8s::Service, labels as l, map::Map, names::is_label_key, text::short},
     mirror::metadata::desired::DesiredEntries,
@@ -19,6 +20,8 @@ struct Rules {
     excluded: Vec<Rule>,
     /// Keys that are copied although other tools act on them.
     copied: Vec<Rule>,
+    /// Whether no other keys are copied.
+    only_copied: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +66,7 @@ impl Rules {
             excluded: rules
                 .filter_map(|rule| Rule::parse(rule.as_ref()))
                 .collect(),
-            copied: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -71,7 +74,7 @@ impl Rules {
         let named = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(key));
         l::is_of_service_mirrors(key)
             || named(&self.excluded)
-            || (foreign::find(key).is_some() && !named(&self.copied))
+            || ((self.only_copied || foreign::find(key).is_some()) && !named(&self.copied))
     }
 }
 
@@ -107,6 +110,13 @@ impl Exclusions {
         let parse = |rules: &[&str]| rules.iter().filter_map(|rule| Rule::parse(rule)).collect();
         self.labels.copied = parse(labels);
         self.annotations.copied = parse(annotations);
+        self
+    }
+
+    /// Copies no keys but those, if so.
+    pub(crate) fn only_copied(mut self, which: Copied) -> Self {
+        self.labels.only_copied = which == Copied::Listed;
+        self.annotations.only_copied = which == Copied::Listed;
         self
     }
 
@@ -238,6 +248,40 @@ mod tests {
             Exclusions::default().copying(&["mirror.linkerd.io/*"], &["multicluster.linkerd.io/*"]);
         assert_eq!(all.labels(&ours).to_map(), map(&[]));
         assert_eq!(all.annotations(&ours).to_map(), map(&[]));
+    }
+
+    #[test]
+    fn link_that_copies_only_what_it_lists_copies_nothing_else() {
+        let listed = |which| {
+            Exclusions::new(&["b"], &["b"])
+                .copying(&["app", "b", "argocd.argoproj.io/*"], &["team.io/*"])
+                .only_copied(which)
+        };
+        let labels = map(&[
+            ("app", "web"),
+            ("argocd.argoproj.io/instance", "x"),
+            ("b", "excluded"),
+            ("tier", "front"),
+            (l::EXPORTED, "true"),
+        ]);
+        let annotations = map(&[
+            (l::OPAQUE_PORTS, "25"),
+            ("retry.linkerd.io/http", "5xx"),
+            ("team.io/owner", "me"),
+        ]);
+        let only = listed(Copied::Listed);
+        assert_eq!(
+            only.labels(&labels).to_map(),
+            map(&[("app", "web"), ("argocd.argoproj.io/instance", "x")])
+        );
+        // Traffic depends on opaque ports.
+        assert_eq!(
+            only.annotations(&annotations).to_map(),
+            map(&[(l::OPAQUE_PORTS, "25"), ("team.io/owner", "me")])
+        );
+        let all = listed(Copied::All);
+        assert_eq!(all.labels(&labels).to_map().len(), 3);
+        assert_eq!(all.annotations(&annotations).to_map(), annotations);
     }
 
     #[test]

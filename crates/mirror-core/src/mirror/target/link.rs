@@ -11,7 +11,7 @@ use super::{
     drain::{DrainError, drained_until},
     exclusions::{CopiedError, Exclusions, copied_rules},
     networks::{NetworkError, networks},
-    policy::{FederatedThrough, Federation, PolicyError, allowed_namespaces},
+    policy::{Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces},
 };
 use crate::api::{
     duration::parse_go_duration,
@@ -205,8 +205,14 @@ impl Target {
             .map(drained_until)
             .transpose()
             .map_err(InvalidLink::Drain)?;
+        let which = annotation(l::COPY)
+            .map(Copied::parse)
+            .transpose()
+            .map_err(|error| InvalidLink::Policy(l::COPY, error))?
+            .unwrap_or_default();
         let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
-            .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?);
+            .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?)
+            .only_copied(which);
         Ok(Self {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),

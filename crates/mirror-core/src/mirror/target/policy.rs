@@ -1,5 +1,5 @@
 //! Import policy, as the annotations of a Link state it: into which local namespaces a target cluster may mirror, which
-//! federated Services it may join, and how.
+//! federated Services it may join, and how, and which labels and annotations are copied.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -35,6 +35,16 @@ pub enum FederatedThrough {
     Gateway,
 }
 
+/// Which labels and annotations of a target cluster are copied to mirrors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copied {
+    /// All that are not excluded, except those by which other tools are controlled.
+    #[default]
+    All,
+    /// Only those that the Link lists, and what Linkerd needs for the ports.
+    Listed,
+}
+
 /// What is wrong with an annotation that restricts a target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
@@ -50,6 +60,9 @@ pub enum PolicyError {
     /// The value is unknown.
     #[error("invalid value {0:?} (use discovery or gateway)")]
     FederatedThrough(String),
+    /// The value is unknown.
+    #[error("invalid value {0:?} (use all or listed)")]
+    Copy(String),
 }
 
 impl FederatedThrough {
@@ -74,6 +87,26 @@ impl FederatedThrough {
         let mut all = Self::ALL.into_iter();
         all.find(|one| one.as_str() == text.trim())
             .ok_or_else(|| PolicyError::FederatedThrough(short(text)))
+    }
+}
+
+impl Copied {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::All, Self::Listed];
+
+    /// As in a Link's annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Listed => "listed",
+        }
+    }
+
+    /// Reads a Link's annotation.
+    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str() == text.trim())
+            .ok_or_else(|| PolicyError::Copy(short(text)))
     }
 }
 

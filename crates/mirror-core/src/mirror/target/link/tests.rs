@@ -324,3 +324,21 @@ fn services_are_watched_with_as_few_selectors_as_possible() {
         ]
     );
 }
+
+#[test]
+fn link_says_whether_only_listed_keys_are_copied() {
+    let read = |which: Option<&str>| {
+        let mut made = link("east");
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        annotations.extend(which.map(|which| (l::COPY.to_owned(), which.to_owned())));
+        Target::parse(&made, false).map(|target| target.exclusions)
+    };
+    let all = read(None);
+    assert_eq!(read(Some("all")), all);
+    assert_ne!(read(Some(" listed ")), all);
+    let error = read(Some("none")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "invalid annotation multicluster.linkerd.io/copy: invalid value \"none\" (use all or listed)"
+    );
+}
