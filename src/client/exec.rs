@@ -3,7 +3,12 @@
 //!
 //! kube would run it three times for each client, without a deadline, and let it read stdin even if that is a file.
 
-use std::{io::IsTerminal as _, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    io::IsTerminal as _,
+    process::{Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Request, header::AUTHORIZATION};
@@ -15,13 +20,16 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use tokio::{process::Command, sync::Mutex, time::timeout};
+use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout};
 
 use super::kubeconfig::{CHECK_USER, unauthenticated};
 use crate::hint::fail;
 
 /// How long before its expiry a token is replaced.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
+
+/// Maximum size of what a plugin prints, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// The exec plugin of a kubeconfig's user, and the token that it printed last.
 #[derive(Debug)]
@@ -148,15 +156,25 @@ fn name(exec: &ExecConfig) -> Option<&str> {
 async fn run(exec: &ExecConfig) -> Result<(Token, Status), Unauthenticated> {
     let failed = |error| Unauthenticated(unauthenticated(&error, name(exec)));
     let mut command = command(exec).map_err(failed)?;
-    let output = command.output().await;
-    let output = output.map_err(|error| failed(AuthError::AuthExecStart(error)))?;
-    if !output.status.success() {
+    let not_started = |error| failed(AuthError::AuthExecStart(error));
+    let mut child = command.spawn().map_err(not_started)?;
+    let mut output = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        let read = stdout.take(LARGEST).read_to_end(&mut output).await;
+        read.map_err(not_started)?;
+    }
+    let status = child.wait().await.map_err(not_started)?;
+    if !status.success() {
         return Err(failed(AuthError::AuthExecRun {
             cmd: String::new(),
-            out: Box::new(output),
+            out: Box::new(Output {
+                status,
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+            }),
         }));
     }
-    printed(&output.stdout).map_err(failed)
+    printed(&output).map_err(failed)
 }
 
 fn command(exec: &ExecConfig) -> Result<Command, AuthError> {
@@ -175,6 +193,7 @@ fn command(exec: &ExecConfig) -> Result<Command, AuthError> {
         .args(exec.args.iter().flatten())
         .env("KUBERNETES_EXEC_INFO", info.to_string())
         .kill_on_drop(true)
+        .stdout(Stdio::piped())
         .stdin(if interactive {
             Stdio::inherit()
         } else {
@@ -315,6 +334,14 @@ mod tests {
         config.auth_info.token = Some("t".to_owned().into());
         assert!(Plugin::of(&mut config, DEADLINE).await.unwrap().is_none());
         assert_eq!(runs(folder.path()), 0);
+    }
+
+    #[tokio::test]
+    async fn plugin_that_prints_without_end_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path(), "exec yes");
+        let error = Plugin::of(&mut config, DEADLINE).await.unwrap_err();
+        assert_eq!(error.to_string(), "executable sh was killed by a signal");
     }
 
     #[tokio::test]
