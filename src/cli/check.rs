@@ -4,7 +4,6 @@ use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 use futures::future::join_all;
-use tokio::time::Instant;
 
 use super::{
     args::{Global, duration},
@@ -12,6 +11,7 @@ use super::{
     contexts::Contexts,
     output,
     progress::Progress,
+    retry::retried,
 };
 use crate::{
     check::{
@@ -113,20 +113,16 @@ struct Checked {
 
 /// Checks all clusters concurrently. Repeats the checks of a cluster while they may still pass.
 async fn check_all(contexts: &[KubeContext], wait: Duration) -> Vec<Checked> {
-    let end = Instant::now() + wait;
     let progress = Progress::new("checking");
-    let all = join_all(contexts.iter().map(async |context| {
-        loop {
-            let checked = Box::pin(check(context)).await;
-            let Some(awaited) = awaited(&checked.results) else {
-                return checked;
-            };
-            if Instant::now() + RETRY > end {
-                return checked;
-            }
-            progress.say(&format!("waiting: {awaited}"));
-            tokio::time::sleep(RETRY).await;
-        }
+    let is_pending = |checked: &Checked| {
+        let awaited = awaited(&checked.results);
+        awaited
+            .inspect(|awaited| progress.say(&format!("waiting: {awaited}")))
+            .is_some()
+    };
+    let all = join_all(contexts.iter().map(|context| {
+        let attempt = async || Box::pin(check(context)).await;
+        retried(wait, RETRY, attempt, is_pending)
     }));
     progress.during(all).await
 }

@@ -11,6 +11,7 @@ use super::{
     complete,
     inventory::ADMISSION_POLICY,
     output,
+    retry::retried,
     values::ValueArgs,
 };
 use crate::{
@@ -202,16 +203,14 @@ async fn linkerd_config(
     global: &Global,
     wait: Duration,
 ) -> anyhow::Result<LinkerdConfig> {
-    let deadline = tokio::time::Instant::now() + wait;
-    loop {
-        match cluster.linkerd_config(&global.linkerd_namespace).await {
-            Err(error) if tokio::time::Instant::now() + RETRY < deadline => {
-                output::note(&format!("waiting for Linkerd: {error}"));
-                tokio::time::sleep(RETRY).await;
-            }
-            result => return result,
-        }
-    }
+    let attempt = async || cluster.linkerd_config(&global.linkerd_namespace).await;
+    let is_pending = |config: &anyhow::Result<LinkerdConfig>| {
+        let error = config.as_ref().err();
+        error
+            .inspect(|error| output::note(&format!("waiting for Linkerd: {error}")))
+            .is_some()
+    };
+    retried(wait, RETRY, attempt, is_pending).await
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod output;
 mod plan;
 mod plugin;
 mod progress;
+mod retry;
 mod rotate;
 mod run_controller;
 mod service_mirror;

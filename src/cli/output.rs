@@ -34,6 +34,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }
 
+/// Writes a question to stderr. The answer follows on the same line.
+pub(crate) fn prompt(question: &str) {
+    let mut stderr = anstream::stderr().lock();
+    // If stderr is closed, the error cannot be reported anywhere.
+    let _ = write!(stderr, "{} ", one_line(question)).and_then(|()| stderr.flush());
+}
+
 /// Replaces the contents of the terminal. Only if stdout is a terminal.
 pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();

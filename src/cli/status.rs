@@ -51,6 +51,11 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode
             terminal_width(),
         )?)?;
 
+        if args.is_table() {
+            for error in status.topology.errors() {
+                output::error(&anyhow::Error::msg(error));
+            }
+        }
         let silent = status
             .topology
             .clusters

@@ -1,7 +1,7 @@
 //! `linkerd-mc unlink`: prints or deletes the objects that link a cluster to this one.
 
 use std::{
-    io::IsTerminal as _,
+    io::{BufRead, IsTerminal as _},
     time::{Duration, Instant},
 };
 
@@ -331,11 +331,16 @@ fn confirmed(question: &str) -> anyhow::Result<bool> {
             "pass --yes to delete without confirmation",
         ));
     }
-    // Reads a line, not a key, so that the cursor stays visible after Ctrl-C.
-    let answer: String = dialoguer::Input::new()
-        .with_prompt(format!("{question} [y/N]"))
-        .allow_empty(true)
-        .interact()?;
+    output::prompt(&format!("{question} [y/N]:"));
+    Ok(is_yes(&mut std::io::stdin().lock())?)
+}
+
+/// Whether the next line is a yes. The end of the input, as after Ctrl-D, is a no.
+fn is_yes(input: &mut impl BufRead) -> std::io::Result<bool> {
+    let mut answer = String::new();
+    if input.read_line(&mut answer)? == 0 {
+        output::note("");
+    }
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
@@ -343,6 +348,20 @@ fn confirmed(question: &str) -> anyhow::Result<bool> {
 mod tests {
     use super::*;
     use crate::cli::inventory::SERVICE;
+
+    #[test]
+    fn only_a_yes_confirms() {
+        for (typed, expected) in [
+            ("y\n", true),
+            (" Yes\n", true),
+            ("n\n", false),
+            ("\n", false),
+            ("", false),
+            ("yesterday\ny\n", false),
+        ] {
+            assert_eq!(is_yes(&mut typed.as_bytes()).unwrap(), expected, "{typed}");
+        }
+    }
 
     #[test]
     fn note_about_memberships_names_at_most_three_services() {

@@ -101,15 +101,18 @@ impl Topology {
         Self { clusters, links }
     }
 
+    /// Clusters whose Links cannot be listed, one line each.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let errors = self.clusters.iter().filter_map(|cluster| {
+            let error = cluster.error.as_ref()?;
+            Some(format!("{}: cannot list Links: {error}", cluster.name))
+        });
+        errors.collect()
+    }
+
     /// Problems between clusters, one line each.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        for cluster in &self.clusters {
-            if let Some(error) = &cluster.error {
-                notes.push(format!("{}: cannot list Links: {error}", cluster.name));
-            }
-        }
-        notes.extend(self.one_way());
+        let mut notes = self.one_way();
         notes.extend(self.distrust());
         notes
     }
@@ -293,10 +296,10 @@ pub(crate) mod tests {
                 ("moon", None)
             ]
         );
+        assert_eq!(topology.errors(), ["south: cannot list Links: no answer"]);
         assert_eq!(
             topology.notes(),
             [
-                "south: cannot list Links: no answer",
                 "west → north is one-way: north has no Link to west",
                 "north and west have different trust anchors",
             ]

@@ -76,9 +76,18 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
                 if text.is_empty() {
                     text.push_str(absent(args, &status).unwrap_or_default());
                 }
+                for error in status.topology.errors() {
+                    text.push_str(&one_line(&error));
+                    text.push('\n');
+                }
                 output::screen(&text)?;
             }
-            Ok(status) => output::data(&log.news(args, contexts, &status)?)?,
+            Ok(status) => {
+                output::data(&log.news(args, contexts, &status)?)?;
+                for error in log.new_errors(args, &status) {
+                    output::error(&anyhow::Error::msg(error));
+                }
+            }
             // On a terminal, the next update replaces it.
             Err(error) => output::error(&error),
         }
@@ -91,9 +100,21 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
 struct Log {
     links: Vec<Edge>,
     text: Option<String>,
+    errors: Vec<String>,
 }
 
 impl Log {
+    /// The errors of clusters that were not there last time. JSON and YAML have them too.
+    fn new_errors(&mut self, args: &StatusArgs, status: &view::Status) -> Vec<String> {
+        if !args.is_table() {
+            return Vec::new();
+        }
+        let errors = status.topology.errors();
+        let before = std::mem::replace(&mut self.errors, errors);
+        let errors = self.errors.iter().filter(|error| !before.contains(error));
+        errors.cloned().collect()
+    }
+
     /// The text to print now: everything at first, then the rows of Links that have changed.
     fn news(
         &mut self,
@@ -221,5 +242,8 @@ mod tests {
         assert_eq!(lines(&mut log, &status), 0);
         status.topology.links[0].link.mirrored += 1;
         assert_eq!(lines(&mut log, &status), 1);
+        for expected in [&["south: cannot list Links: no answer"][..], &[]] {
+            assert_eq!(log.new_errors(&args, &status), expected);
+        }
     }
 }

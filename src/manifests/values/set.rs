@@ -243,10 +243,11 @@ fn typed(text: String, typing: Typing) -> Value {
     if typing == Typing::Text {
         return Value::String(text);
     }
+    let word = |word: &str| text.eq_ignore_ascii_case(word);
     match text.as_str() {
-        "true" => Value::Bool(true),
-        "false" => Value::Bool(false),
-        "null" => Value::Null,
+        _ if word("true") => Value::Bool(true),
+        _ if word("false") => Value::Bool(false),
+        _ if word("null") => Value::Null,
         "0" => 0.into(),
         // Text with a leading zero is more likely a name than a number.
         number if !number.starts_with('0') => number
@@ -286,8 +287,8 @@ mod tests {
                 json!({ "a": "99999999999999999999" }),
             ),
             (
-                "a=true,b=false,c=null,d=True",
-                json!({ "a": true, "b": false, "c": null, "d": "True" }),
+                "a=true,b=false,c=null,d=True,e=FALSE,f=Null",
+                json!({ "a": true, "b": false, "c": null, "d": true, "e": false, "f": null }),
             ),
             ("a=", json!({ "a": "" })),
             ("a=b=c", json!({ "a": "b=c" })),
