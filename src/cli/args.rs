@@ -11,12 +11,15 @@ use crate::{
     api::{
         duration::{DurationError, parse_go_duration},
         labels,
-        names::is_dns_label,
+        names::{is_dns_label, is_label_key},
         selector::SelectorError,
         selector_text::parse_selector,
     },
     client::Access,
-    manifests::render::Manifest,
+    manifests::{
+        link::{ClusterName, ClusterNameError},
+        render::Manifest,
+    },
 };
 
 /// Flags of every command.
@@ -36,10 +39,10 @@ pub(crate) struct Global {
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub(crate) as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's
-    #[arg(long, global = true, value_name = "HOST:PORT")]
+    #[arg(long, global = true, value_name = "HOST:PORT", value_parser = api_addr)]
     pub(crate) api_addr: Option<String>,
     /// Namespace of Linkerd's control plane
-    #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, add = ArgValueCompleter::new(complete::namespaces))]
+    #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) linkerd_namespace: String,
     /// Print debug logs to stderr
     // An optional value, because `linkerd check` passes `--verbose=false`.
@@ -188,6 +191,11 @@ pub(crate) fn server_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the address of an API server, and returns it as it was typed.
+fn api_addr(text: &str) -> Result<String, String> {
+    server_address(text).map(|_| text.to_owned())
+}
+
 /// Parses an IP address or a host name.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let text = text.trim();
@@ -206,6 +214,30 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
 /// Parses a duration such as `30s` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_go_duration(text)
+}
+
+/// Parses a timeout, which is not zero.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    match duration(text) {
+        Ok(Duration::ZERO) => Err("must be longer than 0, such as 10s".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Parses the name of a target cluster, and returns it as it was typed.
+pub(crate) fn cluster_name(text: &str) -> Result<String, ClusterNameError> {
+    text.parse().map(|_: ClusterName| text.to_owned())
+}
+
+/// Parses a key of labels or annotations, or a prefix of keys; empty for none.
+pub(crate) fn keys(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let key = text.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
+    if text.is_empty() || is_label_key(key.as_deref().unwrap_or(text)) {
+        return Ok(text.to_owned());
+    }
+    Err("must be a key, or a prefix such as example.com/*".to_owned())
 }
 
 /// Parses days, such as `30d`, or any other duration.

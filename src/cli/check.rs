@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use futures::future::join_all;
 
 use super::{
-    args::{Global, duration},
+    args::{Global, duration, timeout},
     cluster::block_on,
     contexts::Contexts,
     output,
@@ -54,7 +54,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
     wait: Duration,
     /// Timeout of each request to a cluster
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
     // `linkerd check` passes the next two flags to every extension; `linkerd multicluster check` ignores them too.
     #[arg(

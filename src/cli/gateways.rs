@@ -7,7 +7,7 @@ use clap_complete::ArgValueCompleter;
 use serde::Serialize;
 
 use super::{
-    args::{Global, duration},
+    args::{Global, cluster_name, timeout},
     cluster::block_on,
     complete,
     contexts::Contexts,
@@ -39,10 +39,10 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Gateways {
     /// Show only the gateway of this target cluster
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
+    #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
     /// Timeout of each request to the cluster
-    #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = timeout)]
     wait: Duration,
     /// Output format: `json`, or anything else for a table
     #[arg(

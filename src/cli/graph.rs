@@ -7,7 +7,7 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
-    args::{Global, duration},
+    args::{Global, timeout},
     cluster::block_on,
     contexts::Contexts,
     output,
@@ -43,7 +43,7 @@ pub(crate) struct Graph {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Timeout of each request to a cluster
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct LinkArgs {
     #[arg(long)]
     insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses
-    #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT)]
+    #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = args::object_name)]
     service_account_name: String,
     /// Namespace of this ServiceAccount, if it is not that of the Link
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
@@ -104,7 +104,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     gateway: bool,
     /// Name of the gateway's Service
-    #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME)]
+    #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME, value_parser = args::object_name)]
     gateway_name: String,
     /// Namespace of the gateway's Service
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
@@ -129,7 +129,8 @@ pub(crate) struct LinkArgs {
         long,
         alias = "excluded-annotations",
         value_name = "KEYS",
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = args::keys
     )]
     exclude_annotations: Vec<String>,
     /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
@@ -137,7 +138,8 @@ pub(crate) struct LinkArgs {
         long,
         alias = "excluded-labels",
         value_name = "KEYS",
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = args::keys
     )]
     exclude_labels: Vec<String>,
     /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or

@@ -88,7 +88,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let result = match (
         check::extension_metadata(&args),
-        complete::answered(Cli::command, &args),
+        complete::answered(command, &args),
     ) {
         (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
         (None, Ok(true)) => Ok(ExitCode::SUCCESS),
@@ -109,14 +109,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The definition of all commands and flags.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Ends the process on wrong usage, `--help` and `--version`.
 fn parse(args: Vec<OsString>) -> Cli {
-    let mut command = plugin::named(Cli::command(), &args);
-    let args = service_mirror::with_two_dashes(args, Cli::command);
-    command
+    let mut named = plugin::named(command(), &args);
+    let args = service_mirror::with_two_dashes(args, command);
+    named
         .try_get_matches_from_mut(args)
         .and_then(|matches| Cli::from_arg_matches(&matches))
-        .unwrap_or_else(|error| error.format(&mut command).exit())
+        .unwrap_or_else(|error| error.format(&mut named).exit())
 }
 
 /// The arguments of a container that runs the controller, as its own process parses them. Fails on wrong usage, and
@@ -126,7 +131,7 @@ fn controller(
 ) -> anyhow::Result<run_controller::RunController> {
     let program = std::iter::once("linkerd-mc".to_owned());
     let args = program.chain(args).map(OsString::from).collect();
-    match Cli::try_parse_from(service_mirror::with_two_dashes(args, Cli::command))?.command {
+    match Cli::try_parse_from(service_mirror::with_two_dashes(args, command))?.command {
         Command::RunController(controller) => Ok(*controller),
         _ => anyhow::bail!("these are not the arguments of run-controller"),
     }
@@ -156,8 +161,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Unlink(args) => unlink::run(&cli.global, args)?,
         Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
         Command::HandBack(args) => hand_back::run(&cli.global, args)?,
-        Command::Completions(args) => completions::completions(&Cli::command(), args)?,
-        Command::Man(args) => completions::man(Cli::command(), args)?,
+        Command::Completions(args) => completions::completions(&command(), args)?,
+        Command::Man(args) => completions::man(command(), args)?,
         Command::Check(args) => return check::run(&cli.global, args),
         Command::Gateways(args) => return gateways::run(&cli.global, args),
         Command::Status(args) => return status::run(&cli.global, args),
@@ -250,6 +255,20 @@ mod tests {
             "link-gen --cluster-name x --gateway-addresses 999.1.1.1",
             "link-gen --cluster-name x --gateway-addresses gw.example.com:4143",
             "link-gen --cluster-name x --gateway-addresses -gw.example.com",
+            "link-gen --cluster-name x --service-account-name a/b",
+            "link-gen --cluster-name x --gateway-name A",
+            "link-gen --cluster-name x --exclude-labels a,b*",
+            "link-gen --cluster-name x --exclude-annotations é",
+            "status -L Linkerd",
+            "status --api-addr ftp://x",
+            "status --cluster-name East",
+            "status --request-timeout 0",
+            "gateways --wait 0s",
+            "gateways --cluster-name East",
+            "graph --timeout 0",
+            "check --timeout 0s",
+            "plan --link a/b",
+            "plan --link x --request-timeout 0s",
         ];
         let wrong: Vec<_> = refused.into_iter().filter(is_accepted).collect();
         assert_eq!(wrong, [""; 0], "accepted");
@@ -265,6 +284,10 @@ mod tests {
             "link-gen --cluster-name x --api-server-address https://[2001:db8::1]:6443/prefix",
             "link-gen --cluster-name x --gateway-addresses 192.0.2.1,2001:db8::1,gw.example.com,GW.example.com.",
             "link-gen --cluster-name x --gateway --gateway-addresses 192.0.2.1",
+            "link-gen --cluster-name x --exclude-labels a,example.com/*,example.com/b",
+            "link-gen --cluster-name x --exclude-labels=",
+            "status --api-addr 127.0.0.1:6443 --cluster-name east",
+            "check --wait 0s",
         ];
         let wrong: Vec<_> = accepted
             .into_iter()

@@ -49,7 +49,7 @@ const PENDING: u8 = 2;
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Plan {
     /// Name of the Link
-    #[arg(long, value_name = "NAME", required_unless_present = "link_file", add = ArgValueCompleter::new(complete::links))]
+    #[arg(long, value_name = "NAME", required_unless_present = "link_file", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
     /// Output of link-gen for a Link that is not applied yet; - for stdin
     #[arg(long, value_name = "FILE")]
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     #[command(flatten)]
     mirroring: Mirroring,
     /// Timeout of each request
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
     request_timeout: Duration,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Diff)]

@@ -1,5 +1,7 @@
-//! Input of unknown origin, by chance: random bytes for each of the properties that the fuzz targets hold as well.
+//! Input of unknown origin: random bytes for each of the properties that the fuzz targets hold as well, and commands with
+//! bad flags, kubeconfigs and API servers.
 
+mod commands;
 mod properties;
 
 use proptest::{collection::vec, prelude::*};

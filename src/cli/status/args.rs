@@ -8,7 +8,7 @@ use clap_complete::ArgValueCompleter;
 use super::view::Shape;
 use crate::{
     cli::{
-        args::{Global, duration},
+        args::{Global, cluster_name, duration, timeout},
         complete,
         contexts::Contexts,
     },
@@ -43,7 +43,7 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(super) contexts: Contexts,
     /// Show only Links to this target cluster
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
+    #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster_name: Option<String>,
     /// Show each mirror and federated Service
     #[arg(long)]
@@ -70,7 +70,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration, requires = "wait")]
     pub(super) timeout: Duration,
     /// Timeout of each request to a cluster
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     pub(super) request_timeout: Duration,
 }
 

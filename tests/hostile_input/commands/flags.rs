@@ -1,0 +1,211 @@
+//! Each flag of each command, with values that nobody can mean.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, error::ErrorKind};
+use futures::{StreamExt as _, stream};
+
+use super::program::{Limits, Place, nothing};
+
+/// Values of all kinds, most of which no flag can take.
+fn values() -> [String; 16] {
+    [
+        "",
+        " ",
+        "-1",
+        "0",
+        "99999999999999999999",
+        "NaN",
+        "true",
+        "a,,b",
+        "=",
+        "a=b=c",
+        "../../x",
+        "\n",
+        "\u{1b}[2J",
+        "é\u{202e}",
+        "https://me:pw@host:0/?q#f",
+        "LONG",
+    ]
+    .map(|text| match text {
+        "LONG" => "x".repeat(5_000),
+        text => text.to_owned(),
+    })
+}
+
+/// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
+/// and this program ignores.
+const FREE: [&str; 27] = [
+    "as_groups",
+    "as_user",
+    "context",
+    "directory",
+    "from",
+    "kubeconfig",
+    "link_file",
+    "set",
+    "set_file",
+    "set_string",
+    "to",
+    "values",
+    "check namespace",
+    "gateways output",
+    "plan excluded_annotations",
+    "plan excluded_labels",
+    "run-controller excluded_annotations",
+    "run-controller excluded_labels",
+    "run-controller endpoint_refresh_period",
+    "run-controller enable_pprof",
+    "run-controller event_requeue_limit",
+    "run-controller identity",
+    "run-controller link",
+    "run-controller local_mirror",
+    "run-controller metrics_addr",
+    "run-controller probe_address",
+    "run-controller probe_service",
+];
+
+/// All commands with the flags that take a value, also those of all commands.
+fn commands() -> Vec<(String, Vec<Arg>)> {
+    let mut root = linkerd_mc::cli::command();
+    root.build();
+    let commands = root
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help");
+    commands
+        .map(|command| {
+            let args = command.get_arguments();
+            let args =
+                args.filter(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append));
+            (command.get_name().to_owned(), args.cloned().collect())
+        })
+        .collect()
+}
+
+/// The command line with this value.
+fn line(command: &str, arg: &Arg, value: &str) -> Vec<String> {
+    let mut line = vec![command.to_owned()];
+    match arg.get_long() {
+        Some(long) => line.push(format!("--{long}={value}")),
+        None => line.extend(["--".to_owned(), value.to_owned()]),
+    }
+    line
+}
+
+/// Whether clap takes the value. What else is wrong with the command line does not count.
+fn is_taken(line: &[String]) -> Result<bool, String> {
+    let program = std::iter::once("linkerd-mc".to_owned());
+    let parsed =
+        linkerd_mc::cli::command().try_get_matches_from(program.chain(line.iter().cloned()));
+    let Err(error) = parsed else {
+        return Ok(true);
+    };
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict => Ok(true),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::NoEquals => {
+            let text = error.to_string();
+            if error.exit_code() == 2 && text.starts_with("error: ") {
+                Ok(false)
+            } else {
+                Err(format!("exit code {}: {text:?}", error.exit_code()))
+            }
+        }
+        kind => Err(format!("{kind:?}: {error}")),
+    }
+}
+
+/// Whether nobody can mean a value, whatever the flag is for.
+fn is_odd(value: &str) -> bool {
+    value.chars().any(|c| c.is_control() && c != '\n') || value.contains(['\u{202e}', '@'])
+}
+
+#[test]
+fn flags_refuse_bad_values_unless_they_take_any_text() {
+    let (mut wrong, mut unused) = (Vec::new(), FREE.to_vec());
+    for (name, args) in commands() {
+        for arg in args {
+            let whole = format!("{name} {}", arg.get_id());
+            let is_free = |free: &&str| *free == arg.get_id().as_str() || *free == whole;
+            for value in values() {
+                match is_taken(&line(&name, &arg, &value)) {
+                    Ok(true) if is_odd(&value) => {
+                        unused.retain(|free| !is_free(free));
+                        if !FREE.iter().any(&is_free) {
+                            wrong.push(format!("{whole} takes {value:?}"));
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(why) => wrong.push(format!("{whole}: {why}")),
+                }
+            }
+        }
+    }
+    nothing(&wrong);
+    assert_eq!(
+        unused, [""; 0],
+        "these refuse bad values, and need no exception"
+    );
+}
+
+/// What a command needs besides the flag, and not to wait.
+const NEEDED: [(&str, &str); 15] = [
+    ("allow", "--service-account-name=x"),
+    ("check", "--wait=0s --timeout=5s"),
+    ("completions", "bash"),
+    ("drain", "--cluster-name=x"),
+    ("gateways", ""),
+    ("graph", ""),
+    ("hand-back", ""),
+    ("install", "--ignore-cluster"),
+    ("link", "--from=x --to=y"),
+    ("link-gen", "--cluster-name=x"),
+    ("plan", "--link=x"),
+    ("revoke", "--service-account-name=x"),
+    ("rotate", "--cluster-name=x"),
+    ("undrain", "--cluster-name=x"),
+    ("unlink", "--cluster-name=x"),
+];
+/// Commands whose flags are not tried on a running program: the controller never ends, and `man` writes files.
+const LEFT_OUT: [&str; 2] = ["man", "run-controller"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: just test-all"]
+async fn commands_with_bad_values_end_as_documented() {
+    let mut lines = Vec::new();
+    for (name, args) in commands() {
+        if LEFT_OUT.contains(&name.as_str()) {
+            continue;
+        }
+        let needed = NEEDED.iter().find(|(command, _)| *command == name);
+        let needed: Vec<_> = needed
+            .iter()
+            .flat_map(|(_, args)| args.split_whitespace())
+            .collect();
+        for arg in args {
+            let values = values().into_iter().map(|value| line(&name, &arg, &value));
+            lines.extend(values.map(|mut line| {
+                let flag = format!("--{}=", arg.get_long().unwrap_or_default());
+                let needed = needed.iter().filter(|other| !other.starts_with(&flag));
+                line.splice(1..1, needed.map(|text| (*text).to_owned()));
+                line
+            }));
+        }
+    }
+    let place = &Place::with(NOBODY);
+    let limits = &Limits {
+        codes: &[0, 1, 2],
+        ends_within: Duration::from_secs(20),
+    };
+    let runs = stream::iter(&lines).map(async |line| place.run(line, limits).await);
+    nothing(&runs.buffer_unordered(8).concat().await);
+}
+
+/// A kubeconfig of API servers that are not there: nobody listens on this port, so each request is refused at once.
+const NOBODY: &str = "\
+apiVersion: v1
+kind: Config
+current-context: x
+clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]
+contexts: [{name: x, context: {cluster: x, user: x}}, {name: y, context: {cluster: x, user: x}}]
+users: [{name: x, user: {}}]
+";

@@ -1,0 +1,115 @@
+//! Kubeconfigs that cannot work, most of them with secrets.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+
+use super::program::{Limits, Place, nothing};
+
+/// A kubeconfig with these fields of the cluster and the user (YAML flow syntax).
+fn with(cluster: &str, user: &str) -> String {
+    format!(
+        "current-context: x
+contexts:
+- {{name: x, context: {{cluster: x, user: x}}}}
+clusters:
+- {{name: x, cluster: {{server: 'http://127.0.0.1:1', {cluster}}}}}
+users:
+- {{name: x, user: {{{user}}}}}
+"
+    )
+}
+
+/// A kubeconfig whose exec plugin runs this script, which gets secrets.
+fn plugin(script: &str) -> String {
+    let exec = format!(
+        "exec: {{command: sh, args: [-c, '{script}', s3cret], env: [{{name: KEY, value: s3cret}}], interactiveMode: Never}}"
+    );
+    with("", &exec)
+}
+
+/// Not kubeconfigs, or not whole.
+const TEXTS: [&str; 14] = [
+    "",
+    "s3cret",
+    "[s3cret]",
+    "\u{feff}{}",
+    "\0s3cret",
+    "current-context: not-there",
+    "current-context: x",
+    "current-context: x\ncontexts: [{name: x}]",
+    "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]",
+    "current-context: x\ncontexts: [{name: x, context: {cluster: x}}]\nclusters: [{name: x}]",
+    "current-context: x\ncontexts: [{name: x, context: {cluster: x}}]\nclusters: [{name: x, cluster: {server: ''}}]",
+    "users:\n- name: me\n  user:\n    token: s3cret\n   password: s3cret\n",
+    "users: [{name: x, user: {token: \"s3cret}}]",
+    "a: &a [*a]",
+];
+/// Fields of a cluster.
+const CLUSTERS: [&str; 9] = [
+    "server: 's3cret s3cret'",
+    "certificate-authority: /missing/s3cret",
+    "certificate-authority-data: s3cret",
+    "certificate-authority-data: czNjcmV0",
+    "proxy-url: 'http://me:s3cret@127.0.0.1:1'",
+    "proxy-url: 'gopher://me:s3cret@proxy'",
+    "proxy-url: s3cret",
+    "tls-server-name: 's3cret s3cret'",
+    "insecure-skip-tls-verify: s3cret",
+];
+/// Fields of a user.
+const USERS: [&str; 11] = [
+    "token: \"s3cret\\n\"",
+    "token: \"s3cret\\u0007\"",
+    "token: [s3cret]",
+    "tokenFile: /missing/s3cret",
+    "username: \"s3cret\\n\", password: s3cret",
+    "client-certificate: /missing/s3cret, client-key: /missing/s3cret",
+    "client-certificate-data: s3cret, client-key-data: s3cret",
+    "client-certificate-data: czNjcmV0, client-key-data: czNjcmV0",
+    "auth-provider: {name: s3cret, config: {}}",
+    "auth-provider: {name: gcp, config: {cmd-path: echo, cmd-args: s3cret, token-key: s3cret}}",
+    "exec: {command: '/missing/plugin --token s3cret'}",
+];
+/// Scripts of plugins.
+const PLUGINS: [&str; 8] = [
+    "exec sleep 60",
+    "yes s3cret",
+    "echo s3cret; exit 7",
+    "echo s3cret; kill -9 $$",
+    "echo s3cret: [",
+    "echo \"{status: {token: s3cret, expirationTimestamp: s3cret}}\"",
+    "echo \"{status: {clientCertificateData: s3cret, clientKeyData: s3cret}}\"",
+    "echo \"{status: {token: s3cret}}\"",
+];
+/// Commands that read one.
+const COMMANDS: [&str; 5] = [
+    "check --wait 0s --timeout 500ms",
+    "gateways --wait 500ms",
+    "graph --timeout 500ms",
+    "plan --link x --request-timeout 500ms",
+    "status --request-timeout 500ms",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubeconfigs_that_cannot_work_are_errors_without_secrets() {
+    let texts = TEXTS.iter().map(|text| (*text).to_owned());
+    let clusters = CLUSTERS.iter().map(|fields| with(fields, "token: s3cret"));
+    let users = USERS.iter().map(|fields| with("", fields));
+    let plugins = PLUGINS.iter().map(|script| plugin(script));
+    let all = texts.chain(clusters).chain(users).chain(plugins);
+    let limits = &Limits {
+        codes: &[1],
+        ends_within: Duration::from_secs(8),
+    };
+    // Each command has every fifth of them.
+    let runs = stream::iter(all.zip(COMMANDS.iter().cycle())).map(async |(text, command)| {
+        let args: Vec<&str> = command.split(' ').collect();
+        let found = Place::with(&text).run(&args, limits).await;
+        found
+            .into_iter()
+            .map(|what| format!("{text}: {what}"))
+            .collect::<Vec<_>>()
+    });
+    nothing(&runs.buffer_unordered(8).concat().await);
+}
