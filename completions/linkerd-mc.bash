@@ -30,3 +30,29 @@ if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERS
 else
     complete -o nospace -o bashdefault -F _clap_complete_linkerd_mc linkerd-mc
 fi
+
+_whole_words_linkerd_mc() {
+    local LC_ALL=C
+    local rest="${COMP_LINE:0:COMP_POINT}" words=() last=-1 i word trimmed
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word="${COMP_WORDS[i]}"
+        trimmed="${rest#"${rest%%[![:space:]]*}"}"
+        ((i == COMP_CWORD)) && word="$trimmed"
+        if ((i > 0)) && [[ -n "$trimmed" && "$trimmed" == "$rest" ]]; then
+            words[last]+="$word"
+        else
+            words[++last]="$word"
+        fi
+        rest="${trimmed#"$word"}"
+    done
+    local whole="${words[last]}" begins=""
+    [[ "$whole" == *"$2" ]] && begins="${whole%"$2"}"
+    local COMP_WORDS=("${words[@]}") COMP_CWORD=$last
+    _clap_complete_linkerd_mc "$1" "$whole" "$3"
+    COMPREPLY=("${COMPREPLY[@]#"$begins"}")
+}
+if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
+    complete -o nospace -o bashdefault -o nosort -F _whole_words_linkerd_mc linkerd-mc
+else
+    complete -o nospace -o bashdefault -F _whole_words_linkerd_mc linkerd-mc
+fi

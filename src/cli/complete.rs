@@ -43,6 +43,9 @@ pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> any
 pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<String> {
     let mut script = Vec::new();
     shell.write_registration(VARIABLE, name, name, name, &mut script)?;
+    if shell.is("bash") {
+        write!(script, "{}", whole_words(name))?;
+    }
     if shell.is("zsh") {
         // In a folder of $fpath the file is itself the function that is called on the first Tab.
         let function = format!("_clap_dynamic_completer_{}", name.replace('-', "_"));
@@ -53,6 +56,40 @@ pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<Str
     }
     let script = String::from_utf8(script).context("the script is not valid UTF-8")?;
     Ok(format!("{}\n", script.trim()))
+}
+
+/// The end of the script for bash, which splits words at `=` and `:` too, and replaces only what follows the last of
+/// them. The program gets whole words, and its answers lose their beginnings.
+fn whole_words(name: &str) -> String {
+    let function = name.replace('-', "_");
+    format!(
+        r#"_whole_words_{function}() {{
+    local LC_ALL=C
+    local rest="${{COMP_LINE:0:COMP_POINT}}" words=() last=-1 i word trimmed
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word="${{COMP_WORDS[i]}}"
+        trimmed="${{rest#"${{rest%%[![:space:]]*}}"}}"
+        ((i == COMP_CWORD)) && word="$trimmed"
+        if ((i > 0)) && [[ -n "$trimmed" && "$trimmed" == "$rest" ]]; then
+            words[last]+="$word"
+        else
+            words[++last]="$word"
+        fi
+        rest="${{trimmed#"$word"}}"
+    done
+    local whole="${{words[last]}}" begins=""
+    [[ "$whole" == *"$2" ]] && begins="${{whole%"$2"}}"
+    local COMP_WORDS=("${{words[@]}}") COMP_CWORD=$last
+    _clap_complete_{function} "$1" "$whole" "$3"
+    COMPREPLY=("${{COMPREPLY[@]#"$begins"}}")
+}}
+if [[ "${{BASH_VERSINFO[0]}}" -eq 4 && "${{BASH_VERSINFO[1]}}" -ge 4 || "${{BASH_VERSINFO[0]}}" -gt 4 ]]; then
+    complete -o nospace -o bashdefault -o nosort -F _whole_words_{function} {name}
+else
+    complete -o nospace -o bashdefault -F _whole_words_{function} {name}
+fi
+"#
+    )
 }
 
 /// Offers contexts of the kubeconfig, also after a comma.
@@ -147,10 +184,16 @@ fn access(words: &[String]) -> Access {
         });
         given.next_back().map(str::to_owned)
     };
+    // `rotate` and `link` have two contexts. The Links that `rotate` knows are in the one that it writes to; what `link`
+    // asks for is in the one that it reads.
+    let of_two = if words.iter().any(|word| word == "rotate") {
+        "--to"
+    } else {
+        "--from"
+    };
     Access {
         kubeconfig: value("--kubeconfig").map(Into::into),
-        // `link` has no --context; its objects come from the one and go to the other.
-        context: value("--context").or_else(|| value("--from")),
+        context: value("--context").or_else(|| value(of_two)),
         as_user: value("--as"),
         as_groups: value("--as-group").into_iter().collect(),
         api_addr: value("--api-addr"),
@@ -203,6 +246,17 @@ mod tests {
                 None,
                 Some("east"),
             ),
+            (
+                "linkerd-mc link --from east --to west --gateway-namespace",
+                None,
+                Some("east"),
+            ),
+            (
+                "linkerd-mc rotate --from east --to west --cluster-name",
+                None,
+                Some("west"),
+            ),
+            ("linkerd-mc rotate --from east --cluster-name", None, None),
             ("linkerd-mc --context", None, None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();

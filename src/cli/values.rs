@@ -1,7 +1,7 @@
 //! Flags that set values, as in Helm.
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::output;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 #[command(next_help_heading = "Values")]
 pub(crate) struct ValueArgs {
     /// Set values from a YAML file; - is stdin (repeatable)
-    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',')]
+    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',', value_hint = ValueHint::FilePath)]
     values: Vec<String>,
     /// Set values, such as gateway.replicas=2,podLabels.team=mesh (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]

@@ -5,6 +5,8 @@
 
 // The Helm chart renders what `install` prints.
 mod chart;
+// What the completion script of bash completes.
+mod completions;
 // The exit codes in docs/ci.md are those of the program.
 mod exit_codes;
 // Linkerd's programs for `just mesh`, taken out of images.
