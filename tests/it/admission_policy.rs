@@ -8,12 +8,13 @@ mod writes;
 
 use control_plane::{ControlPlane, eventually};
 use http::{Method, Request};
-use kube::{Client, config::Kubeconfig};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Client, ResourceExt as _, api::PostParams, config::Kubeconfig};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use self::writes::{
-    EITHER, NAMESPACES, OF_NO_MIRROR, Try, existing_objects, forbidden, named, permitted,
+    EITHER, NAMESPACES, OF_NO_MIRROR, Try, existing_objects, forbidden, named, permitted, slice,
     without_nulls,
 };
 use crate::support::{
@@ -165,8 +166,26 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    slice_of_a_missing_service_is_deleted(&plane, &client).await;
     other_clusters_write_only_events_of_service_mirrors(&plane).await;
     check_tells_what_is_missing(&plane).await;
+}
+
+/// The policies permit a slice of a Service that does not exist (yet). Kubernetes deletes it, although its owner has the
+/// UID of an object that exists.
+async fn slice_of_a_missing_service_is_deleted(plane: &ControlPlane, client: &Client) {
+    let live = services(plane, "shop").get("web-east").await.unwrap();
+    let mut slice = slice("later-east", "east");
+    slice["metadata"]["ownerReferences"][0]["uid"] = json!(live.metadata.uid);
+    let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
+    let slices = Api::<EndpointSlice>::namespaced(client.clone(), "shop");
+    let made = slices.create(&PostParams::default(), &slice).await.unwrap();
+    eventually("Kubernetes to delete the slice", SOON, async || {
+        let found = slices.get_metadata_opt(&made.name_any()).await?;
+        Ok(found.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
 }
 
 /// The account that other clusters use, with its own permissions.

@@ -113,7 +113,7 @@ fn probe(name: &str) -> Value {
 }
 
 /// A slice of a Service; `uid` is that of its owner.
-fn slice(service: &str, cluster: &str) -> Value {
+pub(super) fn slice(service: &str, cluster: &str) -> Value {
     let of_service = json!({ l::SLICE_SERVICE: service, l::SLICE_MANAGED_BY: l::MANAGER });
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
