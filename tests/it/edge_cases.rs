@@ -74,11 +74,11 @@ async fn mirror_has_endpoints_exactly_while_its_service_has() {
         json!({ "metadata": { "labels": { "tier": "front" } } }),
     )
     .await;
-    let changed = slices_that(west, "ebb", "web-east", |slices| {
-        let tier = |s: &EndpointSlice| s.labels().get("tier").is_some_and(|tier| tier == "front");
-        slices.iter().all(tier)
+    service(west, "ebb", "web-east", |s| {
+        label(s, "tier") == Some("front")
     })
     .await;
+    let changed = slices_of(west, "ebb", "web-east").await.unwrap();
     assert_eq!(addresses(&changed), [""; 0]);
 }
 
