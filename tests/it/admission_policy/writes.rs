@@ -107,6 +107,14 @@ fn federated(name: &str) -> Value {
     with(with(plain(name), labelled), signed(NAMESPACE))
 }
 
+/// The members of a federated Service in another annotation.
+fn members(annotation: &str) -> Value {
+    with(
+        without(l::REMOTE_DISCOVERY),
+        json!({ "metadata": { "annotations": { annotation: "web@east" } } }),
+    )
+}
+
 fn probe(name: &str) -> Value {
     let of_probe = json!({ l::MIRRORED_GATEWAY: "true", l::CLUSTER_NAME: "east" });
     with(with(plain(name), labels(of_probe)), signed(NAMESPACE))
@@ -253,6 +261,9 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (services(with(new(), labels(json!({ l::MIRRORED_SERVICE: "yes" })))), BY_LABEL),
         (services(with(new(), labels(json!({ l::CLUSTER_NAME: null })))), BY_LABEL),
         (services(mirror("new")), BY_LABEL),
+        // The controller would not recognize them, and so not remove them.
+        (services(with(federated("web-federated"), without(l::REMOTE_DISCOVERY))), BY_LABEL),
+        (services(with(new(), labels(json!({ l::HEADLESS_MIRROR: "db" })))), BY_LABEL),
         (services(mirror("new-west")), BY_LABEL),
         (services(with(new(), spec(json!({ "selector": { "app": "web" } })))), ADDED),
         (services(with(new(), spec(json!({ "type": "NodePort" })))), NO_CLUSTER_IP),
@@ -345,6 +356,9 @@ pub(super) fn permitted() -> Vec<Try> {
         services(with(mirror("new-east"), spec(json!({ "clusterIP": "None" })))),
         services(with(mirror("db-0-east"), labels(json!({ l::HEADLESS_MIRROR: "db-east" })))),
         services(federated("web-federated")),
+        services(with(federated("web-federated"), members(l::LOCAL_DISCOVERY))),
+        services(with(federated("web-federated"), members(l::MEMBERS))),
+        services(with(federated("web-federated"), members(l::LOCAL_MEMBER))),
         create("services", NAMESPACE, probe("probe-west")),
         change("services", "shop", "web-east", spec(json!({ "ports": [{ "name": "http", "port": 81 }] }))),
         change("services", "shop", "bare-east", labels(of("east"))),

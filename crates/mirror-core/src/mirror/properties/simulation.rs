@@ -1,6 +1,7 @@
 //! A simulated controller: a local cluster and target clusters in memory, watches that lag, and a loop that reconciles
 //! queued keys as `controller::engine` does.
 
+mod admission;
 mod checks;
 mod faults;
 mod linkerd;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     super::cluster::{Id, Refusal, id},
-    Simulation,
+    Simulation, admission,
 };
 use crate::{
     api::{
@@ -158,6 +158,7 @@ impl Simulation {
                 self.may_stand(&service);
                 let name = service.metadata.name().to_owned();
                 let (service, changed) = self.cluster.create_service(*service)?;
+                admission::admit_service(None, &service);
                 uids.insert(
                     name,
                     service.metadata.uid.clone().unwrap_or_default().into(),
@@ -168,12 +169,14 @@ impl Simulation {
             Write::Create(Object::EndpointSlice(mut slice)) => {
                 own(&mut slice.metadata, uids)?;
                 let (slice, changed) = self.cluster.create_slice(*slice)?;
+                admission::admit_slice(None, &slice);
                 self.watched(changed);
                 self.absorb_slice(slice);
             }
             Write::Create(Object::Route(mut route)) => {
                 own(&mut route.metadata, uids)?;
                 let (route, changed) = self.cluster.create_route(*route)?;
+                admission::admit_route(None, &route);
                 self.watched(changed);
                 self.absorb_route(route);
             }
@@ -296,18 +299,23 @@ impl Simulation {
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
+        let id = (patch.namespace.clone(), patch.name.clone());
         if let ObjectKind::Route(kind) = patch.kind {
+            let before = self.cluster.routes.get(&(kind, id)).cloned();
             let (route, changed) = self.cluster.patch_route(kind, patch)?;
+            admission::admit_route(before.as_ref().map(|before| &before.metadata), &route);
             self.watched(changed);
             self.absorb_route(route);
         } else if patch.kind == ObjectKind::EndpointSlice {
+            let before = self.cluster.slices.get(&id).cloned();
             let (slice, changed) = self.cluster.patch_slice(patch)?;
+            admission::admit_slice(before.as_ref().map(|before| &before.metadata), &slice);
             self.watched(changed);
             self.absorb_slice(slice);
         } else {
-            let id = (patch.namespace.clone(), patch.name.clone());
             let before = self.cluster.services.get(&id).cloned();
             let (service, changed) = self.cluster.patch_service(patch)?;
+            admission::admit_service(before.as_ref().map(|before| &before.metadata), &service);
             if let Some(before) = before {
                 self.names_stay(&before.metadata, Some(&service.metadata));
             }
