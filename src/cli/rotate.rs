@@ -6,6 +6,7 @@
 mod args;
 mod credentials;
 mod decision;
+mod dry_run;
 mod gather;
 mod outcome;
 mod restart;
@@ -22,7 +23,8 @@ pub(crate) use self::args::Rotate;
 pub(super) use self::tokens::link_id;
 use self::{
     args::Format,
-    gather::{Source, Target},
+    decision::Holder,
+    gather::{DESTINATION, Source, Target},
     outcome::{Done, Ending, Outcome},
     rotation::Rotation,
 };
@@ -91,8 +93,16 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
     let written = written(args, due, &mut outcomes).await;
     let restarted = Box::pin(restarted(args, &source, &written)).await;
     let restarted = restarted.inspect_err(output::error);
+    // When all links have their new tokens.
+    let holders = if written.iter().any(Rotation::revokes) {
+        gather::holders(&source).await
+    } else {
+        Ok(Vec::new())
+    };
+    let holders = holders.context("cannot find out who uses the old tokens");
+    let holders = holders.inspect_err(output::error);
     for rotation in written {
-        outcomes.push(ended(args, rotation, &restarted).await);
+        outcomes.push(ended(args, rotation, &restarted, &holders).await);
     }
     Ok(outcomes)
 }
@@ -112,8 +122,7 @@ async fn due<'a>(
         let gathered = gather(global, source, args, link.clone());
         match Box::pin(gathered).await {
             Ok(mut rotation) => {
-                let restart_is_due = is_outdated(&destination, &cluster);
-                if let Some((result, reason)) = rotation.decide(args, restart_is_due) {
+                if let Some((result, reason)) = rotation.decide(args, &destination) {
                     output::note(&format!("{cluster}: {reason}"));
                     outcomes.push(Outcome::new(&cluster, result, Some(reason), rotation.done));
                 } else {
@@ -162,22 +171,29 @@ async fn ended(
     args: &Rotate,
     mut rotation: Rotation<'_>,
     restarted: &anyhow::Result<()>,
+    holders: &anyhow::Result<Vec<Holder>>,
 ) -> Outcome {
     let cluster = rotation.cluster().to_owned();
     if rotation.needs_restart() && args.no_restart {
         let reason = rotation.restart_is_needed();
         return Outcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done);
     }
-    match restarted {
-        Err(error) if rotation.needs_restart() => {
-            rotation.keep();
-            let reason = Some(format!("{error:#}"));
-            Outcome::new(&cluster, Ending::Failed, reason, rotation.done)
-        }
-        _ => match rotation.revoke().await {
-            Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
-            Err(error) => Outcome::failed(&cluster, &error, rotation.done),
-        },
+    let in_doubt = match (restarted, holders) {
+        (Err(error), _) if rotation.needs_restart() => Some(error),
+        (_, Err(error)) if rotation.revokes() => Some(error),
+        _ => None,
+    };
+    if let Some(error) = in_doubt {
+        rotation.keep();
+        let reason = Some(format!("{error:#}"));
+        return Outcome::new(&cluster, Ending::Failed, reason, rotation.done);
+    }
+    match rotation
+        .revoke(holders.as_deref().unwrap_or_default())
+        .await
+    {
+        Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
+        Err(error) => Outcome::failed(&cluster, &error, rotation.done),
     }
 }
 
@@ -213,12 +229,6 @@ async fn destination(source: &Source) -> anyhow::Result<Known<Destination>> {
     Ok(collect_full::destination(&cluster).await)
 }
 
-/// Whether Linkerd's destination controller is known to have started before the credentials of a cluster were changed.
-fn is_outdated(destination: &Known<Destination>, cluster: &str) -> bool {
-    let destination = destination.as_ref();
-    destination.is_ok_and(|destination| destination.is_outdated(cluster))
-}
-
 /// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
 async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> anyhow::Result<()> {
     if args.no_restart || !written.iter().any(Rotation::needs_restart) {
@@ -228,21 +238,24 @@ async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> 
     // The clusters may have changed since they were read.
     let links = links(&source.cluster, &source.namespace).await?;
     restart::is_possible(source, &links, &clusters).await?;
-    let waiting = format!("restarting {}", restart::DESTINATION);
+    let waiting = format!("restarting {DESTINATION}");
     let restart = restart::restart(source, args.wait);
     spin(&waiting, Box::pin(restart)).await?;
     let known = destination(source).await?;
+    let known = known.map_err(|why| {
+        fail(
+            format!("cannot find out whether an old Pod of {DESTINATION} is left: {why}"),
+            "repair the cause, then run this again; the old token still works",
+        )
+    })?;
     let mut clusters = clusters.iter();
-    if let Some(cluster) = clusters.find(|cluster| is_outdated(&known, cluster)) {
+    if let Some(cluster) = clusters.find(|cluster| known.is_outdated(cluster)) {
         return Err(fail(
-            format!(
-                "a Pod of {} still has the old credentials for {cluster}",
-                restart::DESTINATION
-            ),
+            format!("a Pod of {DESTINATION} still has the old credentials for {cluster}"),
             "see `kubectl get pods` in Linkerd's namespace, then run this again; the old token still works",
         ));
     }
-    output::note(&format!("restarted {}", restart::DESTINATION));
+    output::note(&format!("restarted {DESTINATION}"));
     Ok(())
 }
 

@@ -180,6 +180,12 @@ impl Rotation {
     async fn between(alone: &Alone, namespace: &'static str) -> Self {
         let (source, far) = (alone.source.clone(), alone.far.clone());
         create_namespace(namespace, &[&source, &far]).await;
+        // Of other tests, which have the token that all links share.
+        let theirs = ListParams::default().labels(l::CREDENTIALS_CLUSTER);
+        Api::<Secret>::namespaced(source.client(), LINKERD)
+            .delete_collection(&DeleteParams::default(), &theirs)
+            .await
+            .unwrap();
         let config = source.folder().join("rotate.kubeconfig");
         ControlPlane::merged_kubeconfig(&[&source, &far], &config).unwrap();
         own_link(&source, &far, "turn", &[]).await;
@@ -305,8 +311,25 @@ impl Rotation {
         assert_eq!(minted(&self.far).await.len(), 1);
     }
 
-    /// Also when no Secret has it any more.
+    /// Deletes the Secrets of a link.
+    async fn forget(&self, cluster: &str) {
+        let name = format!("cluster-credentials-{cluster}");
+        for namespace in [NAMESPACE, LINKERD] {
+            let args = ["-n", namespace, "delete", "secret", &name];
+            self.source.kubectl(&args).await.unwrap();
+        }
+    }
+
+    /// Also when no Secret has it any more, and not while another link has it.
     async fn the_shared_token_is_revoked_later(&self, first: &str, fourth: &str) {
+        own_link(&self.source, &self.far, "twin", &[]).await;
+        condition_is(&self.source, "twin", "Ready", "True", "Mirroring").await;
+        let kept = self.run(&["--revoke-shared", "-o=json"]);
+        let why = "because the Secret linkerd/cluster-credentials-twin has its token";
+        assert!(kept.stderr.contains(why), "{}", kept.stderr);
+        assert_eq!(result(&kept)["revoked"], json!([]));
+        unlink(&self.source, "twin").await;
+        self.forget("twin").await;
         is_accepted(&self.far, &token(first), true).await;
         let done = result(&self.run(&["--revoke-shared", "-o=json"]));
         assert_eq!(

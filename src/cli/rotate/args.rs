@@ -57,7 +57,8 @@ pub(crate) struct Rotate {
     /// restarts. Run the command again after the restart, which then revokes it
     #[arg(long)]
     pub(super) no_restart: bool,
-    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`
+    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
+    /// of the source cluster still has them. Links in other clusters cannot be seen
     #[arg(long)]
     pub(super) revoke_shared: bool,
     /// Print what would be done, and change nothing

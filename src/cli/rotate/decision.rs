@@ -49,6 +49,34 @@ pub(super) struct Old {
     pub(super) kept: Vec<String>,
 }
 
+/// A Secret of the source cluster, and the token that it has.
+pub(super) struct Holder {
+    /// Namespace and name of the Secret.
+    pub(super) path: String,
+    pub(super) token: Secret,
+}
+
+impl Old {
+    /// Keeps the token Secrets whose token somebody uses, although they were to be deleted. Returns their names, each
+    /// with the path of one Secret that has the token.
+    pub(super) fn keep_used(
+        &mut self,
+        tokens: &[Token],
+        holders: &[Holder],
+    ) -> Vec<(String, String)> {
+        let holder = |name: &String| {
+            let token = tokens.iter().find(|token| token.name == *name)?;
+            holders.iter().find(|holder| holder.token == token.text)
+        };
+        let used = self.revoked.iter();
+        let used = used.filter_map(|name| Some((name.clone(), holder(name)?.path.clone())));
+        let used: Vec<(String, String)> = used.collect();
+        self.revoked
+            .retain(|name| !used.iter().any(|(used, _)| used == name));
+        used
+    }
+}
+
 impl<'a> Facts<'a> {
     /// Decides what to do. `older_than` skips credentials that are younger and do not expire within that time, and
     /// `shared` also revokes tokens that other links may use.
@@ -289,5 +317,38 @@ mod tests {
             expected("own", "shared")
         );
         assert_eq!(old(vec![&shared], None, true), expected("shared,own", ""));
+    }
+
+    #[test]
+    fn a_token_that_a_secret_has_is_kept_whatever_the_flags_say() {
+        let tokens = [
+            token("shared", Owner::Unknown, 50),
+            token("first", Owner::This, 40),
+            token("second", Owner::This, 30),
+        ];
+        let holder = |path: &str, token: &str| Holder {
+            path: path.into(),
+            token: Secret::new(token),
+        };
+        let holders = [
+            holder("mc/cluster-credentials-east", "new"),
+            holder("linkerd/cluster-credentials-twin", "shared"),
+            holder("mc/cluster-credentials-twin", "shared"),
+            holder("mc/copy", "second"),
+        ];
+        let mut old = Old {
+            revoked: ["shared", "first", "second"].map(str::to_owned).into(),
+            kept: Vec::new(),
+        };
+        let used = old.keep_used(&tokens, &holders);
+        let used: Vec<_> = used.iter().map(|(name, by)| (&**name, &**by)).collect();
+        assert_eq!(
+            used,
+            [
+                ("shared", "linkerd/cluster-credentials-twin"),
+                ("second", "mc/copy")
+            ]
+        );
+        assert_eq!(old.revoked, ["first"]);
     }
 }

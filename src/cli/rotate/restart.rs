@@ -15,15 +15,13 @@ use kube::{
 };
 use serde_json::json;
 
-use super::gather::Source;
+use super::gather::{DESTINATION, Source, has_destination};
 use crate::{
     api::{labels, link::Link},
     controller::clock,
     hint::fail,
 };
 
-/// Its Deployment.
-pub(super) const DESTINATION: &str = "linkerd-destination";
 /// Annotation that `kubectl rollout restart` writes.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Poll interval for it.
@@ -37,11 +35,7 @@ pub(super) async fn is_possible(
     proven: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
     let (cluster, namespace) = (&source.cluster, &source.linkerd);
-    let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
-    let found = cluster
-        .request("read the Deployment", api.get_opt(DESTINATION))
-        .await?;
-    if found.is_none() {
+    if !has_destination(source).await? {
         return Err(not_found(namespace));
     }
     let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);

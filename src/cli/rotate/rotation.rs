@@ -7,16 +7,17 @@ use kube::{Api, ResourceExt as _};
 use super::{
     args::Rotate,
     credentials::Account,
-    decision::{Decision, Facts, Old},
-    gather::{Source, Target, is_of_target, linkerds, own},
+    decision::{Decision, Facts, Holder, Old},
+    dry_run::Steps,
+    gather::{DESTINATION, Linkerds, Source, Target, is_of_target, linkerds, own},
     outcome::{Done, Ending},
-    restart::DESTINATION,
     secrets::Stored,
     tokens::{Token, Tokens, link_id},
 };
 use crate::{
     api::link::Link,
     cli::{output, progress::Progress},
+    clusters::snapshot::{Destination, Known},
     controller::clock,
     hint::fail,
     manifests::kubeconfig::Secret,
@@ -39,6 +40,10 @@ pub(super) struct Rotation<'a> {
     own: Stored,
     /// The Secrets that Linkerd reads; they may be missing.
     linkerd: Vec<Stored>,
+    /// Whether Linkerd reads a Secret of the cluster that another Link maintains.
+    is_shared: bool,
+    /// Whether Linkerd's destination controller may have started before that Link wrote the Secret.
+    may_be_outdated: bool,
     /// The token of an earlier run, to continue with.
     begun: Option<Token>,
     /// The new token, once all Secrets have it.
@@ -69,7 +74,7 @@ impl<'a> Rotation<'a> {
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
         let tokens = Tokens::of(&target.cluster, &account, &id).list().await?;
         is_of_target(&target, &own, &account, tokens.iter())?;
-        let linkerd = linkerds(source, &cluster, &own, &tokens).await?;
+        let Linkerds { ours, is_shared } = linkerds(source, &cluster, &own, &tokens).await?;
         Ok(Self {
             source,
             target,
@@ -78,7 +83,9 @@ impl<'a> Rotation<'a> {
             account,
             tokens,
             own,
-            linkerd,
+            linkerd: ours,
+            is_shared,
+            may_be_outdated: false,
             begun: None,
             new: None,
             old: Old::default(),
@@ -91,17 +98,26 @@ impl<'a> Rotation<'a> {
         &self.link.spec.target_cluster_name
     }
 
-    /// Whether Linkerd has credentials that it reads only at startup.
+    /// Whether Linkerd, which reads credentials only at startup, may still have those of this link.
     pub(super) fn needs_restart(&self) -> bool {
-        !self.linkerd.is_empty()
+        !self.linkerd.is_empty() || self.may_be_outdated
+    }
+
+    /// Whether token Secrets are to be deleted.
+    pub(super) fn revokes(&self) -> bool {
+        !self.old.revoked.is_empty()
     }
 
     /// Decides what to do, and changes nothing. Returns the result and its reason if there is nothing to do.
     pub(super) fn decide(
         &mut self,
         args: &Rotate,
-        restart_is_due: bool,
+        destination: &Known<Destination>,
     ) -> Option<(Ending, String)> {
+        let outdated = destination
+            .as_ref()
+            .map(|it| it.is_outdated(self.cluster()));
+        self.may_be_outdated = self.is_shared && outdated != Ok(false);
         let facts = Facts {
             tokens: &self.tokens,
             held: self
@@ -109,7 +125,7 @@ impl<'a> Rotation<'a> {
                 .map(|stored| stored.credentials.token())
                 .collect(),
             account: &self.account,
-            restart_is_due: restart_is_due && self.needs_restart(),
+            restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
             now: clock::now(),
         };
         let decision = facts.decide(args.older_than, args.revoke_shared);
@@ -123,7 +139,13 @@ impl<'a> Rotation<'a> {
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
         if args.dry_run {
-            return Some((Ending::Planned, self.plan(&decision, &old, args)));
+            let steps = Steps {
+                account: &self.account,
+                secrets: self.stored().count(),
+                restarts: self.needs_restart(),
+                may_restart: !args.no_restart,
+            };
+            return Some((Ending::Planned, steps.text(&decision, &old)));
         }
         match decision {
             Decision::Finish(token) => {
@@ -139,38 +161,6 @@ impl<'a> Rotation<'a> {
         }
         self.old = old;
         None
-    }
-
-    fn plan(&self, decision: &Decision<'_>, old: &Old, args: &Rotate) -> String {
-        let mut steps = Vec::new();
-        match decision {
-            Decision::Finish(_) | Decision::Skip(_) => {}
-            Decision::Continue(token) => {
-                steps.push(format!("continue with the token Secret {}", token.name));
-            }
-            Decision::Create => steps.push(format!(
-                "create a token Secret for {}/{}",
-                self.account.namespace, self.account.name
-            )),
-        }
-        if !steps.is_empty() {
-            steps.push(format!("write {} Secrets", self.stored().count()));
-        }
-        let restarts = self.needs_restart();
-        if restarts && !args.no_restart {
-            steps.push(format!("restart {DESTINATION}"));
-        }
-        if !(old.revoked.is_empty() || restarts && args.no_restart) {
-            let names = old.revoked.join(", ");
-            steps.push(format!("delete the token Secret {names}"));
-        }
-        let kept = if old.kept.is_empty() {
-            String::new()
-        } else {
-            let names = old.kept.join(", ");
-            format!("; would keep {names}, which other links may use")
-        };
-        format!("would {}{kept}", steps.join(", "))
     }
 
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
@@ -297,8 +287,9 @@ impl<'a> Rotation<'a> {
         progress.during(waiting).await
     }
 
-    /// Deletes the tokens that were in use before. Fails if a Secret does not have the new one any more.
-    pub(super) async fn revoke(&mut self) -> anyhow::Result<()> {
+    /// Deletes the tokens that were in use before, except those that a Secret still has. Fails if a Secret of the link
+    /// does not have the new one any more.
+    pub(super) async fn revoke(&mut self, holders: &[Holder]) -> anyhow::Result<()> {
         let Some(new) = self.new.clone() else {
             return Ok(());
         };
@@ -310,6 +301,13 @@ impl<'a> Rotation<'a> {
                 ),
                 "see who else writes it, such as another `linkerd-mc rotate` or a GitOps tool, then run this again",
             ));
+        }
+        for (name, holder) in self.old.keep_used(&self.tokens, holders) {
+            let name = self.in_target(&name);
+            self.say(&format!(
+                "kept the token Secret {name}, because the Secret {holder} has its token"
+            ));
+            self.done.kept.push(name);
         }
         for name in &self.old.revoked {
             self.token_secrets().revoke(name).await?;

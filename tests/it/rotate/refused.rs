@@ -5,9 +5,8 @@ use kube::api::DeleteParams;
 use linkerd_mc::api::link::LinkStatus;
 use serde_json::json;
 
-use super::{LINKERD, Rotation, linkerds, minted, result};
+use super::{LINKERD, Rotation, is_accepted, linkerds, minted, result, token};
 use crate::support::{
-    installation::NAMESPACE,
     links::{condition, own_link, status_that, unlink},
     planes::alone,
     program::run,
@@ -32,6 +31,7 @@ async fn rotation_that_would_break_something_is_refused() {
         assert_eq!(minted(plane).await, Vec::<String>::new());
     }
     rotation.the_documented_permissions_are_enough().await;
+    rotation.a_namespace_without_linkerd_revokes_nothing().await;
     rotation.end().await;
 }
 
@@ -94,16 +94,7 @@ impl Rotation {
         status_that(source, "mute", is_lost).await;
         self.fails(&[], "Linkerd would lose mute");
         unlink(source, "mute").await;
-        for namespace in [NAMESPACE, LINKERD] {
-            let args = [
-                "-n",
-                namespace,
-                "delete",
-                "secret",
-                "cluster-credentials-mute",
-            ];
-            source.kubectl(&args).await.unwrap();
-        }
+        self.forget("mute").await;
     }
 
     /// Without it, `rotate` cannot know when the old token is unused.
@@ -115,6 +106,22 @@ impl Rotation {
             .unwrap();
         self.fails(&[], "linkerd-destination not found");
         super::destination(&self.source).await;
+    }
+
+    /// The current token belongs to the link, and Linkerd uses it, in another namespace than the one that is named.
+    async fn a_namespace_without_linkerd_revokes_nothing(&self) {
+        let before = self.kubeconfig().await;
+        let tokens = minted(&self.far).await;
+        assert_eq!(tokens.len(), 1);
+        for namespace in ["linkred", "default"] {
+            let why = format!("namespace \"{namespace}\" is not Linkerd's");
+            for more in [&["-L", namespace][..], &["-L", namespace, "--no-restart"]] {
+                self.fails(more, &why);
+            }
+        }
+        self.both_have(&token(&before)).await;
+        assert_eq!(minted(&self.far).await, tokens);
+        is_accepted(&self.far, &token(&before), true).await;
     }
 
     /// A user who has no others can rotate.
