@@ -1,5 +1,8 @@
 //! `linkerd-mc link`: links two clusters of the kubeconfig, and waits until Services are mirrored.
 
+mod apply;
+mod taken;
+
 use std::{
     io::IsTerminal as _,
     time::{Duration, Instant},
@@ -8,23 +11,23 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::Api;
 
+use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
     args::{self, Global, Output},
-    cluster::{Cluster, block_on},
-    complete, inventory,
+    cluster::block_on,
+    complete,
     link_gen::{LinkArgs, generate},
     output,
     progress::Progress,
     status::{self, StatusArgs},
 };
 use crate::{
-    api::{labels::KUBECONFIG_KEY, link},
+    api::link,
     client::{Access, fingerprint},
     hint::{HintExt as _, fail, misuse},
-    manifests::link::{ClusterName, LinkObjects},
+    manifests::link::ClusterName,
 };
 
 /// Examples for the end of the help text.
@@ -58,6 +61,9 @@ pub(crate) struct Link {
     /// Name of the target cluster, and the suffix of its mirrors [default: the name of its context]
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<ClusterName>,
+    /// Move the name of a cluster that is linked already to this one. All mirrors of the other cluster are deleted
+    #[arg(long)]
+    replace: bool,
     /// Link the clusters in both directions
     #[arg(long, conflicts_with_all = ["api_server_address", "gateway_addresses", "gateway_port"])]
     mutual: bool,
@@ -71,14 +77,6 @@ pub(crate) struct Link {
     generated: LinkArgs,
     #[command(flatten)]
     output: Output,
-}
-
-/// One direction: objects generated from one cluster, for another.
-struct Direction {
-    access: Access,
-    context: String,
-    name: ClusterName,
-    objects: LinkObjects,
 }
 
 /// Runs the command.
@@ -100,8 +98,12 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
             directions.push(direction(global, args, &to, &from, None).await?);
         }
         if !args.dry_run {
+            let mut prepared = Vec::new();
             for direction in &directions {
-                establish(direction, args).await?;
+                prepared.push(Prepared::read(direction, args.replace).await?);
+            }
+            for prepared in &prepared {
+                Box::pin(establish(prepared, args)).await?;
             }
         }
         Ok(directions)
@@ -187,8 +189,9 @@ async fn direction(
         )?,
     };
     let access = global.access();
+    let from_access = access.with_context(from);
     let objects = generate(
-        &access.with_context(from),
+        &from_access,
         &global.linkerd_namespace,
         &name,
         &args.generated,
@@ -196,15 +199,12 @@ async fn direction(
     .await
     .with_context(|| format!("cannot generate the link to {from}"))?;
     Ok(Direction {
+        from: from_access,
         access: access.with_context(to),
         context: to.to_owned(),
         name,
         objects,
     })
-}
-
-fn kubeconfig(secret: &Secret) -> Option<&ByteString> {
-    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }
 
 /// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
@@ -233,40 +233,20 @@ fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> 
     }))
 }
 
-/// Whether the cluster has this Secret with other credentials. `false` if it cannot be read.
-async fn replaces_credentials(cluster: &Cluster, new: &Secret) -> bool {
-    let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
-    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
-    let name = new.metadata.name.as_deref().unwrap_or_default();
-    let read = cluster.request("read Linkerd's credentials", secrets.get_opt(name));
-    match read.await {
-        Ok(Some(old)) => kubeconfig(&old) != kubeconfig(new),
-        Ok(None) | Err(_) => false,
-    }
-}
-
 /// Applies one direction, and waits until its Link is ready.
-async fn establish(direction: &Direction, args: &Link) -> anyhow::Result<()> {
-    let cluster = Cluster::connect(&direction.access).await?;
+async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
+    let Prepared {
+        direction, cluster, ..
+    } = prepared;
     let Direction {
         context,
         name,
         objects,
         ..
     } = direction;
-    let outdated = replaces_credentials(&cluster, &objects.control_plane_credentials).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
-    progress
-        .during(async {
-            for object in objects.manifest()?.objects() {
-                inventory::apply(&cluster, object)
-                    .await
-                    .with_context(|| format!("cannot link {context} to {name}"))?;
-            }
-            anyhow::Ok(())
-        })
-        .await?;
-    if outdated {
+    progress.during(Box::pin(prepared.apply())).await?;
+    if prepared.replaces_linkerds() {
         let linkerd = objects
             .control_plane_credentials
             .metadata

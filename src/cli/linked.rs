@@ -207,7 +207,7 @@ pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<
 }
 
 /// Links of other namespaces to a cluster, as `namespace/name`; none if the user may not list Links of all namespaces.
-async fn elsewhere(
+pub(super) async fn elsewhere(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,

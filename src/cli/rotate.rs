@@ -20,7 +20,6 @@ use anyhow::Context as _;
 use serde_json::json;
 
 pub(crate) use self::args::Rotate;
-pub(super) use self::tokens::link_id;
 use self::{
     args::Format,
     decision::Holder,
@@ -28,6 +27,7 @@ use self::{
     outcome::{Done, Ending, Outcome},
     rotation::Rotation,
 };
+pub(super) use self::{credentials::Account, tokens::link_id};
 use super::{
     args::Global,
     cluster::{Cluster, block_on},

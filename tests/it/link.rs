@@ -2,19 +2,23 @@
 
 use std::{process::Stdio, sync::Arc};
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, LinkerdOptions, eventually};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use crate::support::{
+    SOON,
     controller::Controller,
-    installation::{installed, link_gen},
-    objects::namespace,
-    program::run,
+    credentials,
+    installation::{NAMESPACE, installed, link_gen},
+    links::{links, unlink},
+    objects::{export, gone, namespace, service, web},
+    planes::hub,
+    program::{Outcome, run},
 };
 
 async fn exported(plane: &ControlPlane) {
@@ -181,4 +185,195 @@ async fn link_says_what_is_missing_and_applies_nothing() {
         .await
         .unwrap();
     assert_eq!(links, "");
+    without_the_crd_nothing_is_applied(&plane).await;
+}
+
+/// The namespaces are there, and the CRD is not.
+async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
+    let bare = ControlPlane::shared("link-bare").await.unwrap();
+    bare.linkerd(&LinkerdOptions::default()).await.unwrap();
+    namespace(NAMESPACE, &[&bare]).await;
+    let kubeconfig = bare.folder().join("bare.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[&bare, from], &kubeconfig).unwrap();
+    let args = ["link", "--from", from.name(), "--to", "link-bare"];
+    let said = run(&kubeconfig, &args).failure();
+    let why = "link-bare has no CRD for Links; nothing was applied";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(stored(&bare, from.name()).await, [None, None]);
+}
+
+/// The kubeconfigs in the Secrets of a link: the controller's and Linkerd's.
+async fn stored(plane: &ControlPlane, cluster: &str) -> [Option<String>; 2] {
+    let name = format!("cluster-credentials-{cluster}");
+    let mut found = [None, None];
+    for (found, namespace) in found.iter_mut().zip([NAMESPACE, "linkerd"]) {
+        let secrets = Api::<Secret>::namespaced(plane.client(), namespace);
+        let secret = secrets.get_opt(&name).await.unwrap();
+        let data = secret.and_then(|secret| secret.data);
+        let data = data.map(|mut data| data.remove("kubeconfig").unwrap().0);
+        *found = data.map(|data| String::from_utf8(data).unwrap());
+    }
+    found
+}
+
+/// Links west to another cluster of the shared planes, with selectors of its own.
+fn link_west(kubeconfig: &std::path::Path, from: &str, name: &str, more: &[&str]) -> Outcome {
+    let own = [
+        format!("--selector=mirror.linkerd.io/exported={name}"),
+        format!("--remote-discovery-selector=mirror.linkerd.io/exported={name}-direct"),
+        format!("--federated-service-selector=mirror.linkerd.io/federated={name}"),
+    ];
+    let mut args = vec![
+        "link",
+        "--from",
+        from,
+        "--to",
+        "west",
+        "--cluster-name",
+        name,
+    ];
+    args.extend(own.iter().map(String::as_str));
+    args.extend(more);
+    run(kubeconfig, &args)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
+    let hub = hub().await;
+    let (east, north, west) = (&*hub.east, &*hub.north, &*hub.west);
+    namespace("moved", &[east, north, west]).await;
+    for plane in [east, north] {
+        export(plane, "moved", &web("web", "moved")).await;
+    }
+    let kubeconfig = west.folder().join("moved.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east, north], &kubeconfig).unwrap();
+    let link = |from: &str, more: &[&str]| link_west(&kubeconfig, from, "moved", more);
+    let linked = |outcome: Outcome| assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    linked(link("east", &[]));
+    let mirror = service(west, "moved", "web-moved", |_| true).await;
+
+    // Another account of the same cluster, and then another address and account.
+    let allow = ["allow", "--service-account-name=moved"];
+    east.apply(&run(east.kubeconfig(), &allow).data())
+        .await
+        .unwrap();
+    linked(link("east", &["--service-account-name=moved"]));
+    let nobody = "--api-server-address=https://127.0.0.1:1";
+    linked(link("east", &[nobody, "--wait=0s"]));
+    linked(link("east", &[]));
+
+    let before = stored(west, "moved").await;
+    let said = link("north", &[]).failure();
+    for part in [
+        "error: the name moved is taken: the Link moved in west leads to another cluster; nothing was applied",
+        "or pass --replace to move the name to this cluster",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(stored(west, "moved").await, before);
+    let kept = service(west, "moved", "web-moved", |_| true).await;
+    assert_eq!(kept.uid(), mirror.uid());
+
+    linked(link("north", &["--replace"]));
+    let after = credentials::kubeconfig(west, "moved").await;
+    assert!(after.contains(north.url()), "not of north");
+    unlink(west, "moved").await;
+    gone(west, "moved", "web-moved").await;
+}
+
+/// A user who may do all that `link` needs, except writing Links, and a policy that refuses one Link.
+const RESTRICTED: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: links-nothing}
+rules:
+- {apiGroups: [''], resources: [secrets, serviceaccounts, services, configmaps], verbs: ['*']}
+- {apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: links-nothing}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: links-nothing}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: links-nothing}]
+";
+const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: unmade}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [multicluster.linkerd.io], apiVersions: ['*'], operations: [CREATE], resources: [links]}
+  validations: [{expression: object.metadata.name != 'unmade', message: no such Link}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: unmade}
+spec: {policyName: unmade, validationActions: [Deny]}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn link_that_cannot_be_written_leaves_no_credentials() {
+    let (east, west) = hub().await.pair();
+    let kubeconfig = west.folder().join("unmade.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    for plane in [east, west] {
+        plane.apply(RESTRICTED).await.unwrap();
+    }
+    let said = link_west(&kubeconfig, "east", "unmade", &["--as=links-nothing"]).failure();
+    let why = "west does not permit this user to patch links in namespace linkerd-multicluster; nothing was applied";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(stored(west, "unmade").await, [None, None]);
+
+    // What nobody can ask for before.
+    west.apply(POLICY).await.unwrap();
+    let unmade = json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": "unmade" },
+        "spec": { "targetClusterName": "unmade" },
+    });
+    let unmade = serde_json::from_value(unmade).unwrap();
+    eventually("the policy", SOON, async || {
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        Ok(links(west).create(&dry, &unmade).await.err())
+    })
+    .await
+    .unwrap();
+    let said = link_west(&kubeconfig, "east", "unmade", &[]).failure();
+    for part in [
+        "error: cannot link west to unmade",
+        "no such Link",
+        "deleted the new Secret linkerd-multicluster/cluster-credentials-unmade",
+        "deleted the new Secret linkerd/cluster-credentials-unmade",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(stored(west, "unmade").await, [None, None]);
+
+    // Credentials that were there before are put back.
+    let create = [
+        "-n",
+        NAMESPACE,
+        "create",
+        "secret",
+        "generic",
+        "cluster-credentials-unmade",
+        "--type=mirror.linkerd.io/remote-kubeconfig",
+        "--from-literal=kubeconfig=old",
+    ];
+    west.kubectl(&create).await.unwrap();
+    let said = link_west(&kubeconfig, "east", "unmade", &[]).failure();
+    let restored = "restored the Secret linkerd-multicluster/cluster-credentials-unmade";
+    assert!(said.contains(restored), "{said}");
+    assert_eq!(stored(west, "unmade").await, [Some("old".to_owned()), None]);
+    for (plane, object) in [(west, POLICY), (west, RESTRICTED), (east, RESTRICTED)] {
+        plane
+            .kubectl_stdin(&["delete", "-f", "-"], object)
+            .await
+            .unwrap();
+    }
 }

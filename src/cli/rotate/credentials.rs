@@ -18,11 +18,11 @@ pub(super) struct Credentials {
 
 /// The ServiceAccount in a token's claims, which are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(in crate::cli) struct Account {
+    pub(in crate::cli) namespace: String,
+    pub(in crate::cli) name: String,
     /// The UID of the ServiceAccount, which tells clusters apart.
-    pub(super) uid: Option<String>,
+    pub(in crate::cli) uid: Option<String>,
     /// When the token was issued. Tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
     /// When it expires, if it does.
@@ -31,7 +31,7 @@ pub(super) struct Account {
 
 impl Account {
     /// The ServiceAccount of a token, if it belongs to one.
-    pub(super) fn of(token: &Secret) -> Option<Self> {
+    pub(in crate::cli) fn of(token: &Secret) -> Option<Self> {
         let claims = token_claims(token.expose())?;
         let (namespace, name) = service_account(&claims)?;
         let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();

@@ -1,0 +1,175 @@
+//! Whether the name of a link is free: no other cluster may be under it.
+//!
+//! What Links and Secrets of the source cluster say is compared with the target cluster. Nothing is sent to the cluster
+//! that the name belongs to, which may not be reachable from here.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, ResourceExt as _};
+use serde_json::Value;
+
+use crate::{
+    api::link::Link,
+    cli::{cluster::Cluster, rotate::Account},
+    client::Access,
+    manifests::{kubeconfig::Secret, yaml},
+};
+
+/// The cluster that a kubeconfig leads to.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// Address of the API server, without a slash at its end.
+    server: String,
+    /// Its certificate authority.
+    authority: String,
+    /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
+    account: Option<Account>,
+}
+
+impl Place {
+    /// Reads a kubeconfig. `None` if it leads nowhere.
+    fn of(kubeconfig: &[u8]) -> Option<Self> {
+        let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
+        let text = |path: &str| document.pointer(path).and_then(Value::as_str);
+        let server = text("/clusters/0/cluster/server")?;
+        let authority = text("/clusters/0/cluster/certificate-authority-data");
+        Some(Self {
+            server: server.trim_end_matches('/').to_owned(),
+            authority: authority.unwrap_or_default().to_owned(),
+            account: text("/users/0/user/token").and_then(|token| Account::of(&Secret::new(token))),
+        })
+    }
+
+    fn uid(&self) -> Option<&String> {
+        self.account.as_ref()?.uid.as_ref()
+    }
+
+    /// Whether both lead to the same cluster; `None` if these do not tell.
+    fn is(&self, other: &Self) -> Option<bool> {
+        let same_account = self.uid().is_some() && self.uid() == other.uid();
+        let same_server = self.server == other.server && self.authority == other.authority;
+        (same_account || same_server).then_some(true)
+    }
+}
+
+/// Whether credentials that were applied earlier lead to another cluster than `new`. `access` is that of the cluster
+/// of `new`.
+pub(super) async fn is_elsewhere(old: &[u8], new: &[u8], access: &Access) -> anyhow::Result<bool> {
+    let (Some(old), Some(new)) = (Place::of(old), Place::of(new)) else {
+        return Ok(false);
+    };
+    if let Some(same) = old.is(&new) {
+        return Ok(!same);
+    }
+    // Another address and another account may still be of the same cluster. Then it knows the account.
+    let Some(account) = &old.account else {
+        return Ok(true);
+    };
+    let target = Cluster::connect(access).await?;
+    let accounts = Api::<ServiceAccount>::namespaced(target.client.clone(), &account.namespace);
+    let read = accounts.get_opt(&account.name);
+    // Without an answer, nothing says that it is the same cluster.
+    let known = target.request("read the ServiceAccount", read).await.ok();
+    let uid = known.flatten().and_then(|known| known.uid());
+    Ok(uid.is_none() || uid.as_ref() != old.uid())
+}
+
+/// The Links that a link of this name concerns.
+#[derive(Debug, PartialEq)]
+pub(super) enum Holder<'l> {
+    /// There is none yet.
+    Nobody,
+    /// The Link that will be changed. It is for the same name.
+    Same(&'l Link),
+    /// The Link that will be changed is for a cluster of another name.
+    Renamed(&'l Link),
+    /// Only Links of other names are for the cluster. A new one would be a duplicate.
+    Duplicate(&'l Link),
+}
+
+/// Finds the Link that has the name of a cluster.
+pub(super) fn holder<'l>(links: &'l [Link], cluster: &str) -> Holder<'l> {
+    let target = |link: &Link| link.spec.target_cluster_name.clone();
+    if let Some(own) = links.iter().find(|link| link.name_any() == cluster) {
+        // A Link that cannot be decoded may name none.
+        return if [cluster, ""].contains(&target(own).as_str()) {
+            Holder::Same(own)
+        } else {
+            Holder::Renamed(own)
+        };
+    }
+    match links.iter().find(|link| target(link) == cluster) {
+        Some(other) => Holder::Duplicate(other),
+        None => Holder::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+    use serde_json::json;
+
+    use super::*;
+
+    fn kubeconfig(server: &str, authority: &str, uid: Option<&str>) -> String {
+        let claims = json!({
+            "sub": "system:serviceaccount:mc:west",
+            "kubernetes.io/serviceaccount/service-account.uid": uid,
+        });
+        let token = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+        json!({
+            "clusters": [{ "cluster": { "server": server, "certificate-authority-data": authority } }],
+            "users": [{ "user": { "token": format!("e30.{token}.sig") } }],
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn clusters_are_the_same_by_account_or_by_server() {
+        let (here, there) = ("https://192.0.2.1:6443", "https://192.0.2.2:6443");
+        let new = kubeconfig(here, "a", Some("1"));
+        for (old, expected) in [
+            (kubeconfig(here, "a", Some("1")), Some(true)),
+            (kubeconfig("https://192.0.2.1:6443/", "a", None), Some(true)),
+            (kubeconfig(here, "a", Some("2")), Some(true)),
+            (kubeconfig(there, "b", Some("1")), Some(true)),
+            // One server may be in front of several clusters, and an authority may have signed for several.
+            (
+                kubeconfig("https://192.0.2.1:6443/c2", "a", Some("2")),
+                None,
+            ),
+            (kubeconfig(here, "b", Some("2")), None),
+            (kubeconfig(there, "a", Some("2")), None),
+            (kubeconfig(there, "a", None), None),
+        ] {
+            let [old, new] = [&old, &new].map(|text| Place::of(text.as_bytes()).unwrap());
+            assert_eq!(old.is(&new), expected, "{old:?}");
+        }
+        for nowhere in ["another", "users: [", ""] {
+            assert_eq!(Place::of(nowhere.as_bytes()), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_held_by_the_link_that_has_it_and_by_links_for_that_cluster() {
+        let link = |name: &str, cluster: &str| -> Link {
+            serde_json::from_value(json!({
+                "apiVersion": "multicluster.linkerd.io/v1alpha3",
+                "kind": "Link",
+                "metadata": { "name": name },
+                "spec": { "targetClusterName": cluster },
+            }))
+            .unwrap()
+        };
+        let (east, other) = (link("east", "east"), link("other", "east"));
+        let (renamed, broken) = (link("east", "north"), link("east", ""));
+        let links = [other.clone(), link("north", "north")];
+        assert_eq!(holder(&links, "west"), Holder::Nobody);
+        assert_eq!(holder(&links, "east"), Holder::Duplicate(&other));
+        let links = [other.clone(), east.clone()];
+        assert_eq!(holder(&links, "east"), Holder::Same(&east));
+        let links = [renamed.clone()];
+        assert_eq!(holder(&links, "east"), Holder::Renamed(&renamed));
+        let links = [broken.clone()];
+        assert_eq!(holder(&links, "east"), Holder::Same(&broken));
+    }
+}
