@@ -27,6 +27,9 @@ pub(super) struct Linked {
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
     pub(super) elsewhere: Vec<String>,
+    /// Names of other Links of the namespace to the same cluster, if only one was asked for. They need Linkerd's Secret
+    /// and the mirrors, so nothing else here has these.
+    pub(super) remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link.
     pub(super) leftovers: Vec<Identity>,
     pub(super) mirrors: Mirrors,
@@ -45,9 +48,11 @@ pub(super) struct Mirrors {
 }
 
 impl Linked {
+    /// All objects for a cluster; if other Links remain, only those of the Link `only`.
     pub(super) async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
+        only: Option<&str>,
         namespace: &str,
         linkerd: &str,
     ) -> anyhow::Result<Self> {
@@ -64,12 +69,21 @@ impl Linked {
             .into_iter()
             .filter(|link| link.spec.target_cluster_name == name.to_string())
             .collect();
-        let mut names: Vec<String> = links
-            .iter()
-            .map(|link| link.spec.cluster_credentials_secret.clone())
-            .filter(|name| !name.is_empty())
-            .chain([name.credentials_secret()])
-            .collect();
+        let is_chosen = |link: &Link| only.is_none_or(|only| link.name_any() == only);
+        let (links, others): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_chosen);
+        if !others.is_empty() {
+            let secrets = unused(&links, &others);
+            return Ok(Self {
+                links: identities(&links),
+                secrets: objects::SECRET
+                    .with_names(cluster, namespace, &secrets)
+                    .await?,
+                remaining: others.iter().map(Link::name_any).collect(),
+                ..Self::default()
+            });
+        }
+        let mut names: Vec<String> = secret_names(&links).collect();
+        names.push(name.credentials_secret());
         names.sort();
         names.dedup();
         let mut secrets = objects::SECRET
@@ -79,12 +93,10 @@ impl Linked {
             secrets.extend(control_plane_secrets);
         }
         Ok(Self {
-            links: links
-                .iter()
-                .map(|link| objects::LINK.named(link.namespace(), link.name_any()))
-                .collect(),
+            links: identities(&links),
             secrets,
             elsewhere,
+            remaining: Vec::new(),
             leftovers,
             mirrors,
         })
@@ -105,6 +117,26 @@ impl Linked {
             .chain(self.mirrors.into_own())
             .chain(self.secrets)
     }
+}
+
+fn identities(links: &[Link]) -> Vec<Identity> {
+    let all = links.iter();
+    all.map(|link| objects::LINK.named(link.namespace(), link.name_any()))
+        .collect()
+}
+
+/// The names of the credentials Secrets of Links.
+fn secret_names(links: &[Link]) -> impl Iterator<Item = String> {
+    let names = links
+        .iter()
+        .map(|link| link.spec.cluster_credentials_secret.clone());
+    names.filter(|name| !name.is_empty())
+}
+
+/// The names of the credentials Secrets of Links that no other Link has.
+fn unused(links: &[Link], others: &[Link]) -> Vec<String> {
+    let is_unused = |name: &String| !secret_names(others).any(|other| other == *name);
+    secret_names(links).filter(is_unused).collect()
 }
 
 impl Mirrors {
@@ -291,6 +323,23 @@ mod tests {
 
     fn metas(all: serde_json::Value) -> Vec<ObjectMeta> {
         serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn secret_of_one_link_goes_unless_another_one_has_it() {
+        let link = |name: &str, secret: &str| -> Link {
+            serde_json::from_value(json!({
+                "apiVersion": "multicluster.linkerd.io/v1alpha3",
+                "kind": "Link",
+                "metadata": { "name": name },
+                "spec": { "targetClusterName": "east", "clusterCredentialsSecret": secret },
+            }))
+            .unwrap()
+        };
+        let unused = |this: &str, other: &str| unused(&[link("a", this)], &[link("b", other)]);
+        assert_eq!(unused("own", "other"), ["own"]);
+        assert_eq!(unused("same", "same"), [""; 0]);
+        assert_eq!(unused("", "other"), [""; 0]);
     }
 
     #[test]

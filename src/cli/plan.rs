@@ -116,7 +116,14 @@ pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<
         let state = preview::state(&client, settings, &name, proposed, args.request_timeout);
         spin("reading both clusters", Box::pin(state)).await
     })?;
-    let preview = preview(&mut state, &name);
+    let preview = if let Some(holder) = duplicate_of(&state, &name) {
+        output::note(&format!(
+            "the Link {name} does nothing while there is the older Link {holder}, which is for the same cluster"
+        ));
+        Preview::default()
+    } else {
+        preview(&mut state, &name)
+    };
     output::data(&match args.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
         Format::Diff => diff(&preview),
@@ -161,6 +168,12 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     }
     let link = link.ok_or_else(|| fail(format!("no Link found in {}", file.display()), hint))?;
     Ok(Proposed { link, credentials })
+}
+
+/// The Link that the controller uses instead of this one, which is for the same cluster.
+fn duplicate_of<'s>(state: &'s State, link: &str) -> Option<&'s str> {
+    let cluster = state.links.get(link)?.cluster.as_ref()?;
+    state.links.holder(cluster).filter(|holder| *holder != link)
 }
 
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.

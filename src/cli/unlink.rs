@@ -1,5 +1,7 @@
 //! `linkerd-mc unlink`: prints or deletes the objects that link a cluster to this one.
 
+mod words;
+
 use std::{
     io::{BufRead, IsTerminal as _},
     time::{Duration, Instant},
@@ -9,8 +11,9 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::{Api, ResourceExt};
 
+use self::words::{kept_secret, left_over, memberships, others, question};
 use super::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
@@ -24,17 +27,17 @@ use super::{
 use crate::{
     api::labels,
     client::account_namespace,
-    hint::fail,
-    manifests::{
-        identity::{self, Identity},
-        link::ClusterName,
-    },
+    hint::{HintExt as _, fail, misuse},
+    manifests::{identity, link::ClusterName},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   # Delete the link to east, and wait until its mirrors are removed
   linkerd-mc unlink --cluster-name east --apply
+
+  # Delete a second Link to a cluster, and keep the first
+  linkerd-mc unlink --link east-again --apply
 
   # List the objects, and delete them with kubectl
   linkerd-mc unlink --cluster-name east
@@ -57,12 +60,18 @@ pub(super) const SEEN: Duration = Duration::from_secs(2);
 /// a Service stops naming the cluster, and otherwise keeps its endpoints forever. So without --apply, they are left out
 /// while federated Services with other members name the cluster. Linkerd's Secret stays if a Link in another namespace
 /// needs it.
+///
+/// If several Links are for the cluster, --link chooses one of them. Then the objects are only this Link, and its Secret
+/// if no other Link has it.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Unlink {
     /// Name of the target cluster
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
-    cluster_name: ClusterName,
+    #[arg(long, value_name = "NAME", required_unless_present = "link", add = ArgValueCompleter::new(complete::clusters))]
+    cluster_name: Option<ClusterName>,
+    /// Name of the Link, if only one of several Links for a cluster is meant
+    #[arg(long, value_name = "NAME", conflicts_with = "only_controller", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
+    link: Option<String>,
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
@@ -89,9 +98,11 @@ pub(crate) fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 
 async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
+    let name = &name(&cluster, args).await?;
     let mut linked = Box::pin(Linked::gather(
         &cluster,
-        &args.cluster_name,
+        name,
+        args.link.as_deref(),
         &args.namespace,
         &global.linkerd_namespace,
     ))
@@ -103,15 +114,16 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         };
     }
     if linked.is_empty() {
-        return Err(nothing_there(&cluster, args).await);
+        return Err(nothing_there(&cluster, args, name).await);
     }
     if args.apply {
-        return Box::pin(apply(&cluster, args, linked)).await;
+        return Box::pin(apply(&cluster, args, name, linked)).await;
     }
     let notes = [
-        memberships(&args.cluster_name, &linked.mirrors.shared),
+        memberships(name, &linked.mirrors.shared),
         kept_secret(&linked.elsewhere),
-        revocation(&cluster, args, &linked).await,
+        others(name, &linked),
+        revocation(&cluster, args, name, &linked).await,
     ];
     if !linked.mirrors.shared.is_empty() {
         linked.secrets.clear();
@@ -126,48 +138,54 @@ async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     output::data(&printed)
 }
 
-/// Names in a note; more are only counted.
-const NAMED: usize = 3;
-
-/// A note for printed objects without Secrets: Linkerd needs them until the controller has removed the cluster from
-/// these federated Services. It does that when the Link is gone, and `kubectl delete` does not wait for it.
-fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
-    if shared.is_empty() {
-        return None;
-    }
-    let named: Vec<String> = shared
-        .iter()
-        .take(NAMED)
-        .map(|service| {
-            let namespace = service.namespace.as_deref().unwrap_or_default();
-            format!("{namespace}/{}", service.name)
-        })
-        .collect();
-    let more = match shared.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+/// The cluster that is meant: the one that is named, or that of the Link that is named.
+async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
+    let Some(wanted) = &args.link else {
+        let name = args.cluster_name.clone();
+        return name.ok_or_else(|| misuse("missing --cluster-name", "pass it, or --link"));
     };
-    Some(format!(
-        "note: the Secrets are left out, because Linkerd needs them until {cluster} is removed from {} with other members \
-         ({}{more}); the controller does that after the Link is deleted. Run this again afterwards to get the Secrets; \
-         `unlink --apply` does all of it",
-        counted(shared.len(), "federated Service"),
-        named.join(", "),
-    ))
-}
-
-/// A note if Linkerd's Secret stays.
-fn kept_secret(elsewhere: &[String]) -> Option<String> {
-    let other = elsewhere.first()?;
-    Some(format!(
-        "note: Linkerd's Secret for this cluster stays, because the Link {other} needs it"
-    ))
+    let namespace = &args.namespace;
+    let known = links(cluster, namespace).await?;
+    let Some(link) = known.iter().find(|link| link.name_any() == *wanted) else {
+        let names: Vec<String> = known.iter().map(ResourceExt::name_any).collect();
+        return Err(fail(
+            format!("Link {wanted} not found in namespace {namespace:?}"),
+            if names.is_empty() {
+                "no Links found; choose another namespace with --namespace".to_owned()
+            } else {
+                format!("known Links: {}", names.join(", "))
+            },
+        ));
+    };
+    let target: ClusterName = link.spec.target_cluster_name.parse().hint(
+        || format!("the Link {wanted} names no valid cluster"),
+        || {
+            format!(
+                "delete it with `kubectl -n {namespace} delete links.multicluster.linkerd.io {wanted}`"
+            )
+        },
+    )?;
+    match &args.cluster_name {
+        Some(name) if *name != target => Err(fail(
+            format!("the Link {wanted} is for the cluster {target}, and not for {name}"),
+            "remove --cluster-name, or choose another --link",
+        )),
+        _ => Ok(target),
+    }
 }
 
 /// A note with the command that revokes the tokens of this link in the target cluster; `None` if the credentials or the
 /// namespace kube-system cannot be read.
-async fn revocation(cluster: &Cluster, args: &Unlink, linked: &Linked) -> Option<String> {
-    let (name, namespace) = (&args.cluster_name, &args.namespace);
+async fn revocation(
+    cluster: &Cluster,
+    args: &Unlink,
+    name: &ClusterName,
+    linked: &Linked,
+) -> Option<String> {
+    if !linked.remaining.is_empty() {
+        return None; // the other Links may use them
+    }
+    let namespace = &args.namespace;
     let own = linked
         .secrets
         .iter()
@@ -192,17 +210,25 @@ async fn revocation(cluster: &Cluster, args: &Unlink, linked: &Linked) -> Option
     ))
 }
 
-async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Result<()> {
-    let name = &args.cluster_name;
-    if !args.yes && !confirmed(&question(name, &linked.mirrors))? {
+async fn apply(
+    cluster: &Cluster,
+    args: &Unlink,
+    name: &ClusterName,
+    linked: Linked,
+) -> anyhow::Result<()> {
+    if !args.yes && !confirmed(&question(name, &linked))? {
         return Err(fail(
             "canceled: nothing was deleted",
             "pass --yes to delete without confirmation",
         ));
     }
     let had_link = !linked.links.is_empty();
-    // Needs the credentials, which are deleted below.
-    let revocation = revocation(cluster, args, &linked).await;
+    let notes = [
+        kept_secret(&linked.elsewhere),
+        others(name, &linked),
+        // Needs the credentials, which are deleted below.
+        revocation(cluster, args, name, &linked).await,
+    ];
     // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
         delete(cluster, object).await?;
@@ -210,97 +236,56 @@ async fn apply(cluster: &Cluster, args: &Unlink, linked: Linked) -> anyhow::Resu
     if args.only_controller {
         return Ok(());
     }
-    // Without a Link, the controller does not remove these mirrors.
-    if !had_link {
-        for object in linked.mirrors.into_own() {
-            delete(cluster, &object).await?;
+    let done = if let (Some(_), Some(link)) = (linked.remaining.first(), linked.links.first()) {
+        format!("deleted the Link {}", link.name)
+    } else {
+        // Without a Link, the controller does not remove these mirrors.
+        if !had_link {
+            for object in linked.mirrors.into_own() {
+                delete(cluster, &object).await?;
+            }
         }
-    }
-    let waiting = format!("waiting for the mirrors of {name} to be removed");
-    let left = spin(
-        &waiting,
-        mirrors_left(cluster, name, &args.namespace, args.wait),
-    )
-    .await?;
-    if left > 0 {
-        return Err(fail(
-            format!(
-                "{} of {name} still {}",
-                counted(left, "mirror"),
-                if left == 1 { "exists" } else { "exist" }
-            ),
-            format!(
-                "check that the controller is running, or delete them with `linkerd-mc unlink --cluster-name {name} | \
-                 kubectl delete -f -`; the Secrets were not deleted"
-            ),
-        ));
-    }
-    if !linked.secrets.is_empty() {
-        tokio::time::sleep(SEEN).await;
-    }
+        let waiting = format!("waiting for the mirrors of {name} to be removed");
+        let left = mirrors_left(cluster, name, &args.namespace, args.wait);
+        let left = spin(&waiting, left).await?;
+        if left.len() > 0 {
+            return Err(left_over(name, &left, had_link));
+        }
+        if !linked.secrets.is_empty() {
+            tokio::time::sleep(SEEN).await;
+        }
+        format!("deleted the link to {name} and its mirrors")
+    };
     for secret in &linked.secrets {
         delete(cluster, secret).await?;
     }
-    output::note(&format!("deleted the link to {name} and its mirrors"));
-    for note in [kept_secret(&linked.elsewhere), revocation]
-        .into_iter()
-        .flatten()
-    {
+    output::note(&done);
+    for note in notes.into_iter().flatten() {
         output::note(&note);
     }
     Ok(())
 }
 
-/// The confirmation prompt, with the numbers of Services that will be removed.
-fn question(name: &ClusterName, mirrors: &Mirrors) -> String {
-    let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
-    let mut losses = Vec::new();
-    if !own.is_empty() {
-        losses.push(counted(own.len(), "mirror"));
-    }
-    if !federated.is_empty() {
-        let services = counted(federated.len(), "federated Service");
-        losses.push(format!("{services} without another member"));
-    }
-    if !shared.is_empty() {
-        let services = counted(shared.len(), "federated Service");
-        losses.push(format!("its membership in {services}"));
-    }
-    if losses.is_empty() {
-        return format!("Delete the link to {name}?");
-    }
-    format!(
-        "Delete the link to {name}, and with it {}?",
-        losses.join(", ")
-    )
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Waits until no mirror is left, at most for `wait`. Returns how many are.
+/// Waits until no mirror is left, at most for `wait`. Returns those that are.
 async fn mirrors_left(
     cluster: &Cluster,
     name: &ClusterName,
     namespace: &str,
     wait: Duration,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Mirrors> {
     let started = Instant::now();
     loop {
-        let left = Box::pin(Mirrors::gather(cluster, name, namespace))
-            .await?
-            .len();
-        if left == 0 || started.elapsed() >= wait {
+        let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
+        if left.len() == 0 || started.elapsed() >= wait {
             return Ok(left);
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-async fn nothing_there(cluster: &Cluster, args: &Unlink) -> anyhow::Error {
+async fn nothing_there(cluster: &Cluster, args: &Unlink, name: &ClusterName) -> anyhow::Error {
     let known = links(cluster, &args.namespace).await.unwrap_or_default();
-    let name = args.cluster_name.to_string();
+    let name = name.to_string();
     let is_linked = known
         .iter()
         .any(|link| link.spec.target_cluster_name == name);
@@ -347,7 +332,6 @@ fn is_yes(input: &mut impl BufRead) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::inventory::SERVICE;
 
     #[test]
     fn only_a_yes_confirms() {
@@ -360,56 +344,6 @@ mod tests {
             ("yesterday\ny\n", false),
         ] {
             assert_eq!(is_yes(&mut typed.as_bytes()).unwrap(), expected, "{typed}");
-        }
-    }
-
-    #[test]
-    fn note_about_memberships_names_at_most_three_services() {
-        let name = "east".parse().unwrap();
-        let note = |count: usize| {
-            let services =
-                (0..count).map(|n| SERVICE.named(Some("shop".into()), format!("web{n}")));
-            memberships(&name, &services.collect::<Vec<_>>())
-        };
-        assert_eq!(note(0), None);
-        for (count, expected) in [
-            (
-                1,
-                "1 federated Service with other members (shop/web0); the controller",
-            ),
-            (
-                5,
-                "5 federated Services with other members (shop/web0, shop/web1, shop/web2 and 2 more); the controller",
-            ),
-        ] {
-            let note = note(count).unwrap();
-            assert!(note.contains(expected), "{note}");
-        }
-    }
-
-    #[test]
-    fn prompt_counts_the_services_that_will_be_removed() {
-        let services = |count| vec![SERVICE.named(Some("shop".into()), "web".into()); count];
-        let mirrors = |own, federated, shared| Mirrors {
-            own: services(own),
-            probes: services(1),
-            federated: services(federated),
-            shared: services(shared),
-        };
-        let name = "east".parse().unwrap();
-        for (mirrors, expected) in [
-            (mirrors(0, 0, 0), "Delete the link to east?"),
-            (
-                mirrors(1, 0, 0),
-                "Delete the link to east, and with it 1 mirror?",
-            ),
-            (
-                mirrors(3, 1, 2),
-                "Delete the link to east, and with it 3 mirrors, 1 federated Service without another member, \
-                 its membership in 2 federated Services?",
-            ),
-        ] {
-            assert_eq!(question(&name, &mirrors), expected);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads the current state of the clusters for the core to plan with, as the controller does at its start.
 
 mod list;
+mod proposed;
 mod routes;
 
 use std::{
@@ -16,7 +17,11 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt};
 
-use self::list::{filed, list};
+pub(crate) use self::proposed::Proposed;
+use self::{
+    list::{filed, list},
+    proposed::add,
+};
 use super::{
     apply::{Failure, Written, judge},
     clock,
@@ -27,7 +32,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        link::{Link, LinkObject},
+        link::LinkObject,
         resource_id::ResourceId,
         selector::Selector,
         wire::{Kept, Subset, Wire},
@@ -40,14 +45,6 @@ use crate::{
         Store, Target, Weight, Write, slices_of,
     },
 };
-
-/// A Link that is not applied yet, and its credentials, if these are not applied yet either.
-pub(crate) struct Proposed {
-    /// The Link.
-    pub link: Link,
-    /// Kubeconfigs by name of their Secret.
-    pub credentials: BTreeMap<String, Vec<u8>>,
-}
 
 /// The settings of the controller that affect its plans.
 pub(crate) struct Settings {
@@ -103,11 +100,7 @@ pub(crate) async fn state(
     let ours = || Api::namespaced(client.clone(), &namespace);
     let (mut known, mut credentials) = (list::<LinkObject>(&ours(), None).await?, BTreeMap::new());
     if let Some(proposed) = proposed {
-        known.retain(|link| link.name_any() != proposed.link.name_any());
-        known.push(LinkObject {
-            link: proposed.link,
-            unreadable: None,
-        });
+        add(&mut known, proposed.link, clock::now());
         credentials = proposed.credentials;
     }
     let link = known

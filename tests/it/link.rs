@@ -15,7 +15,7 @@ use crate::support::{
     controller::Controller,
     credentials,
     installation::{NAMESPACE, installed, link_gen},
-    links::{links, unlink},
+    links::{condition_is, links, unlink},
     objects::{export, gone, namespace, service, web},
     planes::hub,
     program::{Outcome, run},
@@ -376,4 +376,71 @@ async fn link_that_cannot_be_written_leaves_no_credentials() {
             .await
             .unwrap();
     }
+}
+
+/// Two Links for one cluster: the older one is used, and each can be named.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_links_for_a_cluster_can_be_named() {
+    let (east, west) = hub().await.pair();
+    namespace("twice", &[east, west]).await;
+    export(east, "twice", &web("web", "twice")).await;
+    let kubeconfig = west.folder().join("twice.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let linked = link_west(&kubeconfig, "east", "twice", &[]);
+    assert_eq!(linked.code, 0, "{}", linked.stderr);
+    let mirror = service(west, "twice", "web-twice", |_| true).await;
+    let mut second = links(west).get("twice").await.unwrap();
+    second.metadata = kube::core::ObjectMeta {
+        name: Some("twice-again".into()),
+        ..Default::default()
+    };
+    second.status = None;
+    let proposed = serde_json::to_string(&second).unwrap();
+    let west_config = west.kubeconfig();
+    let note = |errors: &str| {
+        let note = "the Link twice-again does nothing while there is the older Link twice";
+        assert!(errors.contains(note), "{errors}");
+    };
+    let (code, nothing, errors) = run_with(west_config, &["plan", "--link-file=-"], &proposed);
+    assert_eq!((code, &*nothing), (0, "Nothing to do.\n"), "{errors}");
+    note(&errors);
+    links(west)
+        .create(&PostParams::default(), &second)
+        .await
+        .unwrap();
+    condition_is(west, "twice-again", "Ready", "False", "DuplicateCluster").await;
+    let plan = run(west_config, &["plan", "--link=twice-again"]);
+    assert_eq!((plan.code, &*plan.stdout), (0, "Nothing to do.\n"));
+    note(&plan.stderr);
+
+    let printed = run(west_config, &["unlink", "--link=twice-again", "-o=json"]);
+    assert_eq!(printed.stdout.lines().count(), 1, "{}", printed.stdout);
+    assert!(printed.stdout.contains("twice-again"), "{}", printed.stdout);
+    let unlinked = run(
+        west_config,
+        &["unlink", "--link=twice-again", "--apply", "--yes"],
+    );
+    assert_eq!(unlinked.code, 0, "{}", unlinked.stderr);
+    let said = "deleted the Link twice-again\nnote: twice stays linked by the Link twice";
+    assert!(unlinked.stderr.contains(said), "{}", unlinked.stderr);
+    let left = links(west).get_opt("twice-again").await.unwrap();
+    assert!(left.is_none());
+    let kept = service(west, "twice", "web-twice", |_| true).await;
+    assert_eq!(kept.uid(), mirror.uid());
+    assert!(stored(west, "twice").await.iter().all(Option::is_some));
+
+    // A Link of another name has the cluster.
+    unlink(west, "twice").await;
+    gone(west, "twice", "web-twice").await;
+    links(west)
+        .create(&PostParams::default(), &second)
+        .await
+        .unwrap();
+    let said = link_west(&kubeconfig, "east", "twice", &[]).failure();
+    let why = "the Link twice-again links west to twice already; nothing was applied";
+    assert!(said.contains(why), "{said}");
+    let last = ["unlink", "--link=twice-again", "--apply", "--yes"];
+    let last = run(west_config, &last);
+    assert_eq!(last.code, 0, "{}", last.stderr);
+    assert_eq!(stored(west, "twice").await, [None, None]);
 }

@@ -380,6 +380,17 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
 /// No controller runs here, so the mirror of north stays. The Link is deleted anyway.
 async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     let kubeconfig = plane.kubeconfig();
+    let secret = "secret/cluster-credentials-north";
+    let create = [
+        "-n",
+        NAMESPACE,
+        "create",
+        "secret",
+        "generic",
+        "cluster-credentials-north",
+        "--from-literal=kubeconfig=any",
+    ];
+    plane.kubectl(&create).await.unwrap();
     let apply = [
         "unlink",
         "--cluster-name=north",
@@ -388,13 +399,21 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         "--wait=1s",
     ];
     insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
-    error: 2 mirrors of north still exist
-    hint: check that the controller is running, or delete them with `linkerd-mc unlink --cluster-name north | kubectl delete -f -`; the Secrets were not deleted
+    error: 1 mirror of north still exists, and north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
+    hint: check that the controller is running, then run this again: without a Link, it deletes the mirrors itself
+    ");
+    // The hint of the second run leads on, too.
+    insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
+    error: north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
+    hint: start the controller, which takes the cluster out, then run this again; if no controller is to run any more, delete these Services first: `kubectl -n shop delete service both-federated`
     ");
     plane
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
         .await
         .unwrap();
+    let kept = ["-n", NAMESPACE, "get", secret, "-o", "name"];
+    let kept = plane.kubectl(&kept).await.unwrap();
+    assert_eq!(kept.trim(), secret);
     // Without a Link, no controller would delete the mirrors.
     let done = run(kubeconfig, &apply);
     assert_eq!(

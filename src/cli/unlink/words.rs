@@ -1,0 +1,239 @@
+//! What `unlink` says about the objects that it prints or deletes. Pure.
+
+use crate::{
+    cli::linked::{Linked, Mirrors},
+    hint::fail,
+    manifests::{identity::Identity, link::ClusterName},
+};
+
+/// Names in a note; more are only counted.
+const NAMED: usize = 3;
+
+/// A note for printed objects without Secrets: Linkerd needs them until the controller has removed the cluster from
+/// these federated Services. It does that when the Link is gone, and `kubectl delete` does not wait for it.
+pub(super) fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
+    if shared.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "note: the Secrets are left out, because Linkerd needs them until {cluster} is removed from {}; the controller \
+         does that after the Link is deleted. Run this again afterwards to get the Secrets; `unlink --apply` does all of \
+         it",
+        with_others(shared),
+    ))
+}
+
+/// The number of federated Services, and the names of the first ones.
+fn with_others(shared: &[Identity]) -> String {
+    let named = shared.iter().take(NAMED).map(|service| {
+        let namespace = service.namespace.as_deref().unwrap_or_default();
+        format!("{namespace}/{}", service.name)
+    });
+    let named: Vec<String> = named.collect();
+    let more = match shared.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let services = counted(shared.len(), "federated Service");
+    format!("{services} with other members ({}{more})", named.join(", "))
+}
+
+/// A note if other Links of the namespace are for the cluster too.
+pub(super) fn others(cluster: &ClusterName, linked: &Linked) -> Option<String> {
+    let other = linked.remaining.first()?;
+    Some(format!(
+        "note: {cluster} stays linked by the Link {other}, with the mirrors that it selects"
+    ))
+}
+
+/// The error if mirrors are left when the time is up. `had_link` is whether there was a Link to delete.
+pub(super) fn left_over(cluster: &ClusterName, left: &Mirrors, had_link: bool) -> anyhow::Error {
+    let shared = &left.shared;
+    let own = left.len() - shared.len();
+    let verb = if own == 1 { "exists" } else { "exist" };
+    let own = (own > 0).then(|| format!("{} of {cluster} still {verb}", counted(own, "mirror")));
+    let members =
+        (!shared.is_empty()).then(|| format!("{cluster} is still in {}", with_others(shared)));
+    let what = [own, members].into_iter().flatten().collect::<Vec<_>>();
+    let what = format!("{}; the Secrets were not deleted", what.join(", and "));
+    if had_link || shared.is_empty() {
+        return fail(
+            what,
+            "check that the controller is running, then run this again: without a Link, it deletes the mirrors itself",
+        );
+    }
+    let deletions = shared.iter().take(NAMED).map(|service| {
+        let namespace = service.namespace.as_deref().unwrap_or_default();
+        format!("`kubectl -n {namespace} delete service {}`", service.name)
+    });
+    fail(
+        what,
+        format!(
+            "start the controller, which takes the cluster out, then run this again; if no controller is to run any more, \
+             delete these Services first: {}",
+            deletions.collect::<Vec<_>>().join(", ")
+        ),
+    )
+}
+
+/// A note if Linkerd's Secret stays.
+pub(super) fn kept_secret(elsewhere: &[String]) -> Option<String> {
+    let other = elsewhere.first()?;
+    Some(format!(
+        "note: Linkerd's Secret for this cluster stays, because the Link {other} needs it"
+    ))
+}
+
+/// The confirmation prompt, with the numbers of Services that will be removed.
+pub(super) fn question(name: &ClusterName, linked: &Linked) -> String {
+    let links: Vec<&str> = linked.links.iter().map(|link| link.name.as_str()).collect();
+    if let (Some(other), [link]) = (linked.remaining.first(), links.as_slice()) {
+        return format!("Delete the Link {link}? The Link {other} stays, and {name} with it");
+    }
+    let (links, it) = match links.as_slice() {
+        [] | [_] => (format!("the link to {name}"), "it"),
+        several => (
+            format!("the Links {} to {name}", several.join(" and ")),
+            "them",
+        ),
+    };
+    let mirrors = &linked.mirrors;
+    let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
+    let mut losses = Vec::new();
+    if !own.is_empty() {
+        losses.push(counted(own.len(), "mirror"));
+    }
+    if !federated.is_empty() {
+        let services = counted(federated.len(), "federated Service");
+        losses.push(format!("{services} without another member"));
+    }
+    if !shared.is_empty() {
+        let services = counted(shared.len(), "federated Service");
+        losses.push(format!("its membership in {services}"));
+    }
+    if losses.is_empty() {
+        return format!("Delete {links}?");
+    }
+    format!("Delete {links}, and with {it} {}?", losses.join(", "))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::inventory::{LINK, SERVICE},
+        hint::hint_of,
+    };
+
+    #[test]
+    fn note_about_memberships_names_at_most_three_services() {
+        let name = "east".parse().unwrap();
+        let note = |count: usize| {
+            let services =
+                (0..count).map(|n| SERVICE.named(Some("shop".into()), format!("web{n}")));
+            memberships(&name, &services.collect::<Vec<_>>())
+        };
+        assert_eq!(note(0), None);
+        for (count, expected) in [
+            (
+                1,
+                "1 federated Service with other members (shop/web0); the controller",
+            ),
+            (
+                5,
+                "5 federated Services with other members (shop/web0, shop/web1, shop/web2 and 2 more); the controller",
+            ),
+        ] {
+            let note = note(count).unwrap();
+            assert!(note.contains(expected), "{note}");
+        }
+    }
+
+    fn mirrors(own: usize, federated: usize, shared: usize) -> Mirrors {
+        let services = |count| vec![SERVICE.named(Some("shop".into()), "web".into()); count];
+        Mirrors {
+            own: services(own),
+            probes: services(1),
+            federated: services(federated),
+            shared: services(shared),
+        }
+    }
+
+    #[test]
+    fn prompt_names_several_links_and_counts_the_services_that_will_be_removed() {
+        let name = "east".parse().unwrap();
+        let one = &["east"][..];
+        for (mirrors, links, remaining, expected) in [
+            (mirrors(0, 0, 0), one, None, "Delete the link to east?"),
+            (
+                mirrors(1, 0, 0),
+                one,
+                None,
+                "Delete the link to east, and with it 1 mirror?",
+            ),
+            (
+                mirrors(3, 1, 2),
+                one,
+                None,
+                "Delete the link to east, and with it 3 mirrors, 1 federated Service without another member, \
+                 its membership in 2 federated Services?",
+            ),
+            (
+                mirrors(3, 0, 0),
+                &["east", "again"],
+                None,
+                "Delete the Links east and again to east, and with them 3 mirrors?",
+            ),
+            (
+                Mirrors::default(),
+                &["again"],
+                Some("east"),
+                "Delete the Link again? The Link east stays, and east with it",
+            ),
+        ] {
+            let links = links
+                .iter()
+                .map(|link| LINK.named(None, (*link).to_owned()));
+            let linked = Linked {
+                links: links.collect(),
+                remaining: remaining.iter().map(ToString::to_string).collect(),
+                mirrors,
+                ..Linked::default()
+            };
+            assert_eq!(question(&name, &linked), expected);
+        }
+    }
+
+    #[test]
+    fn hint_about_what_is_left_leads_on() {
+        let name = "east".parse().unwrap();
+        let again = "run this again: without a Link, it deletes the mirrors itself";
+        let services = "delete these Services first: `kubectl -n shop delete service web`";
+        let shared = "east is still in 1 federated Service with other members (shop/web)";
+        for (left, had_link, what, hint) in [
+            (
+                mirrors(1, 1, 0),
+                true,
+                "3 mirrors of east still exist",
+                again,
+            ),
+            (
+                mirrors(0, 0, 0),
+                false,
+                "1 mirror of east still exists",
+                again,
+            ),
+            (mirrors(0, 0, 1), true, shared, again),
+            (mirrors(0, 0, 1), false, shared, services),
+        ] {
+            let error = left_over(&name, &left, had_link);
+            assert!(error.to_string().contains(what), "{error}");
+            let said = hint_of(&error).unwrap();
+            assert!(said.contains(hint), "{said}");
+        }
+    }
+}
