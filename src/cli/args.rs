@@ -16,6 +16,7 @@ use crate::{
         selector_text::parse_selector,
     },
     client::Access,
+    hint::misuse,
     manifests::{
         link::{ClusterName, ClusterNameError},
         render::Manifest,
@@ -63,6 +64,17 @@ impl Global {
             as_user: self.as_user.clone(),
             as_groups: self.as_groups.iter().flat_map(|g| groups(g)).collect(),
             api_addr: self.api_addr.clone(),
+        }
+    }
+
+    /// Fails if a flag has the address of one cluster. For commands that use two.
+    pub(crate) fn refuse_address(&self) -> anyhow::Result<()> {
+        match self.api_addr {
+            Some(_) => Err(misuse(
+                "--api-addr cannot be used with several clusters",
+                "leave it out, and correct `server` in the kubeconfig instead",
+            )),
+            None => Ok(()),
         }
     }
 }

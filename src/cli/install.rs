@@ -114,8 +114,7 @@ pub(crate) struct Install {
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     if args.print_values {
-        let values = args.values.over(&values(global, args, None))?;
-        return output::data(&values.documented()?);
+        return output::data(&merged(global, args, None)?.documented()?);
     }
     let (config, has_policies) = if args.ignore_cluster {
         (None, true)
@@ -129,10 +128,7 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     {
         output::warning(&format!("{NO_ENDPOINT_SLICES}; {READ_ENDPOINT_SLICES}"));
     }
-    let mut values = args.values.over(&values(global, args, config.as_ref()))?;
-    if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
-        values.use_registry(registry);
-    }
+    let mut values = merged(global, args, config.as_ref())?;
     // A values file cannot turn off the CNI mode of the cluster.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
     refuse_mistakes(&args.namespace, &values)?;
@@ -143,6 +139,19 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
         install(&args.namespace, &values)
     };
     output::data(&args.output.format(&manifest?))
+}
+
+/// The values of all flags and files.
+fn merged(
+    global: &Global,
+    args: &Install,
+    config: Option<&LinkerdConfig>,
+) -> anyhow::Result<Values> {
+    let mut values = args.values.over(&values(global, args, config))?;
+    if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
+        values.use_registry(registry);
+    }
+    Ok(values)
 }
 
 /// Fails for values that can only be a mistake.
@@ -249,6 +258,18 @@ mod tests {
             let parsed = crate::cli::controller(args).unwrap();
             assert_eq!(parsed.service_mirror.warnings(), [""; 0]);
         }
+    }
+
+    #[test]
+    fn printed_values_have_the_registry() {
+        let line = "linkerd-mc install --print-values --registry registry.example/mc";
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let crate::cli::Command::Install(args) = &cli.command else {
+            panic!("not the install command");
+        };
+        let values = merged(&cli.global, args, None).unwrap();
+        let image = &values.controller.image.name;
+        assert!(image.starts_with("registry.example/mc/"), "{image}");
     }
 
     #[test]

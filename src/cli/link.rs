@@ -88,7 +88,8 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
             "pass --from and --to",
         ));
     }
-    args.generated.agree()?;
+    global.refuse_address()?;
+    args.generated.agree(true)?;
     let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let (from, to) = contexts(&access, args, can_ask)?;
     let directions = block_on(async {

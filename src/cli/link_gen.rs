@@ -1,42 +1,37 @@
 //! `linkerd-mc link-gen`: reads from the target cluster what a link needs, and prints the link's objects.
 
+mod flags;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCompleter;
-use k8s_openapi::{
-    api::{
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
-    },
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
+use clap::Args;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
 };
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, PostParams},
 };
 
+pub(super) use self::flags::LinkArgs;
 use super::{
-    args::{self, Global, Output},
+    args::{Global, Output},
     cluster::{Cluster, block_on},
-    complete, output,
+    output,
     progress::spin,
 };
 use crate::{
-    api::{duration::format_go_duration, labels, link::Link, selector_text::parse_selector},
+    api::{duration::format_go_duration, labels, link::Link},
     client::Access,
-    hint::{fail, misuse},
+    hint::fail,
     manifests::{
         gateway::{Gateway, Overrides},
         kubeconfig::{Context, Secret, is_local_address},
-        link::{ClusterName, LinkObjects, Options, Target, link},
+        link::{ClusterName, LinkObjects, Target, link},
     },
-    mirror::{
-        self, ClusterNetworks, Copied, CopiedError, FederatedThrough, Federation, Host,
-        PolicyError, Refused, allowed_namespaces, copied_rules, refusal, refused_message,
-        target::networks,
-    },
+    mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
 };
 
 /// Examples for the end of the help text.
@@ -75,185 +70,9 @@ pub(crate) struct LinkGen {
     output: Output,
 }
 
-/// Flags of all commands that generate a link.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct LinkArgs {
-    /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    namespace: String,
-    /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
-    #[arg(long, value_name = "URL", value_parser = args::server_address)]
-    api_server_address: Option<String>,
-    /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
-    /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
-    #[arg(long)]
-    insecure_target_tls: bool,
-    /// ServiceAccount in the target cluster that the source cluster uses
-    #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = args::object_name)]
-    service_account_name: String,
-    /// Namespace of this ServiceAccount, if it is not that of the Link
-    #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    service_account_namespace: Option<String>,
-    /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
-    /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
-    /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
-    /// restarts
-    #[arg(long, value_name = "DURATION", value_parser = token_duration)]
-    token_duration: Option<Duration>,
-    /// Use the target's gateway; without it, only remote discovery and federated Services work
-    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    gateway: bool,
-    /// Name of the gateway's Service
-    #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME, value_parser = args::object_name)]
-    gateway_name: String,
-    /// Namespace of the gateway's Service
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    gateway_namespace: String,
-    /// Addresses of the gateway, comma-separated [default: those of its load balancer]
-    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = args::host)]
-    gateway_addresses: Vec<String>,
-    /// Port of the gateway; 0 for the port of its Service
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    gateway_port: u16,
-    /// Services to mirror through the gateway
-    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=true", value_parser = parse_selector)]
-    selector: LabelSelector,
-    /// Services to mirror with remote discovery (pod to pod)
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
-    remote_discovery_selector: LabelSelector,
-    /// Services that join federated Services
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
-    federated_service_selector: LabelSelector,
-    /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "excluded-annotations",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = args::keys
-    )]
-    exclude_annotations: Vec<String>,
-    /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "excluded-labels",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = args::keys
-    )]
-    exclude_labels: Vec<String>,
-    /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
-    /// prefixes such as example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    copied_annotations: Vec<String>,
-    /// Labels that are copied to mirrors although they control other tools, such as Argo CD: keys, or prefixes such as
-    /// example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    copied_labels: Vec<String>,
-    /// Labels and annotations that are copied to mirrors
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Copies::All)]
-    copy: Copies,
-    /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
-    /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
-    /// server and Service range]
-    #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
-    gateway_networks: Vec<String>,
-    /// Mirror headless Services as headless Services
-    #[arg(long)]
-    enable_headless_services: bool,
-    /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
-    /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
-    #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
-    allowed_namespaces: Option<String>,
-    /// Which federated Services of the source cluster the target cluster may join
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Federated::Any)]
-    federation: Federated,
-    /// How the target cluster joins federated Services
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Through::Discovery)]
-    federated_through: Through,
-}
-
-impl LinkArgs {
-    /// Fails if a flag says something about the gateway that another one turns off.
-    pub(super) fn agree(&self) -> anyhow::Result<()> {
-        let for_gateways = [
-            (
-                self.federated_through == Through::Gateway,
-                "--federated-through=gateway",
-            ),
-            (!self.gateway_addresses.is_empty(), "--gateway-addresses"),
-            (self.gateway_port != 0, "--gateway-port"),
-            (!self.gateway_networks.is_empty(), "--gateway-networks"),
-        ];
-        match for_gateways.iter().find(|(is_given, _)| *is_given) {
-            Some((_, flag)) if !self.gateway => Err(misuse(
-                format!("{flag} cannot be used with --gateway=false"),
-                "remove one of them",
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// How a target cluster joins federated Services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Through {
-    /// Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster
-    Discovery,
-    /// Through its gateway, on any network
-    Gateway,
-}
-
-impl From<Through> for FederatedThrough {
-    fn from(how: Through) -> Self {
-        match how {
-            Through::Discovery => Self::Discovery,
-            Through::Gateway => Self::Gateway,
-        }
-    }
-}
-
-/// Which labels and annotations are copied to mirrors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Copies {
-    /// All that are not excluded, except those that control other tools
-    All,
-    /// Only those of --copied-labels and --copied-annotations, and which ports are opaque
-    Listed,
-}
-
-impl From<Copies> for Copied {
-    fn from(which: Copies) -> Self {
-        match which {
-            Copies::All => Self::All,
-            Copies::Listed => Self::Listed,
-        }
-    }
-}
-
-/// Which federated Services a target cluster may join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Federated {
-    /// All that it has members of
-    Any,
-    /// Only those that have a member in the source cluster
-    LocalMembers,
-    /// None
-    None,
-}
-
-impl From<Federated> for Federation {
-    fn from(which: Federated) -> Self {
-        match which {
-            Federated::Any => Self::Any,
-            Federated::LocalMembers => Self::LocalMembers,
-            Federated::None => Self::None,
-        }
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
+    args.link.agree(false)?;
     let access = global.access();
     let objects = block_on(generate(
         &access,
@@ -271,7 +90,6 @@ pub(crate) async fn generate(
     cluster_name: &ClusterName,
     args: &LinkArgs,
 ) -> anyhow::Result<LinkObjects> {
-    args.agree()?;
     let context = context(access, args)?;
     let cluster = Cluster::connect(access).await?;
     // In sequence: they share a connection, and the first error is the one to report.
@@ -289,22 +107,6 @@ pub(crate) async fn generate(
         kubeconfig: context.kubeconfig(&args.service_account_name, &token)?,
         gateway,
     };
-    let options = Options {
-        namespace: args.namespace.clone(),
-        selector: args.selector.clone(),
-        remote_discovery_selector: args.remote_discovery_selector.clone(),
-        federated_service_selector: args.federated_service_selector.clone(),
-        exclude_annotations: args.exclude_annotations.clone(),
-        exclude_labels: args.exclude_labels.clone(),
-        copied_annotations: args.copied_annotations.clone(),
-        copied_labels: args.copied_labels.clone(),
-        copy: args.copy.into(),
-        gateway_networks: args.gateway_networks.clone(),
-        headless_services: args.enable_headless_services,
-        allowed_namespaces: args.allowed_namespaces.clone(),
-        federation: args.federation.into(),
-        federated_through: args.federated_through.into(),
-    };
     if is_local_address(&context.cluster.server) {
         output::warning(&format!(
             "the link uses the API server address {}, which other clusters cannot reach; \
@@ -312,7 +114,7 @@ pub(crate) async fn generate(
             context.cluster.server
         ));
     }
-    let made = link(&target, &options);
+    let made = link(&target, &args.options());
     warn_of_refused(&made.link)?;
     Ok(made)
 }
@@ -494,35 +296,6 @@ async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> 
     Gateway::read(&service, &overrides)
 }
 
-/// A key or a prefix of labels or annotations to copy.
-fn copied(text: &str) -> Result<String, CopiedError> {
-    match copied_rules(text)?.first() {
-        Some(rule) => Ok((*rule).to_owned()),
-        None => Err(CopiedError::NoRule(text.to_owned())),
-    }
-}
-
-/// A selector of namespaces, as it was typed.
-fn allowed(text: &str) -> Result<String, PolicyError> {
-    allowed_namespaces(text).map(|_| text.to_owned())
-}
-
-/// A network of gateways.
-fn gateway_network(text: &str) -> Result<String, String> {
-    let read = networks(text).map_err(|error| error.to_string())?;
-    let first = read.first().ok_or("must not be empty")?;
-    Ok(first.to_string())
-}
-
-/// Kubernetes rejects durations of less than ten minutes.
-fn token_duration(text: &str) -> Result<Duration, String> {
-    let duration = args::duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(600) {
-        return Err("must be at least 10m".to_owned());
-    }
-    Ok(duration)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -539,14 +312,5 @@ mod tests {
         assert!(!is_of(&shared, "other"));
         let of_a_link = secret(serde_json::json!({labels::TOKEN_OF_LINK: "0123456789abcdef"}));
         assert!(!is_of(&of_a_link, "west"));
-    }
-
-    #[test]
-    fn a_token_lives_for_ten_minutes_at_least() {
-        assert_eq!(token_duration("24h"), Ok(Duration::from_secs(86_400)));
-        assert!(token_duration("10m").is_ok());
-        for text in ["9m59s", "0", "soon", ""] {
-            assert!(token_duration(text).is_err(), "{text:?}");
-        }
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
             "remove one of them",
         ));
     }
+    global.refuse_address()?;
     let outcomes = block_on(rotate(global, args))?;
     if args.output == Format::Json {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;

@@ -82,8 +82,11 @@ fn command_lines_without_both_contexts_are_misuse() {
         "link --context a --from a --to b",
         "--context a link --from a --to b",
         "rotate --context a --to b --all",
+        "link --from a --to b --api-addr 192.0.2.1:6443",
+        "rotate --to b --all --api-addr 192.0.2.1:6443",
         "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
         "link --from a --to b --gateway=false --gateway-port 4143",
+        "link --from a --to b --gateway=false --selector a=b",
         "link-gen --cluster-name a --gateway=false --gateway-networks 192.0.2.0/24",
     ] {
         let args = std::iter::once("linkerd-mc").chain(line.split(' '));
