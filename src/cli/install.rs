@@ -19,6 +19,7 @@ use crate::{
         labels,
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     },
+    clusters::{collect_full::own_routes, own_routes::OwnRoute},
     hint::misuse,
     manifests::{
         install::{install, install_without_policies},
@@ -116,11 +117,11 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     if args.print_values {
         return output::data(&merged(global, args, None)?.documented()?);
     }
-    let (config, has_policies) = if args.ignore_cluster {
-        (None, true)
+    let (config, has_policies, routes) = if args.ignore_cluster {
+        (None, true, Vec::new())
     } else {
-        let (config, has_policies) = block_on(ask(global, args.wait))?;
-        (Some(config), has_policies)
+        let (config, has_policies, routes) = block_on(ask(global, args.wait))?;
+        (Some(config), has_policies, routes)
     };
     if config
         .as_ref()
@@ -132,6 +133,9 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     // A values file cannot turn off the CNI mode of the cluster.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
     refuse_mistakes(&args.namespace, &values)?;
+    if let Some(left) = left_routes(&args.namespace, &values, &routes) {
+        output::warning(&left);
+    }
     let manifest = if values.controller.admission_policy && !has_policies {
         output::warning(NO_POLICIES);
         install_without_policies(&args.namespace, &values)
@@ -152,6 +156,22 @@ fn merged(
         values.use_registry(registry);
     }
     Ok(values)
+}
+
+/// A warning if the controller will delete routes that it has written, because it writes none with these values.
+fn left_routes(namespace: &str, values: &Values, routes: &[OwnRoute]) -> Option<String> {
+    let own = |route: &&OwnRoute| ["", namespace].contains(&route.installation.as_str());
+    let left: Vec<&OwnRoute> = routes.iter().filter(own).collect();
+    let first = left.first().filter(|_| !values.federation.routes)?;
+    let more = match left.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "federation.routes is off, and routes are left of the time when it was on: {}{more}; the controller deletes them, \
+         and requests go to all members again; to keep them, pass --set federation.routes=true",
+        first.path()
+    ))
 }
 
 /// Fails for values that can only be a mistake.
@@ -200,11 +220,17 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
     values
 }
 
-/// Reads Linkerd's configuration, and whether the cluster supports admission policies.
-async fn ask(global: &Global, wait: Duration) -> anyhow::Result<(LinkerdConfig, bool)> {
+/// Reads Linkerd's configuration, whether the cluster supports admission policies, and the routes that controllers have
+/// written, as far as the user may see them.
+async fn ask(
+    global: &Global,
+    wait: Duration,
+) -> anyhow::Result<(LinkerdConfig, bool, Vec<OwnRoute>)> {
     let cluster = Cluster::connect(&global.access()).await?;
     let config = linkerd_config(&cluster, global, wait).await?;
-    Ok((config, ADMISSION_POLICY.is_served(&cluster).await?))
+    let has_policies = ADMISSION_POLICY.is_served(&cluster).await?;
+    let routes = own_routes(&cluster.client).await.unwrap_or_default();
+    Ok((config, has_policies, routes))
 }
 
 async fn linkerd_config(
@@ -227,7 +253,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::{cli::Cli, clusters::own_routes::tests::route};
 
     #[test]
     fn the_controller_understands_every_argument_that_it_is_given() {
@@ -258,6 +284,27 @@ mod tests {
             let parsed = crate::cli::controller(args).unwrap();
             assert_eq!(parsed.service_mirror.warnings(), [""; 0]);
         }
+    }
+
+    #[test]
+    fn routes_that_are_left_are_named_if_none_are_written_any_more() {
+        let routes = ["a-federated-80", "b-federated-80"].map(route);
+        let mut values = Values::default();
+        let said = |values: &Values, namespace, routes: &[OwnRoute]| {
+            left_routes(namespace, values, routes)
+        };
+        let namespace = "linkerd-multicluster";
+        let both = said(&values, namespace, &routes).unwrap();
+        assert!(
+            both.contains("HTTPRoute shop/a-federated-80 and 1 more; the"),
+            "{both}"
+        );
+        let one = said(&values, namespace, &routes[1..]).unwrap();
+        assert!(one.contains("HTTPRoute shop/b-federated-80; the"), "{one}");
+        assert_eq!(said(&values, namespace, &[]), None);
+        assert_eq!(said(&values, "other", &routes), None);
+        values.federation.routes = true;
+        assert_eq!(said(&values, namespace, &routes), None);
     }
 
     #[test]

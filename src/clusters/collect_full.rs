@@ -20,6 +20,7 @@ use super::{
     collect::{Depth, snapshot_of},
     confinement::confined,
     foreign_endpoints::{self, ForeignEndpoints},
+    own_routes::OwnRoute,
     service_range,
     snapshot::{
         Crd, Destination, Endpoints, FullSnapshot, Known, LinkSnapshot, MeshedPod, ServiceRange,
@@ -31,6 +32,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
+        routes::{Route, WireRoute},
         wire::Wire,
     },
     client::requests::{explain, is_served, list_all},
@@ -101,11 +103,20 @@ pub(crate) async fn full_snapshot_of(
         .sum();
     let no_namespace = || "extension namespace not found".to_owned();
     let controller_namespace = controller_namespace.as_deref();
-    let (local_members, foreign, range, pods, controller_denied, confinement) = futures::join!(
+    let mut controllers = deployments.iter().flatten().filter(|w| w.is_ours());
+    let all_write_routes = controller.is_some() && controllers.all(|w| w.heeds_preferences);
+    let (local_members, routes, foreign, range, pods, controller_denied, confinement) = futures::join!(
         async {
             match local_members {
                 Some(selector) => services(client, selector).await,
                 None => Ok(vec![]),
+            }
+        },
+        async {
+            if all_write_routes {
+                Ok(vec![]) // none of them is left over
+            } else {
+                own_routes(client).await
             }
         },
         foreign(client, &mirrors, &probes, &slices),
@@ -143,6 +154,7 @@ pub(crate) async fn full_snapshot_of(
         confinement,
         mirrors,
         local_members,
+        routes,
         probes,
         endpoints: slices.map(|slices| Endpoints::count(&slices)),
         foreign,
@@ -199,6 +211,25 @@ pub(crate) async fn mirrors(client: &Client) -> Known<Vec<Service>> {
 /// EndpointSlices of mirrors and probe Services.
 pub(crate) async fn endpoints(client: &Client) -> Known<Endpoints> {
     Ok(Endpoints::count(&slices(client).await?))
+}
+
+/// The routes that controllers wrote, of all installations.
+pub(crate) async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
+    let (http, tcp) = futures::try_join!(routes::<0>(client), routes::<1>(client))?;
+    Ok([http, tcp].concat())
+}
+
+async fn routes<const KIND: usize>(client: &Client) -> Known<Vec<OwnRoute>> {
+    let api: Api<WireRoute<KIND>> = Api::all(client.clone());
+    match list_all(&api, &format!("{}=true", labels::MIRRORED_SERVICE)).await {
+        // The API server does not serve the kind.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(explain(&error)),
+        Ok(found) => Ok(found
+            .into_iter()
+            .map(|found| OwnRoute::of(&Route::from(found)))
+            .collect()),
+    }
 }
 
 async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {

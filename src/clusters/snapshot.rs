@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::foreign_endpoints::ForeignEndpoints;
+use super::{foreign_endpoints::ForeignEndpoints, own_routes::OwnRoute};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -215,6 +215,8 @@ pub(crate) struct FullSnapshot {
     pub mirrors: Known<Vec<Service>>,
     /// Services of this cluster that our controller makes members of federated Services, in all namespaces.
     pub local_members: Known<Vec<Service>>,
+    /// Routes that controllers wrote; empty if all controllers write routes.
+    pub routes: Known<Vec<OwnRoute>>,
     /// Probe Services, in all namespaces.
     pub probes: Known<Vec<Service>>,
     /// EndpointSlices of mirrors and probe Services, by namespace and Service.

@@ -11,12 +11,14 @@ use crate::support::{
     controller::Controller,
     gateway_api::{permit, routes},
     gateways::Gateways,
-    links::{in_step, member_is, mirror_is, own_link, unlink},
+    installation::parsed,
+    links::{checked, in_step, member_is, mirror_is, own_link, unlink},
     objects::{
-        addresses, annotation, delete, endpoints, gone, join, namespace, patch, service, slices_of,
-        slices_that,
+        addresses, annotation, apply, delete, endpoints, gone, join, namespace, patch, service,
+        slices_of, slices_that,
     },
     planes::alone,
+    program::run,
 };
 
 /// Namespace, cluster and group of members of this test.
@@ -151,14 +153,33 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
     in_step(source, NAME, &FLAGS).await;
 
-    // The routes are deleted with the Service.
     prefer(source, "local".into()).await;
     routed(source, &both).await;
+    routes_that_are_left_are_named(source).await;
+
+    // The routes are deleted with the Service.
     unlink(source, NAME).await;
     delete(source, NAME, "web").await;
     gone(source, NAME, SERVICE).await;
     unrouted(source).await;
     permit(source, false).await;
+}
+
+/// The installation writes no routes any more. Here, the controller does not know.
+async fn routes_that_are_left_are_named(source: &ControlPlane) {
+    let route = format!("HTTPRoute {NAME}/{ROUTE}");
+    let off = run(source.kubeconfig(), &["install", "-o=json"]);
+    assert_eq!(off.code, 0, "{}", off.stderr);
+    let warning = format!(
+        "warning: federation.routes is off, and routes are left of the time when it was on: {route}"
+    );
+    assert!(off.stderr.starts_with(&warning), "{}", off.stderr);
+    apply(source, &parsed(&off.stdout)).await;
+    let check = checked(source, "preferences of federated services are applied");
+    assert_eq!(check["result"], "warning");
+    let error = check["error"].as_str().unwrap();
+    assert!(error.contains(&format!("{route} is left")), "{error}");
+    permit(source, true).await;
 }
 
 /// The local member loses its endpoints and gets them back. Then it waits for the hold-down.

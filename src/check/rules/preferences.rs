@@ -11,6 +11,7 @@ use crate::{
         resource_id::ResourceId,
     },
     clusters::{
+        own_routes::OwnRoute,
         preference_status::PreferenceStatus,
         snapshot::{FullSnapshot, LinkSnapshot},
     },
@@ -67,10 +68,41 @@ pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
             found.note(federated, Some(problem));
         }
     }
-    if found.0.is_empty() {
+    let left = match &snapshot.routes {
+        Ok(routes) => left_over(snapshot, routes),
+        Err(why) => return Verdict::warn(format!("cannot list routes: {why}")),
+    };
+    if found.0.is_empty() && left.is_empty() {
         return Verdict::Skip;
     }
-    Verdict::of(found.0.into_values().flatten().collect())
+    Verdict::of([left, found.0.into_values().flatten().collect()].concat())
+}
+
+/// The problem of routes that are left in installations whose controller writes none any more.
+fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<String> {
+    let ours = snapshot.deployments.iter().flatten();
+    let writers = ours.filter(|workload| workload.is_ours() && workload.heeds_preferences);
+    let writers: BTreeSet<&str> = writers.map(|w| w.id.namespace.as_str()).collect();
+    let is_left = |route: &&OwnRoute| match route.installation.as_str() {
+        "" => writers.is_empty(),
+        installation => !writers.contains(installation),
+    };
+    let left: Vec<&OwnRoute> = routes.iter().filter(is_left).collect();
+    let Some(first) = left.first() else {
+        return Vec::new();
+    };
+    let remedy = format!(
+        "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the \
+         rights, run `linkerd-mc install` with your values, or delete them with kubectl, as in `{}`",
+        first.deletion()
+    );
+    let left = left.iter().map(|route| {
+        let path = route.path();
+        format!(
+            "{path} is left, and still prefers a cluster, but the controller does not write routes"
+        )
+    });
+    left.chain([remedy]).collect()
 }
 
 /// The problem of the preference of a local member.

@@ -13,6 +13,7 @@ use crate::{
     api::{k8s::EndpointSlice, labels, link::LinkerdConfig, resource_id::ResourceId},
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+        own_routes::tests::route,
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
             LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy, ServiceRange,
@@ -207,6 +208,7 @@ fn well() -> FullSnapshot {
             ),
         ]),
         local_members: Ok(vec![service("web", &[], &[(labels::PREFER, "local,east")])]),
+        routes: Ok(vec![]),
         probes: Ok(vec![service("probe-east", &of_east, &[])]),
         endpoints: Ok(endpoints(&["web-east", "probe-east"])),
         foreign: Ok(vec![]),

@@ -1,0 +1,66 @@
+//! The routes that our controllers wrote. Pure.
+
+use crate::api::{
+    labels,
+    resource_id::ResourceId,
+    routes::{Route, RouteKind},
+};
+
+/// A route that a controller wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnRoute {
+    kind: RouteKind,
+    /// Namespace and name.
+    id: ResourceId,
+    /// The installation that it belongs to; empty if it names none.
+    pub installation: String,
+}
+
+impl OwnRoute {
+    pub(super) fn of(route: &Route) -> Self {
+        Self {
+            kind: route.kind,
+            id: route.metadata.resource_id(),
+            installation: route.metadata.annotation(labels::INSTALLATION).to_owned(),
+        }
+    }
+
+    /// Kind, namespace and name.
+    pub(crate) fn path(&self) -> String {
+        format!("{} {}", self.kind.kind(), self.id)
+    }
+
+    /// The command that deletes it.
+    pub(crate) fn deletion(&self) -> String {
+        let ResourceId { namespace, name } = &self.id;
+        let (plural, group) = (self.kind.plural(), self.kind.group());
+        format!("kubectl -n {namespace} delete {plural}.{group} {name}")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A route in the namespace `shop`, of the installation in `linkerd-multicluster`.
+    pub(crate) fn route(name: &str) -> OwnRoute {
+        let route = json!({ "metadata": {
+            "name": name, "namespace": "shop",
+            "annotations": { labels::INSTALLATION: labels::MULTICLUSTER_NAMESPACE },
+        } });
+        OwnRoute::of(&serde_json::from_value(route).unwrap())
+    }
+
+    #[test]
+    fn route_is_named_with_all_that_deletes_it() {
+        let route = route("web-federated-80");
+        assert_eq!(route.path(), "HTTPRoute shop/web-federated-80");
+        assert_eq!(
+            route.deletion(),
+            "kubectl -n shop delete httproutes.gateway.networking.k8s.io web-federated-80"
+        );
+        assert_eq!(route.installation, "linkerd-multicluster");
+    }
+}
