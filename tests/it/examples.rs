@@ -70,7 +70,7 @@ const PAGES: [(&str, &str); 14] = [
     ("docs/rotate.md", "kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("docs/metrics.md", ""),
     ("docs/security.md", ""),
-    ("docs/troubleshooting.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+    ("docs/troubleshooting.md", "linkerd-mc --context east install | kubectl --context east apply -f -; linkerd-mc --context west unlink --cluster-name east --apply --yes"),
 ];
 
 /// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.

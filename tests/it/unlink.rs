@@ -438,14 +438,18 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     CustomResourceDefinition /links.multicluster.linkerd.io
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-owners
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-parents
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-routes
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-services
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-slices
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-events
     ValidatingAdmissionPolicy /linkerd-multicluster-controller
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-owners
+    ValidatingAdmissionPolicy /linkerd-multicluster-controller-parents
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-routes
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-services
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-slices
+    ValidatingAdmissionPolicy /linkerd-multicluster-events
     Namespace /linkerd-multicluster
     ");
     plane
