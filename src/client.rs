@@ -12,6 +12,7 @@ mod kubeconfig;
 mod multiplexed;
 mod networks;
 pub(crate) mod requests;
+pub(crate) mod service_range;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -32,7 +33,7 @@ pub(crate) use self::credentials::{
 pub(crate) use self::identity::Identity;
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::multiplexed::{Authenticated, build};
-pub(crate) use self::networks::{cluster_networks, server_address};
+pub(crate) use self::networks::{IP_FAMILY, cluster_networks, server_address};
 use crate::hint::fail;
 
 /// The cluster that a command uses, and the user.

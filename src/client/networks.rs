@@ -1,22 +1,35 @@
-//! Reads a cluster's networks: the addresses of its API server, and the range of its `ClusterIP`s.
+//! Reads a cluster's networks: the addresses of its API server, the range of its `ClusterIP`s, and how many of these may
+//! still be taken.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use ipnet::IpNet;
 use k8s_openapi::api::{
-    core::v1::Service, discovery::v1::EndpointSlice, networking::v1::ServiceCIDR,
+    core::v1::Service,
+    discovery::v1::EndpointSlice,
+    networking::v1::{IPAddress, ServiceCIDR},
 };
-use kube::{Api, Client, Config, api::ListParams};
+use kube::{Api, Client, Config, api::ListParams, core::PartialObjectMeta};
 
+use super::{
+    requests::list_all,
+    service_range::{self, is_v4},
+};
 use crate::{api::labels as l, mirror::ClusterNetworks};
 
 /// Namespace and name of the Service of the API server.
 const API_SERVER: (&str, &str) = ("default", "kubernetes");
+
+/// Kubernetes' label of an `IPAddress`: its family.
+pub(crate) const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 
 /// The known networks of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     /// The networks.
     pub networks: ClusterNetworks,
+    /// How many `ClusterIP`s may be taken, if that is known: then a quarter of the range is free.
+    pub room: Option<i64>,
     /// Why some are unknown, if the API server denied access.
     pub refused: Option<kube::Error>,
 }
@@ -56,10 +69,9 @@ pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
     let addresses = endpoints.flat_map(|endpoint| endpoint.addresses);
     let addresses = ips.into_iter().flatten().chain(addresses);
     let api_servers: BTreeSet<IpAddr> = addresses.filter_map(|text| text.parse().ok()).collect();
-    let cidrs = ranges
-        .into_iter()
-        .flatten()
-        .filter_map(|range| range.spec?.cidrs);
+    let ranges: Vec<ServiceCIDR> = ranges.into_iter().flatten().collect();
+    let room = told(room(client, &ranges).await, &mut refused)?.flatten();
+    let cidrs = ranges.into_iter().filter_map(|range| range.spec?.cidrs);
     Ok(Looked {
         networks: ClusterNetworks {
             api_servers,
@@ -68,8 +80,44 @@ pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
                 .filter_map(|text| text.parse().ok())
                 .collect(),
         },
+        room,
         refused,
     })
+}
+
+/// How many `ClusterIP`s may be taken; `None` if that is unknown.
+///
+/// Only their number is asked for, which costs little. It counts all address families. Those of one family are listed if
+/// there are several, and the number alone could mean that too many are taken.
+async fn room(client: &Client, ranges: &[ServiceCIDR]) -> kube::Result<Option<i64>> {
+    let networks = service_range::networks(ranges);
+    let Some(first) = networks.first() else {
+        return Ok(None);
+    };
+    let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
+    let page = api.list(&ListParams::default().limit(1)).await?;
+    let more = page.metadata.remaining_item_count;
+    let has_more = page.metadata.continue_.is_some_and(|next| !next.is_empty());
+    if has_more && more.is_none() {
+        return Ok(None);
+    }
+    let more = usize::try_from(more.unwrap_or_default()).unwrap_or_default();
+    let room = service_range::room(&networks, page.items.len() + more);
+    let cidrs = ranges
+        .iter()
+        .filter_map(|range| range.spec.as_ref()?.cidrs.as_ref());
+    let of_others = |text: &String| {
+        let net = text.parse::<IpNet>();
+        net.is_ok_and(|net| is_v4(&net) != is_v4(first))
+    };
+    if room > 0 || !cidrs.flatten().any(of_others) {
+        return Ok(Some(room));
+    }
+    let family = if is_v4(first) { "IPv4" } else { "IPv6" };
+    let used = list_all(&api, &format!("{IP_FAMILY}={family}"))
+        .await?
+        .len();
+    Ok(Some(service_range::room(&networks, used)))
 }
 
 /// The response; `None` if the API server denied access or has no such object.
@@ -112,6 +160,15 @@ mod tests {
 
     /// Reads the networks from a server that gives this response to requests for `ServiceCIDR`s.
     async fn look(code: u16, ranges: Value) -> kube::Result<Looked> {
+        look_at(code, ranges, |_| (404, status(404))).await
+    }
+
+    fn status(code: u16) -> Value {
+        json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "" })
+    }
+
+    /// The same, with these responses to requests for `IPAddress`es.
+    async fn look_at(code: u16, ranges: Value, addresses: Addresses) -> kube::Result<Looked> {
         let client = of_test_server(move |request| {
             let ranges = ranges.clone();
             async move {
@@ -133,6 +190,11 @@ mod tests {
                         ),
                     ),
                     "/apis/networking.k8s.io/v1/servicecidrs" => answer(code, &ranges),
+                    "/apis/networking.k8s.io/v1/ipaddresses" => {
+                        let of_family = request.uri().query().unwrap().contains("labelSelector");
+                        let (code, addresses) = addresses(of_family);
+                        answer(code, &addresses)
+                    }
                     path => panic!("{path}"),
                 })
             }
@@ -142,7 +204,6 @@ mod tests {
 
     #[tokio::test]
     async fn networks_are_read_from_the_cluster() {
-        let status = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "" });
         let list = json!({ "kind": "ServiceCIDRList", "metadata": {}, "items": [
             { "metadata": { "name": "kubernetes" }, "spec": { "cidrs": ["10.96.0.0/16", "fd00::/108"] } },
             { "metadata": { "name": "more" }, "spec": { "cidrs": ["10.97.0.0/24", "no network"] } },
@@ -171,6 +232,77 @@ mod tests {
         }
         for code in [429, 500, 503] {
             assert!(look(code, status(code)).await.is_err(), "{code}");
+        }
+    }
+
+    /// What is asked, the networks, the responses, and what is read from them: the room, and whether something is denied.
+    type Case<'a> = (&'a str, &'a [&'a str], Addresses, Option<i64>, bool);
+    /// The responses to requests for all `IPAddress`es, and for those of one family.
+    type Addresses = fn(bool) -> (u16, Value);
+
+    /// A page of `IPAddress`es, and how many are on further pages.
+    fn addresses(items: usize, more: Option<usize>) -> (u16, Value) {
+        let items = vec![json!({ "metadata": { "name": "x" } }); items];
+        let metadata = json!({ "continue": more.map(|_| "next"), "remainingItemCount": more });
+        (
+            200,
+            json!({ "kind": "IPAddressList", "metadata": metadata, "items": items }),
+        )
+    }
+
+    #[tokio::test]
+    async fn room_of_the_service_range_is_counted_where_it_can_be() {
+        let ranges = |cidrs: &[&str]| {
+            json!({ "kind": "ServiceCIDRList", "metadata": {}, "items": [
+                { "metadata": { "name": "kubernetes" }, "spec": { "cidrs": cidrs } },
+            ] })
+        };
+        let single: &[&str] = &["10.96.0.0/24"];
+        let dual: &[&str] = &["10.96.0.0/24", "fd00::/108"];
+        let cases: [Case<'_>; 8] = [
+            ("some", single, |_| addresses(1, Some(99)), Some(90), false),
+            ("one", single, |_| addresses(1, None), Some(189), false),
+            (
+                "too many",
+                single,
+                |_| addresses(1, Some(250)),
+                Some(-61),
+                false,
+            ),
+            (
+                "of both families",
+                dual,
+                |_| addresses(1, Some(99)),
+                Some(90),
+                false,
+            ),
+            (
+                "most are of the other family",
+                dual,
+                |of_family| {
+                    if of_family {
+                        addresses(90, None)
+                    } else {
+                        addresses(1, Some(200))
+                    }
+                },
+                Some(100),
+                false,
+            ),
+            ("no range", &[], |_| addresses(1, Some(250)), None, false),
+            ("no right", single, |_| (403, status(403)), None, true),
+            (
+                "no such objects",
+                single,
+                |_| (404, status(404)),
+                None,
+                false,
+            ),
+        ];
+        for (what, cidrs, answer, room, refused) in cases {
+            let looked = look_at(200, ranges(cidrs), answer).await.unwrap();
+            assert_eq!(looked.room, room, "{what}");
+            assert_eq!(looked.refused.is_some(), refused, "{what}");
         }
     }
 

@@ -46,12 +46,13 @@ const fn need(
 /// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces
 /// and routes.
 #[rustfmt::skip]
-const CONTROLLER_NEEDS: [Need; 12] = [
+const CONTROLLER_NEEDS: [Need; 13] = [
     need("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("", "endpoints", &["get", "delete"], false),
     need("", "namespaces", &["list", "watch"], false),
     need("networking.k8s.io", "servicecidrs", &["list"], false),
+    need("networking.k8s.io", "ipaddresses", &["list"], false),
     need("gateway.networking.k8s.io", "httproutes", &["list", "watch", "delete"], false),
     need("", "secrets", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links", &["list", "watch"], true),

@@ -35,7 +35,11 @@ use crate::{
         routes::{Route, WireRoute},
         wire::Wire,
     },
-    client::requests::{explain, is_served, list_all},
+    client::{
+        IP_FAMILY,
+        requests::{explain, is_served, list_all},
+        service_range as range,
+    },
     mirror::slices_of,
 };
 
@@ -47,8 +51,6 @@ const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Lists of slices that are requested concurrently.
 const LISTS_AT_ONCE: usize = 8;
-/// Label of the objects that Kubernetes keeps for each `ClusterIP`.
-const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
@@ -283,15 +285,11 @@ async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceR
         Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return Ok(None),
         answer => answer.map_err(|error| explain(&error))?,
     };
-    let networks = service_range::networks(&ranges);
+    let networks = range::networks(&ranges);
     let Some(first) = networks.first() else {
         return Ok(None);
     };
-    let family = if service_range::is_v4(first) {
-        "IPv4"
-    } else {
-        "IPv6"
-    };
+    let family = if range::is_v4(first) { "IPv4" } else { "IPv6" };
     let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
     let used = list_all(&api, &format!("{IP_FAMILY}={family}")).await;
     let used = used.map_err(|error| explain(&error))?.len();

@@ -1,49 +1,14 @@
 //! Whether the Service range has enough addresses for the Services that target clusters export. Pure.
 
-use std::collections::BTreeSet;
-
-use ipnet::IpNet;
-use k8s_openapi::api::networking::v1::ServiceCIDR;
-
 use super::{
     link_summary::LinkSummary,
     snapshot::{LinkSnapshot, ServiceRange},
 };
 use crate::{
     api::{k8s::Service, labels as l, link::ServiceStatus, members::remote_members},
+    client::service_range::size,
     mirror::Reason,
 };
-
-/// Name of the `ServiceCIDR` that the API server creates.
-const DEFAULT: &str = "kubernetes";
-
-/// The networks of a cluster's first address family: that of the first network of the default range.
-pub(super) fn networks(ranges: &[ServiceCIDR]) -> Vec<IpNet> {
-    let of = |range: &ServiceCIDR| -> Vec<IpNet> {
-        let cidrs = range
-            .spec
-            .iter()
-            .flat_map(|spec| spec.cidrs.iter().flatten());
-        cidrs.filter_map(|text| text.parse().ok()).collect()
-    };
-    let is_default = |range: &&ServiceCIDR| range.metadata.name.as_deref() == Some(DEFAULT);
-    let first = ranges.iter().find(is_default).or_else(|| ranges.first());
-    let Some(first) = first.and_then(|range| of(range).first().copied()) else {
-        return Vec::new();
-    };
-    let all = ranges.iter().flat_map(of);
-    let own: BTreeSet<IpNet> = all.filter(|net| is_v4(net) == is_v4(&first)).collect();
-    // Ranges may overlap.
-    let outer = |net: &&IpNet| {
-        !own.iter()
-            .any(|other| other != *net && other.contains(*net))
-    };
-    own.iter().filter(outer).copied().collect()
-}
-
-pub(super) fn is_v4(net: &IpNet) -> bool {
-    matches!(net, IpNet::V4(_))
-}
 
 /// The number of free `ClusterIP`s, if the waiting Services need more than that.
 pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
@@ -54,13 +19,6 @@ pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
         .fold(0, u128::saturating_add);
     let left = all.saturating_sub(range.used as u128);
     (waiting as u128 > left).then_some(left)
-}
-
-/// Kubernetes uses neither the first address of a network, nor the last of an IPv4 network.
-fn size(net: &IpNet) -> u128 {
-    let bits = u32::from(net.max_prefix_len() - net.prefix_len());
-    let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
-    all.saturating_sub(if is_v4(net) { 2 } else { 1 })
 }
 
 /// Number of Services of a Link's target cluster that wait to be mirrored or federated: the counts in the Link's
@@ -98,48 +56,6 @@ mod tests {
 
     use super::*;
     use crate::clusters::link_summary::tests::link;
-
-    fn ranges(all: &[(&str, &[&str])]) -> Vec<ServiceCIDR> {
-        let range = |(name, cidrs): &(&str, &[&str])| json!({ "metadata": { "name": name }, "spec": { "cidrs": cidrs } });
-        let all = all.iter().map(range);
-        all.map(|range| serde_json::from_value(range).unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn service_networks_are_of_the_first_family_without_duplicates() {
-        for (all, expected) in [
-            (&[][..], &[][..]),
-            (&[("kubernetes", &["10.96.0.0/16"][..])], &["10.96.0.0/16"]),
-            (
-                &[("kubernetes", &["10.96.0.0/16", "fd00::/112"])],
-                &["10.96.0.0/16"],
-            ),
-            (
-                &[
-                    ("a", &["10.97.0.0/24"]),
-                    ("kubernetes", &["fd00::/112", "10.96.0.0/16"]),
-                ],
-                &["fd00::/112"],
-            ),
-            (
-                &[
-                    ("a", &["10.97.0.0/24", "fd00::/120"]),
-                    ("b", &["10.96.7.0/24"]),
-                    ("c", &["10.97.0.0/24", "nonsense"]),
-                    ("kubernetes", &["10.96.0.0/16"]),
-                ],
-                &["10.96.0.0/16", "10.97.0.0/24"],
-            ),
-            (&[("a", &["10.97.0.0/24"])], &["10.97.0.0/24"]),
-        ] {
-            let found: Vec<String> = networks(&ranges(all))
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            assert_eq!(found, expected, "{all:?}");
-        }
-    }
 
     #[test]
     fn shortage_returns_free_addresses_if_services_need_more() {

@@ -1,4 +1,5 @@
-//! Reads the networks of the local cluster periodically, because addresses of gateways must not be in them.
+//! Reads the networks of the local cluster periodically: addresses of gateways must not be in them, and mirrors must leave
+//! some of the Service range free.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -21,7 +22,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
     let mut told: Option<ClusterNetworks> = None;
     let mut trouble = Trouble::new("read the networks of the local cluster");
-    let mut refusal = Trouble::new("read ServiceCIDRs and the Service of the API server");
+    let mut refusal =
+        Trouble::new("read ServiceCIDRs, IPAddresses and the Service of the API server");
     loop {
         let looked = cluster_networks(&client).await;
         let pause = match looked {
@@ -35,6 +37,9 @@ pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Se
                     Some(error) => refusal.set(&explain(error)),
                     None => refusal.clear(),
                 };
+                if outbox.send(LocalEvent::Room(looked.room)).await.is_err() {
+                    return;
+                }
                 let mut networks = looked.networks;
                 networks.api_servers.extend(server);
                 if told.as_ref() != Some(&networks) {

@@ -1,23 +1,29 @@
-//! Services that need a `ClusterIP` while the API server has no free one.
+//! Services that need a `ClusterIP` while the API server has no free one, or less than a quarter of the Service range is
+//! free. The rest is for the cluster's own Services: a target cluster must not be able to take all.
 //!
 //! They wait together. The first is tried after 30 s, and further ones after pauses that double, up to 5 minutes. When
 //! a Service of ours is deleted, one is tried immediately. Whenever a try succeeds, two more follow. So few tries fail,
-//! even if many Services wait. Writes that need no `ClusterIP` are not delayed.
+//! even if many Services wait. Writes that need no `ClusterIP` are not delayed. While less than a quarter is free, none is
+//! tried. How many may be created is read once a minute, where the API server says how many are taken.
 
 mod shortage;
 
 use tokio::time::Instant;
 
 pub(super) use self::shortage::Addresses;
+use self::shortage::Lack;
 use super::state::Engine;
 use crate::{
     controller::queue,
     mirror::{Key, Outcome, Plan, Problem, Reason, ServiceOutcome},
 };
 
-/// The message of a Service that waits.
+/// The message of a Service that waits because no `ClusterIP` is free.
 const WAITS: &str =
     "the Service range of this cluster has no free ClusterIP; will retry when one may be free";
+/// The message of a Service that waits because too few are free.
+const WAITS_FOR_ROOM: &str = "less than a quarter of the Service range of this cluster would be free; \
+     will retry when there is room";
 
 impl Engine {
     /// The part of a plan that may be executed now: while no `ClusterIP` is free, without the Services that need one.
@@ -27,10 +33,17 @@ impl Engine {
             self.try_for_address(next);
             return plan;
         }
-        if self.addresses.may_create(key) {
-            return plan;
-        }
-        let report = without_address(&plan.report);
+        // Probe Services are not created for what a target cluster has, but for its Link.
+        let needed = match key {
+            Key::Probe { .. } => 0,
+            Key::Mirror { .. } | Key::Federated { .. } => plan.cluster_ips(),
+        };
+        let why = match self.addresses.may_create(key, needed) {
+            Ok(()) => return plan,
+            Err(Lack::Any) => WAITS,
+            Err(Lack::Room) => WAITS_FOR_ROOM,
+        };
+        let report = without_address(&plan.report, why);
         Plan {
             report,
             ..plan.without_cluster_ips()
@@ -40,7 +53,7 @@ impl Engine {
     /// Records that no `ClusterIP` was free for a key.
     pub(super) fn lacks_address(&mut self, key: &Key, report: &[ServiceOutcome]) {
         self.addresses.none_left(key, Instant::now());
-        self.record_outcomes(&without_address(report));
+        self.record_outcomes(&without_address(report, WAITS));
         self.settle(key);
     }
 
@@ -59,12 +72,12 @@ impl Engine {
     }
 }
 
-/// The report of a plan that cannot be executed because no `ClusterIP` is free.
-fn without_address(report: &[ServiceOutcome]) -> Vec<ServiceOutcome> {
+/// The report of a plan that cannot be executed because of this lack of `ClusterIP`s.
+fn without_address(report: &[ServiceOutcome], why: &str) -> Vec<ServiceOutcome> {
     let mut report = report.to_vec();
     for said in &mut report {
         if let Outcome::Mirrored { .. } | Outcome::Absent = said.report {
-            said.report = Outcome::Failed(Problem::new(Reason::NoClusterIp, WAITS));
+            said.report = Outcome::Failed(Problem::new(Reason::NoClusterIp, why));
         }
     }
     report

@@ -224,7 +224,7 @@ impl Engine {
                 };
                 // Others may wait for the name and for the address that are free now.
                 if gone.as_ref().is_some_and(|gone| !gone.is_headless()) {
-                    let next = self.addresses.release();
+                    let next = self.addresses.freed();
                     self.try_for_address(next);
                 }
                 let keys = gone.map(|gone: Arc<Service>| self.state.keys_of_local(&gone));

@@ -48,7 +48,10 @@ impl FirstLists {
                 drop(absorb_routes(&mut local.routes, kind, change));
             }
             LocalEvent::Networks(networks) => local.networks = networks,
-            LocalEvent::Links(_) | LocalEvent::Secrets(_) | LocalEvent::Recovered => {}
+            LocalEvent::Links(_)
+            | LocalEvent::Secrets(_)
+            | LocalEvent::Room(_)
+            | LocalEvent::Recovered => {}
         }
     }
 

@@ -188,6 +188,10 @@ impl Engine {
         match (event, &mut self.state.local) {
             (LocalEvent::Links(change), _) => self.on_links_event(change),
             (LocalEvent::Secrets(change), _) => self.on_secrets_event(change),
+            (LocalEvent::Room(room), _) => {
+                let next = self.addresses.set_room(room);
+                self.try_for_address(next);
+            }
             (LocalEvent::Recovered, _) => {
                 self.queue.hurry();
                 self.denied.hurry(now);
@@ -203,7 +207,7 @@ impl Engine {
                 }
                 if deletes && !touched.is_empty() {
                     // The deleted Service had a ClusterIP.
-                    keys.extend(self.addresses.release());
+                    keys.extend(self.addresses.freed());
                 }
             }
             (LocalEvent::Probes(change), Some(local)) => {

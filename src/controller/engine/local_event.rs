@@ -36,6 +36,8 @@ pub(in crate::controller) enum LocalEvent {
     Secrets(Event<Secret>),
     /// The networks of the cluster. Gateways of other clusters cannot be in them.
     Networks(ClusterNetworks),
+    /// How many `ClusterIP`s may be taken; `None` if that is unknown.
+    Room(Option<i64>),
     /// A watch has recovered.
     Recovered,
 }

@@ -119,3 +119,39 @@ async fn cluster_ips_that_others_give_back_are_used_within_five_minutes() {
     .await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn mirrors_leave_a_quarter_of_the_service_range_free() {
+    let mut world = World::new();
+    // It has 14 addresses. The probe Service takes one. Mirrors take nine more, or ten if they are created before it.
+    world.source.set_service_range("10.96.0.0/28");
+    let east = world.target("east");
+    for number in 0..SERVICES {
+        east.export(&name(number));
+    }
+    world.start();
+    within(seconds(30), "mirrors and a report", || {
+        !mirrors(&world).is_empty() && world.is("east", "ClusterIPsExhausted", "True")
+    })
+    .await;
+    sleep(hours(1)).await;
+    let (mark, standing) = (world.source.mark(), mirrors(&world));
+    assert!((9..=10).contains(&standing.len()), "{standing:?}");
+    sleep(hours(1)).await;
+    let tries = world
+        .source
+        .asked(mark, |asked| asked.is("create", "services"));
+    assert_eq!(tries.len(), 0, "nothing is tried");
+    assert_eq!(mirrors(&world), standing, "no mirror goes");
+    // What mirrors give back is used at once.
+    for mirror in &standing[..4] {
+        let withdrawn = json!({ "metadata": { "labels": { l::EXPORTED: null } } });
+        east.edit(mirror.trim_end_matches("-east"), &withdrawn);
+    }
+    within(seconds(2), "others instead", || {
+        let now = mirrors(&world);
+        now.len() == 9 && !now.contains(&standing[0])
+    })
+    .await;
+    world.stop().await;
+}

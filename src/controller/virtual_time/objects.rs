@@ -89,6 +89,9 @@ impl Objects {
     }
 
     pub(super) fn list(&self, selection: &Selection) -> Vec<Value> {
+        if selection.resource == "ipaddresses" {
+            return vec![json!({ "metadata": { "name": "address" } }); self.taken()];
+        }
         let all = self.resources.get(&selection.resource);
         let all = all.into_iter().flat_map(BTreeMap::values);
         all.filter(|object| selection.selects(object))
@@ -279,10 +282,7 @@ impl Objects {
         if spec["clusterIP"] == "None" {
             return Ok(());
         }
-        let known = self.resources.get("services");
-        let known = known.into_iter().flat_map(BTreeMap::values);
-        let taken = known.filter(|known| known["spec"]["clusterIP"] != "None");
-        if taken.count() >= self.cluster_ips {
+        if self.taken() >= self.cluster_ips {
             let message = "Internal error occurred: failed to allocate a serviceIP: range is full";
             return Err(Refusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -294,6 +294,16 @@ impl Objects {
         spec["clusterIP"] = json!(format!("10.96.{high}.{low}"));
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
         Ok(())
+    }
+}
+
+impl Objects {
+    /// Number of Services with a `ClusterIP`.
+    fn taken(&self) -> usize {
+        let known = self.resources.get("services");
+        let known = known.into_iter().flat_map(BTreeMap::values);
+        let taken = known.filter(|known| known["spec"]["clusterIP"] != "None");
+        taken.count()
     }
 }
 

@@ -390,6 +390,15 @@ impl ApiServer {
         self.edit(service, &json!({ "spec": { "ports": ports } }));
     }
 
+    /// Sets the range of `ClusterIP`s.
+    pub(super) fn set_service_range(&self, cidr: &str) {
+        let range = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+            "metadata": { "name": "kubernetes" }, "spec": { "cidrs": [cidr] },
+        });
+        self.change(|objects| objects.create("servicecidrs", range).map(drop));
+    }
+
     /// Limits the number of Services that have a `ClusterIP`.
     pub(super) fn limit_cluster_ips(&self, number: usize) {
         self.change(|objects| {

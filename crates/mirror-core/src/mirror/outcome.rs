@@ -179,15 +179,17 @@ impl Plan {
 
     /// Whether the plan creates a Service that gets a `ClusterIP`.
     pub fn needs_cluster_ip(&self) -> bool {
-        self.writes
-            .iter()
-            .any(|write| gets_address(write).is_some())
+        self.cluster_ips() > 0
+    }
+
+    /// The number of Services with a `ClusterIP` that the plan creates.
+    pub fn cluster_ips(&self) -> usize {
+        self.writes.iter().filter_map(gets_address).count()
     }
 
     /// The load of the plan on the API server, as a number of ordinary writes.
     pub fn cost(&self) -> usize {
-        let created = self.writes.iter().filter_map(gets_address).count();
-        self.writes.len() + (CLUSTER_IP_COST - 1) * created
+        self.writes.len() + (CLUSTER_IP_COST - 1) * self.cluster_ips()
     }
 
     /// The plan without new Services that need a `ClusterIP`, and without the new objects that belong to them.

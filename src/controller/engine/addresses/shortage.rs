@@ -27,6 +27,8 @@ pub(in crate::controller::engine) struct Addresses {
     /// When the next key is tried.
     next: Instant,
     failures: u32,
+    /// How many `ClusterIP`s may be taken; `None` if that is unknown, negative if too many are taken.
+    room: Option<i64>,
     /// Whether the shortage was logged.
     told: bool,
 }
@@ -39,20 +41,58 @@ impl Default for Addresses {
             trying: BTreeSet::new(),
             next: Instant::now(),
             failures: 0,
+            room: None,
             told: false,
         }
     }
 }
 
+/// What is lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller::engine) enum Lack {
+    /// A free `ClusterIP`.
+    Any,
+    /// A `ClusterIP` besides those that must stay free.
+    Room,
+}
+
 impl Addresses {
-    /// Whether a Service that needs a `ClusterIP` may be created for this key. If not, it waits for its turn.
-    pub(in crate::controller::engine) fn may_create(&mut self, key: &Key) -> bool {
-        let is_short = !self.waiting.is_empty() || !self.trying.is_empty();
-        if !is_short || self.trying.contains(key) {
-            return true;
+    /// Whether this number of Services with a `ClusterIP` may be created for this key. If not, it waits for its turn.
+    pub(in crate::controller::engine) fn may_create(
+        &mut self,
+        key: &Key,
+        needed: usize,
+    ) -> Result<(), Lack> {
+        let needed = i64::try_from(needed).unwrap_or(i64::MAX);
+        if needed > 0 && self.room.is_some_and(|room| room < needed) {
+            self.trying.remove(key);
+            self.wait(key);
+            return Err(Lack::Room);
         }
-        self.wait(key);
-        false
+        let is_short = !self.waiting.is_empty() || !self.trying.is_empty();
+        if is_short && !self.trying.contains(key) {
+            self.wait(key);
+            return Err(Lack::Any);
+        }
+        self.room = self.room.map(|room| room - needed);
+        Ok(())
+    }
+
+    /// Sets how many `ClusterIP`s may be taken. Returns the key to try, if none could be before.
+    pub(in crate::controller::engine) fn set_room(&mut self, room: Option<i64>) -> Option<Key> {
+        let had_room = self.has_room();
+        self.room = room;
+        (!had_room).then(|| self.release())?
+    }
+
+    /// Records that a Service of ours gave its `ClusterIP` back. Returns the next key to try.
+    pub(in crate::controller::engine) fn freed(&mut self) -> Option<Key> {
+        self.room = self.room.map(|room| room + 1);
+        self.release()
+    }
+
+    fn has_room(&self) -> bool {
+        self.room.is_none_or(|room| room > 0)
     }
 
     /// Records that no `ClusterIP` was free for this key.
@@ -86,6 +126,9 @@ impl Addresses {
 
     /// The next key to try. Does not check whether it is due, because a `ClusterIP` may have become free.
     pub(in crate::controller::engine) fn release(&mut self) -> Option<Key> {
+        if !self.has_room() {
+            return None;
+        }
         loop {
             let key = self.order.pop_front()?;
             if self.waiting.remove(&key) {
@@ -104,7 +147,7 @@ impl Addresses {
 
     /// When the next key is due.
     pub(in crate::controller::engine) fn next_due(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then_some(self.next)
+        (!self.waiting.is_empty() && self.has_room()).then_some(self.next)
     }
 
     fn wait(&mut self, key: &Key) {
@@ -128,7 +171,7 @@ impl Addresses {
         self.told = waiting > 0;
         if self.told {
             tracing::warn!(
-                "the Service range of this cluster has no free ClusterIP: mirrors are waiting for one"
+                "the Service range of this cluster has no free ClusterIP, or less than a quarter is free: mirrors are waiting"
             );
         } else {
             tracing::info!("recovered: no mirror is waiting for a ClusterIP");
@@ -149,7 +192,7 @@ mod tests {
     /// A shortage for which this number of keys wait.
     fn short(waiting: usize) -> Addresses {
         let mut addresses = Addresses::default();
-        assert!(addresses.may_create(&key(0)));
+        assert_eq!(addresses.may_create(&key(0), 1), Ok(()));
         for number in 0..waiting {
             addresses.none_left(&key(number), Instant::now());
         }
@@ -159,15 +202,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn first_key_is_tried_after_30_s_and_others_with_backoff() {
         let (started, mut addresses) = (Instant::now(), short(200));
-        assert!(!addresses.may_create(&key(500)));
+        assert!(addresses.may_create(&key(500), 1).is_err());
         let mut at = Vec::new();
         while at.len() < 7 {
             tokio::time::sleep_until(addresses.next_due().unwrap()).await;
             let key = addresses.due(Instant::now()).unwrap();
-            assert!(addresses.may_create(&key));
+            assert_eq!(addresses.may_create(&key, 1), Ok(()));
             assert_eq!(addresses.due(Instant::now()), None);
             addresses.none_left(&key, Instant::now());
-            assert!(!addresses.may_create(&key));
+            assert_eq!(addresses.may_create(&key, 1), Err(Lack::Any));
             at.push(started.elapsed().as_secs());
         }
         assert_eq!(at, [30, 90, 210, 450, 750, 1050, 1350]);
@@ -192,6 +235,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn nothing_is_tried_while_too_little_of_the_range_is_free() {
+        let mut addresses = Addresses::default();
+        assert_eq!(addresses.set_room(Some(3)), None);
+        assert_eq!(addresses.may_create(&key(0), 2), Ok(()));
+        assert_eq!(addresses.may_create(&key(1), 2), Err(Lack::Room));
+        // Others wait for their turn, also those that need less.
+        assert_eq!(addresses.may_create(&key(2), 1), Err(Lack::Any));
+        assert_eq!(addresses.may_create(&key(9), 0), Err(Lack::Any));
+        addresses.set_room(Some(-1));
+        advance(LONGEST).await;
+        assert_eq!(addresses.next_due(), None);
+        assert_eq!(addresses.due(Instant::now()), None);
+        assert_eq!(addresses.freed(), None);
+        assert_eq!(addresses.room, Some(0));
+        // As soon as there is room, all follow the first one.
+        assert_eq!(addresses.set_room(Some(10)), Some(key(1)));
+        assert_eq!(addresses.may_create(&key(1), 2), Ok(()));
+        let next = addresses.created(&key(1), Instant::now());
+        assert_eq!(next, [key(2), key(9)]);
+        for key in next {
+            assert_eq!(addresses.may_create(&key, 1), Ok(()));
+            addresses.created(&key, Instant::now());
+        }
+        assert_eq!(addresses.room, Some(6));
+        assert_eq!(addresses.set_room(None), None);
+        assert_eq!(addresses.may_create(&key(3), 1000), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn keys_need_no_turn_after_a_shortage_and_unused_turns_pass_on() {
         let mut addresses = short(3);
         advance(FIRST).await;
@@ -200,10 +272,10 @@ mod tests {
         // The Service was deleted meanwhile.
         assert_eq!(addresses.forget(&first), Some(key(1)));
         assert_eq!(addresses.forget(&key(2)), None);
-        assert!(!addresses.may_create(&key(9)));
+        assert_eq!(addresses.may_create(&key(9), 1), Err(Lack::Any));
         assert_eq!(addresses.created(&key(1), Instant::now()), [key(9)]);
         assert_eq!(addresses.created(&key(9), Instant::now()), []);
-        assert!(addresses.may_create(&key(10)));
+        assert_eq!(addresses.may_create(&key(10), 1), Ok(()));
         assert_eq!(addresses.next_due(), None);
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn conditions(
     }
     if without_cluster_ip > 0 {
         let message = format!(
-            "Services waiting for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full: delete unused Services, or add a ServiceCIDR (Kubernetes 1.33 or later)"
+            "Services waiting for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full, or less than a quarter of it would be free: delete unused Services, or add a ServiceCIDR (Kubernetes 1.33 or later)"
         );
         let reason = c::cluster_ips_exhausted::NO_CLUSTER_IP;
         said.push((c::CLUSTER_IPS_EXHAUSTED, "True", reason, message));
